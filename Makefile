@@ -1,0 +1,64 @@
+# The two commands: `make demo` and `make test`. Both set everything up: a Python >= 3.11 and a Java 17 or 21 are all they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(INSTALLED): requirements/dev.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or newer, or run make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $$($(PYTHON) --version) is too old: Python 3.11 or newer is needed (make PYTHON=...)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@touch $@
+
+.PHONY: install
+install: $(INSTALLED) ## Make .venv with the pinned dependencies (the other targets do it)
+
+.PHONY: demo
+demo: $(INSTALLED) ## Real Postgres, Kafka, Spark and publisher on a real clickstream, two SIGKILLs, a verdict (< 3 minutes)
+	@$(BIN)/python -m examples.demo
+
+.PHONY: check
+check: $(INSTALLED) ## Formatting, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: check ## Everything that CI runs
+	$(BIN)/pytest
+
+.PHONY: test-unit
+test-unit: $(INSTALLED) ## The tests that need no server
+	$(BIN)/pytest tests/unit
+
+.PHONY: bench
+bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last
+	$(BIN)/python -m benchmarks.pipeline
+	$(BIN)/python -m benchmarks.relay
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
+
+.PHONY: clean
+clean: ## Remove what the targets made, .venv too
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
