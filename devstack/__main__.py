@@ -1,0 +1,5 @@
+"""`python -m devstack`."""
+
+from devstack.cli import main
+
+main()

