@@ -1,0 +1,44 @@
+"""Connections to the outbox, opened the same way by every part."""
+
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from db.errors import UnavailableError
+from db.settings import PostgresSettings
+
+# A service that is stopped inside a transaction must not hold the writer lock for ever (design §3.3 step 1).
+_SESSION_OPTIONS = (
+    "-c idle_in_transaction_session_timeout={idle} -c lock_timeout={lock} -c synchronous_commit=on "
+    "-c timezone=UTC -c search_path=pg_catalog"
+)
+
+
+def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
+    """Open a connection that pg_stat_activity shows as `application`.
+
+    Raises UnavailableError when the server does not answer or refuses; the password never appears in the message.
+    """
+    dsn = settings.dsn.get_secret_value()
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
+        session = _SESSION_OPTIONS.format(
+            idle=settings.idle_in_transaction_timeout_ms, lock=settings.lock_timeout_ms
+        )
+        return psycopg.connect(
+            dsn,
+            application_name=application,
+            connect_timeout=settings.connect_timeout_s,
+            options=f"{session} {given.get('options') or ''}".strip(),
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=30_000,
+            **options,
+        )
+    except psycopg.Error as error:
+        raise UnavailableError(
+            f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
+            "Check [postgres] dsn (OUTBOX_POSTGRES__DSN); `devstack status` shows a local one."
+        ) from error

@@ -1,0 +1,97 @@
+"""Settings: one file, the environment wins, and every mistake is named with the way out."""
+
+from pathlib import Path
+
+import pytest
+
+from db.errors import SettingsError
+from db.settings import known_keys, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("OUTBOX_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def written(text: str) -> Path:
+    file = Path("outbox.toml")
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_defaults_need_no_file() -> None:
+    assert load_settings().session.start == "start_event"
+
+
+def test_the_environment_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written('[job]\nbuckets = 16\ncheckpoint = "/a"\n')
+    monkeypatch.setenv("OUTBOX_JOB__BUCKETS", "32")
+    job = load_settings(file).job
+    assert (job.buckets, job.checkpoint) == (32, "/a")
+
+
+def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", '["a", "b"]')
+    monkeypatch.setenv("OUTBOX_KAFKA__OPTIONS", '{"linger.ms": 5}')
+    settings = load_settings()
+    assert settings.source.topics == ("a", "b")
+    assert settings.kafka.client()["linger.ms"] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[job]\nbuckts = 3\n", "job.buckts: unknown key, did you mean job.buckets?"),
+        ("[jop]\nbuckets = 3\n", "jop: unknown key, did you mean job?"),
+        ("[publisher]\nlanes = 0\n", "publisher.lanes"),
+        ("[job]\nbuckets = 5\n", "job.buckets (5) must be a multiple of job.shuffle_partitions (2)"),
+        ('[session]\nkey = "session_key"\n', "`key`, `$.field` or `header:NAME`"),
+        ('[session]\nstart = "x"\nend = "x"\n', "start, entry and end must differ"),
+        ("[publisher]\nlease_s = 1\npoll_ms = 900\n", "poll_ms (900) must be at most half of lease_s"),
+        ("[job\n", "is not valid TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_the_way_out(text: str, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(written(text))
+    assert expected in str(caught.value)
+
+
+def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTBOX_JOB__BUCKTS", "3")
+    with pytest.raises(SettingsError, match="did you mean OUTBOX_JOB__BUCKETS"):
+        load_settings()
+
+
+def test_a_named_file_that_is_missing_is_an_error() -> None:
+    with pytest.raises(SettingsError, match=r"there is no settings file 'absent.toml'"):
+        load_settings("absent.toml")
+
+
+def test_secrets_are_never_printed_and_can_come_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("dsn").write_text("postgresql://me:hunter2@db.example:6543/outbox\n", "utf-8")
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN_FILE", "dsn")
+    postgres = load_settings().postgres
+    assert postgres.dsn.get_secret_value() == "postgresql://me:hunter2@db.example:6543/outbox"
+    assert "hunter2" not in repr(postgres) + postgres.address()
+    assert postgres.address() == "db.example:6543/outbox"
+
+
+def test_every_key_has_a_description() -> None:
+    from db.settings import Settings
+
+    missing = [
+        f"{section}.{name}"
+        for section, field in Settings.model_fields.items()
+        for name, info in field.annotation.model_fields.items()  # type: ignore[union-attr]
+        if not info.description
+    ]
+    assert missing == []
+    assert "postgres.dsn" in known_keys()
