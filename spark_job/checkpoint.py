@@ -1,0 +1,94 @@
+"""Spark's checkpoint directory, read as far as the outbox must compare it with its ledger.
+
+Through Hadoop's FileSystem, as Spark itself writes it, so every URI that Spark knows works. Layout: `offsets/<n>` is written before batch n
+runs, `commits/<n>` after it (Spark, `OffsetSeqLog` and `CommitLog`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from db.errors import ContinuityError
+from spark_job.offsets import Offsets, TopicPartition
+
+
+@dataclass(frozen=True)
+class DirectoryState:
+    """How far a checkpoint directory has got: the newest batch planned and committed, None where there is none."""
+
+    planned: int | None
+    committed: int | None
+
+
+class CheckpointDirectory:
+    """One generation's directory."""
+
+    def __init__(self, spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> None:
+        """`topic_ids`: {topic: topic id}, to translate Spark's offsets, which name topics."""
+        jvm: Any = spark._jvm
+        self.path = path
+        self._topic_ids = topic_ids
+        self._jvm = jvm
+        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    @property
+    def uri(self) -> str:
+        """The directory as an absolute URI."""
+        return str(self._files.makeQualified(self._root).toString())
+
+    def state(self) -> DirectoryState:
+        """List both logs. Raises ContinuityError when the directory cannot be read."""
+        return DirectoryState(self._newest("offsets"), self._newest("commits"))
+
+    def end_offsets(self, batch: int) -> Offsets:
+        """Return the end of `batch` out of the offset log.
+
+        Raises ContinuityError when the entry is missing or unreadable.
+        """
+        name = f"{self.path}/offsets/{batch}"
+        try:
+            stream = self._files.open(self._jvm.org.apache.hadoop.fs.Path(self._root, f"offsets/{batch}"))
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            stream.close()
+        except Py4JJavaError as error:
+            raise ContinuityError(f"{name} cannot be read: {error.java_exception.getMessage()}") from error
+        return parse_offsets(str(text), name, self._topic_ids)
+
+    def _newest(self, log: str) -> int | None:
+        folder = self._jvm.org.apache.hadoop.fs.Path(self._root, log)
+        try:
+            if not self._files.exists(folder):
+                return None
+            names = [status.getPath().getName() for status in self._files.listStatus(folder)]
+        except Py4JJavaError as error:
+            raise ContinuityError(
+                f"{self.path}/{log} cannot be listed: {error.java_exception.getMessage()}"
+            ) from error
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def parse_offsets(text: str, name: str, topic_ids: Mapping[str, str]) -> Offsets:
+    """Read an entry of Spark's offset log: a version line, a metadata line, then one line for the one source.
+
+    Raises ContinuityError when it is not that.
+    """
+    try:
+        version, _, offsets = text.strip().split("\n")
+        if version != "v1":
+            raise ValueError(f"version {version!r}")
+        return Offsets(
+            {
+                TopicPartition(topic_ids[topic], int(partition)): offset
+                for topic, partitions in orjson.loads(offsets).items()
+                for partition, offset in partitions.items()
+            }
+        )
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ContinuityError(
+            f"{name} is not an offset log entry of this job's one Kafka source: {error!r}"
+        ) from error

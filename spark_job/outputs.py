@@ -1,0 +1,173 @@
+"""What a transform returns, checked and encoded as elements of the outbox's arrays."""
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from spark_job import pgcopy
+from spark_job.api import OutputEvent
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MAX_PARTITION = 2**31 - 1
+
+
+class EncodedOutputs(NamedTuple):
+    """The outputs of one session: array elements, None where every event has the default."""
+
+    events: int
+    topics: bytes
+    values: bytes
+    keys: bytes | None
+    headers: bytes | None
+    partitions: bytes | None
+    timestamps: bytes | None
+
+
+class InvalidOutputError(Exception):
+    """A transform returned something that cannot be stored or sent."""
+
+
+def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
+    """Encode the outputs of one session in their order.
+
+    Raises InvalidOutputError that names the event by its index and what is wrong with it.
+    """
+    events = list(events)
+    for index, event in enumerate(events):
+        if not isinstance(event, OutputEvent):
+            raise InvalidOutputError(f"output {index} is {type(event).__name__}, not OutputEvent")
+    values = b"".join([pgcopy.nullable(_value(event.value, index)) for index, event in enumerate(events)])
+    if len(values) > max_bytes:
+        raise InvalidOutputError(
+            f"{len(events)} outputs have {len(values)} bytes, more than [job] max_row_bytes = {max_bytes}"
+        )
+    return EncodedOutputs(
+        events=len(events),
+        topics=b"".join([_topic(event.topic, index) for index, event in enumerate(events)]),
+        values=values,
+        keys=_unless_default([_key(event.key, index) for index, event in enumerate(events)], pgcopy.nullable),
+        headers=_unless_default(
+            [_headers(event.headers, index) for index, event in enumerate(events)], pgcopy.jsonb
+        ),
+        partitions=_unless_default(
+            [_partition(e.partition, i) for i, e in enumerate(events)], _nullable_int4
+        ),
+        timestamps=_unless_default(
+            [_timestamp(e.timestamp, i) for i, e in enumerate(events)], _nullable_int8
+        ),
+    )
+
+
+def _unless_default(values: list[Any], encode_one: Any) -> bytes | None:
+    if all(value is None for value in values):
+        return None
+    return b"".join([encode_one(value) for value in values])
+
+
+def _nullable_int4(value: int | None) -> bytes:
+    return pgcopy.int4s([value])
+
+
+def _nullable_int8(value: int | None) -> bytes:
+    return pgcopy.int8s([value])
+
+
+_topics: dict[str, bytes] = {}
+
+
+def _topic(topic: str, index: int) -> bytes:
+    encoded = _topics.get(topic)
+    if encoded is None:
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise InvalidOutputError(
+                f"output {index}: {topic!r} is not a topic name (1 to 249 of A-Z a-z 0-9 . _ -)"
+            )
+        if len(_topics) > 10_000:
+            _topics.clear()
+        encoded = _topics[topic] = pgcopy.data(topic.encode())
+    return encoded
+
+
+def _value(value: object, index: int) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, dict | list):
+        try:
+            return orjson.dumps(value)
+        except TypeError as error:
+            raise InvalidOutputError(
+                f"output {index}: its value cannot be written as JSON: {error}"
+            ) from error
+    raise InvalidOutputError(
+        f"output {index}: its value is {type(value).__name__}, not bytes, a JSON object or None"
+    )
+
+
+def _key(key: object, index: int) -> bytes | None:
+    if key is None or type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidOutputError(f"output {index}: its key is not valid Unicode: {error}") from error
+    raise InvalidOutputError(f"output {index}: its key is {type(key).__name__}, not str, bytes or None")
+
+
+def _headers(headers: Sequence[tuple[str, object]], index: int) -> bytes | None:
+    if not headers:
+        return None
+    encoded = []
+    for header in headers:
+        if not (isinstance(header, tuple | list) and len(header) == 2 and isinstance(header[0], str)):
+            raise InvalidOutputError(f"output {index}: header {header!r} is not (name, value)")
+        name, value = header
+        if not name or "\0" in name or name.startswith("outbox-"):
+            raise InvalidOutputError(
+                f"output {index}: header name {name!r} is empty, has a NUL or starts with outbox-"
+            )
+        encoded.append([name, _header_value(value, name, index)])
+    try:
+        return orjson.dumps(encoded)
+    except TypeError as error:
+        raise InvalidOutputError(f"output {index}: its headers are not valid Unicode: {error}") from error
+
+
+def _header_value(value: object, name: str, index: int) -> object:
+    if value is None or (isinstance(value, str) and "\0" not in value):
+        return value
+    raw = value.encode() if isinstance(value, str) else value
+    if not isinstance(raw, bytes):
+        raise InvalidOutputError(
+            f"output {index}: header {name!r} is {type(value).__name__}, not bytes or str"
+        )
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return text if "\0" not in text else {"base64": base64.b64encode(raw).decode()}
+
+
+def _partition(partition: object, index: int) -> int | None:
+    if partition is None or (type(partition) is int and 0 <= partition <= _MAX_PARTITION):
+        return partition
+    raise InvalidOutputError(
+        f"output {index}: partition {partition!r} is not a number from 0 to {_MAX_PARTITION}"
+    )
+
+
+def _timestamp(timestamp: object, index: int) -> int | None:
+    if timestamp is None:
+        return None
+    if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
+        raise InvalidOutputError(
+            f"output {index}: timestamp {timestamp!r} is not a datetime with a time zone"
+        )
+    milliseconds = round(timestamp.timestamp() * 1000)
+    if milliseconds < 0:
+        raise InvalidOutputError(f"output {index}: timestamp {timestamp} is before 1970")
+    return milliseconds

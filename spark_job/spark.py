@@ -1,0 +1,74 @@
+"""The Spark session of the job, with the settings that the pipeline's promises and speed rest on."""
+
+import contextlib
+import os
+import sys
+import warnings
+from importlib.resources import files
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from db.settings import JobSettings
+from spark_job.jars import java_executable, spark_connector_jars
+from spark_job.transform import share_working_directory
+
+_PANDAS_NOTICE = "PySpark does not yet fully support pandas"
+
+_OPTIONS = {
+    # A bucket's events must reach the worker in one Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # At short triggers the default of 100 would keep seconds of history only; the files are small.
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.ui.enabled": "false",
+    # Local disks and loopback are faster than the codec.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.python.worker.reuse": "true",
+    # Stopping a query must outlast a batch's commit.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+
+def start_session(settings: JobSettings) -> SparkSession:
+    """Start Spark, or join the session that spark-submit made.
+
+    Raises SettingsError when Java is missing or too old, and when the connector's jars cannot be had.
+    """
+    java = java_executable()
+    os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    share_working_directory()
+    options = _OPTIONS | {
+        "spark.jars": ",".join(str(jar) for jar in spark_connector_jars()),
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('spark_job').joinpath('log4j2.properties')}",
+    }
+    if settings.master.startswith("local"):
+        options |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+    builder = SparkSession.builder.appName("spark-job").master(settings.master)
+    for name, value in (options | settings.spark_options).items():
+        builder = builder.config(name, value)
+    _silence_pandas_notice()
+    return builder.getOrCreate()
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark. A JVM that a signal to the whole process group has ended already needs no stopping."""
+    with contextlib.suppress(Py4JError, OSError):
+        session.stop()
+
+
+def _silence_pandas_notice() -> None:
+    """pyspark 4.2 tells at every use, in each worker too, that pandas 3 is new to it; this job's use is tested with it."""
+    warnings.filterwarnings("ignore", _PANDAS_NOTICE, FutureWarning)
+    os.environ["PYTHONWARNINGS"] = ",".join(
+        filter(None, [os.environ.get("PYTHONWARNINGS"), f"ignore:{_PANDAS_NOTICE}:FutureWarning"])
+    )

@@ -1,0 +1,1 @@
+COPY pg_temp.letter_stage FROM STDIN (FORMAT BINARY)

@@ -1,0 +1,1 @@
+SELECT pg_notify('outbox_batch', %(batch_id)s::text)

@@ -1,0 +1,3 @@
+UPDATE outbox.writer
+SET run_id = NULL, host = NULL, pid = NULL, backend_pid = NULL, backend_start = NULL, heartbeat_at = NULL, started_at = NULL
+WHERE run_id = %(run_id)s

@@ -1,0 +1,5 @@
+INSERT INTO outbox.bucket (generation, bucket, batch_id, open_sessions, open_events, open_bytes, state_bytes, oldest_open)
+VALUES (%(generation)s, %(bucket)s, %(batch_id)s, %(open_sessions)s, %(open_events)s, %(open_bytes)s, %(state_bytes)s, %(oldest_open)s)
+ON CONFLICT ON CONSTRAINT bucket_pkey DO UPDATE SET
+    batch_id = excluded.batch_id, open_sessions = excluded.open_sessions, open_events = excluded.open_events,
+    open_bytes = excluded.open_bytes, state_bytes = excluded.state_bytes, oldest_open = excluded.oldest_open

@@ -1,0 +1,93 @@
+"""`spark-job status`: what the outbox says of the job, from SQL alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+from rich.table import Table
+
+from db.connection import connect
+from db.migrate import require_current
+from db.settings import Settings
+from db.statements import statement
+from spark_job import ledger
+from spark_job.ledger import Generation, StreamBatch
+from spark_job.writer import Owner, read_owner
+
+
+@dataclass(frozen=True)
+class Status:
+    """One look at writer, generation, ledger, open sessions and open dead letters."""
+
+    owner: Owner
+    alive: bool
+    generation: Generation | None
+    newest: StreamBatch | None
+    open_work: dict[str, int]
+    open_letters: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
+        generation, newest = self.generation, self.newest
+        return {
+            "alive": self.alive,
+            "run": str(self.owner.run_id) if self.owner.run_id else None,
+            "host": self.owner.host,
+            "pid": self.owner.pid,
+            "heartbeat_age_s": self.owner.heartbeat_age_s,
+            "generation": generation.number if generation else None,
+            "reason": generation.reason if generation else None,
+            "revision": generation.revision if generation else None,
+            "batch": newest.batch_id if newest else None,
+            "spark_batch": newest.spark_batch if newest else None,
+            "committed_at": newest.created_at.isoformat() if newest else None,
+            "end_offsets": newest.end.to_json() if newest else None,
+            "done_offsets": newest.done.to_json() if newest else None,
+            "safe_offsets": newest.safe.to_json() if newest else None,
+            "open": self.open_work,
+            "open_dead_letters": self.open_letters,
+        }
+
+
+def read(settings: Settings) -> Status:
+    """Ask the outbox. Raises UnavailableError or SchemaError."""
+    with connect(settings.postgres, "spark-job status") as connection:
+        require_current(connection)
+        owner = read_owner(connection)
+        generation = ledger.newest_generation(connection)
+        newest = ledger.newest_stream_batch(connection, generation.number) if generation else None
+        with connection.cursor(row_factory=dict_row) as cursor:
+            number = {"generation": generation.number if generation else None}
+            open_work = cursor.execute(statement("spark_job", "open_work"), number).fetchone() or {}
+        letters = connection.execute(statement("spark_job", "open_letters")).fetchall()
+    alive = owner.is_alive(settings.job.owner_timeout_s)
+    return Status(owner, alive, generation, newest, open_work, dict(letters))
+
+
+def table(status: Status) -> Table:
+    """Return the status as a table for people."""
+    owner, generation, newest = status.owner, status.generation, status.newest
+    result = Table(title="spark-job", show_header=False)
+    if owner.run_id:
+        age = f"{owner.heartbeat_age_s or 0:.1f} s ago"
+        state = "[green]running[/]" if status.alive else "[red]dead[/]"
+        result.add_row("writer", f"{state} {owner.run_id}, pid {owner.pid} on {owner.host}, heartbeat {age}")
+    else:
+        result.add_row("writer", "[yellow]none[/]: `spark-job run` starts one")
+    if generation:
+        result.add_row(
+            "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
+        )
+    if newest and generation:
+        result.add_row(
+            "ledger",
+            f"batch {newest.batch_id}, Spark batch {newest.spark_batch}, committed {newest.created_at:%F %T} UTC",
+        )
+        for where, end in newest.end.items():
+            topic = generation.topics.get(where.topic_id, where.topic_id)
+            result.add_row(f"{topic}/{where.partition}", f"read to {end}, safe from {newest.safe.at(where)}")
+    for name, value in status.open_work.items():
+        result.add_row(name.replace("_", " "), f"{value:,}")
+    for reason, count in status.open_letters.items():
+        result.add_row(f"dead letters, {reason}", f"[yellow]{count:,}[/]")
+    return result

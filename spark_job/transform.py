@@ -1,0 +1,63 @@
+"""The user's transform: found by name, tried before the query starts, and fingerprinted."""
+
+import hashlib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from db.errors import SettingsError
+from spark_job.api import OutputEvent, Session
+
+Transform = Callable[[Session], Iterable[OutputEvent]]
+
+
+@cache
+def load(name: str) -> Transform:
+    """Import `module:function`, from the working directory too.
+
+    Raises SettingsError that says what is missing: the module, the function, or that it cannot be called with one session.
+    """
+    module_name, _, function_name = name.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise SettingsError(
+            f"[transform] function = {name!r}: importing {module_name} failed: {type(error).__name__}: {error}. "
+            "Run from the folder that holds it, or install it."
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise SettingsError(
+            f"[transform] function = {name!r}: {module_name} has no function {function_name!r}"
+        )
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError as error:
+        raise SettingsError(
+            f"[transform] function = {name!r} cannot be called with one session: {error}"
+        ) from error
+    if inspect.iscoroutinefunction(function):
+        raise SettingsError(
+            f"[transform] function = {name!r} is a coroutine; a transform is a plain function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def fingerprint(function: Transform) -> str:
+    """Return a hash of the source of the transform's module, recorded with each batch."""
+    source = inspect.getsourcefile(inspect.unwrap(function))
+    text = Path(source).read_bytes() if source else repr(function).encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def share_working_directory() -> None:
+    """Let Spark's Python workers import from the working directory, as `load` does. Call before Spark starts."""
+    paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -1,0 +1,193 @@
+"""What runs on the executors: one call assembles all sessions of a bucket and transforms those that closed."""
+
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.state import GroupState
+
+from spark_job import pgcopy, rows, transform
+from spark_job.buckets import lane_hash
+from spark_job.outputs import EncodedOutputs, encode
+from spark_job.sessions import (
+    AssemblySettings,
+    ClosedSession,
+    Counts,
+    DeadLetter,
+    Summary,
+    assemble,
+    to_session,
+)
+from spark_job.source import source_place
+
+_COLUMN_TYPES = {
+    "source": pa.int32(),
+    "offset": pa.int64(),
+    "ts": pa.int64(),
+    "key": pa.string(),
+    "value": pa.string(),
+    "raw": pa.binary(),
+    "raw_key": pa.binary(),
+    "type": pa.string(),
+    "event_id": pa.string(),
+}
+
+_TRACEBACK_CHARS = 8_000
+
+Row = dict[str, Any]
+
+
+class TransformStoppedError(Exception):
+    """The transform raised and `[transform] on_error = "stop"`."""
+
+
+@dataclass(frozen=True)
+class BucketWorker:
+    """The function of `applyInPandasWithState`; pickled to the executors, so it holds settings only."""
+
+    assembly: AssemblySettings
+    topics: tuple[str, ...]
+    transform: str
+    stop_on_error: bool
+    max_row_bytes: int
+
+    def __call__(
+        self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """Assemble the bucket `key[0]`; yield one frame with the columns of `rows.NAMES`."""
+        (bucket,) = key
+        new = pa.concat_tables([_to_arrow(frame) for frame in frames])
+        began = time.perf_counter()
+        assembled = assemble(state.get[0] if state.exists else None, new, self.assembly)
+        if assembled.open_state is not None:
+            state.update((assembled.open_state,))
+        elif state.exists:
+            state.remove()
+        ended = time.perf_counter()
+        found: list[Row] = [self._session(closed) for closed in assembled.closed]
+        found += [_letter(letter) for letter in assembled.letters]
+        seconds = {"assemble_s": ended - began, "transform_s": time.perf_counter() - ended}
+        found.append(_summary(bucket, assembled.summary, assembled.counts, seconds))
+        yield pd.DataFrame(
+            {name: [row.get(name) for row in found] for name in rows.NAMES}, columns=list(rows.NAMES)
+        ).astype(_PANDAS_TYPES)
+
+    def _session(self, closed: ClosedSession) -> Row:
+        topic_index, partition = source_place(closed.source)
+        session = to_session(closed, self.topics[topic_index], partition)
+        try:
+            encoded = encode(transform.load(self.transform)(session), self.max_row_bytes)
+        except Exception as error:  # a user's transform may raise anything
+            if self.stop_on_error:
+                raise TransformStoppedError(
+                    f"{self.transform} failed for session {closed.key!r} that ends at {session.end} "
+                    '([transform] on_error = "stop"; "dead_letter" keeps such sessions and goes on)'
+                ) from error
+            return _failed(closed, error)
+        return _closed(closed, encoded)
+
+
+def _closed(closed: ClosedSession, encoded: EncodedOutputs) -> Row:
+    return {
+        "kind": rows.SESSION,
+        "source": closed.source,
+        "session_key": closed.key,
+        "first_offset": closed.start_offset,
+        "last_offset": closed.end_offset,
+        "closing_offset": closed.end_offset,
+        "started_ms": closed.started_ms,
+        "ended_ms": closed.ended_ms,
+        "events": closed.n_events,
+        "lane_hash": lane_hash(closed.key.encode()),
+        "outputs": encoded.events,
+        "topics": encoded.topics,
+        "values": encoded.values,
+        "keys": encoded.keys,
+        "headers": encoded.headers,
+        "partitions": encoded.partitions,
+        "timestamps": encoded.timestamps,
+    }
+
+
+def _failed(closed: ClosedSession, error: Exception) -> Row:
+    return _letter_row(
+        key=closed.key,
+        place=(closed.source, closed.start_offset, closed.end_offset, closed.end_offset),
+        reason="transform_failed",
+        detail="".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:],
+        events=list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True)),
+        n_events=closed.n_events,
+    )
+
+
+def _letter(letter: DeadLetter) -> Row:
+    return _letter_row(
+        key=letter.key,
+        place=(letter.source, letter.first_offset, letter.last_offset, letter.closing_offset),
+        reason=letter.reason,
+        detail=letter.detail,
+        events=letter.events,
+        n_events=letter.n_events,
+    )
+
+
+def _letter_row(
+    *,
+    key: str | None,
+    place: tuple[int, int, int, int],
+    reason: str,
+    detail: str,
+    events: Sequence[tuple[int, int, bytes | None]],
+    n_events: int,
+) -> Row:
+    source, first, last, closing = place
+    return {
+        "kind": rows.LETTER,
+        "source": source,
+        "session_key": key,
+        "first_offset": first,
+        "last_offset": last,
+        "closing_offset": closing,
+        "events": n_events,
+        "kept": len(events),
+        "values": b"".join([pgcopy.nullable(raw) for _, _, raw in events]),
+        "partitions": pgcopy.int8s([offset for offset, _, _ in events]),
+        "timestamps": pgcopy.int8s([ts for _, ts, _ in events]),
+        "reason": reason,
+        "detail": _storable(detail),
+    }
+
+
+def _storable(text: str) -> str:
+    """Text that Postgres takes: neither NUL nor lone surrogates."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def _summary(bucket: int, summary: Summary, counts: Counts, seconds: dict[str, float]) -> Row:
+    detail = {
+        "open_sessions": summary.open_sessions,
+        "open_events": summary.open_events,
+        "open_bytes": summary.open_bytes,
+        "state_bytes": summary.state_bytes,
+        "oldest": sorted(summary.oldest_open.items()),
+        "counts": asdict(counts),
+        "seconds": seconds,
+    }
+    return {"kind": rows.SUMMARY, "bucket": bucket, "detail": orjson.dumps(detail).decode()}
+
+
+_PANDAS_TYPES = {
+    name: {"tinyint": "Int8", "int": "Int32", "bigint": "Int64", "string": "str", "binary": "object"}[kind]
+    for name, kind in rows.COLUMNS
+}
+
+
+def _to_arrow(frame: pd.DataFrame) -> pa.Table:
+    names = [name for name in _COLUMN_TYPES if name in frame.columns]
+    schema = pa.schema([(name, _COLUMN_TYPES[name]) for name in names])
+    return pa.Table.from_pandas(frame[names], schema=schema, preserve_index=False)

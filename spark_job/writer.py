@@ -1,0 +1,148 @@
+"""Who may write: the row `outbox.writer`, its lock, and the heartbeat that shows the owner alive."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg.rows import TupleRow, class_row
+
+from db.connection import connect
+from db.errors import FencedError, UnavailableError
+from db.settings import JobSettings, PostgresSettings
+from db.statements import statement
+
+log = structlog.get_logger()
+
+Connection = psycopg.Connection[TupleRow]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The writer row as it is now."""
+
+    run_id: UUID | None
+    host: str | None
+    pid: int | None
+    backend_pid: int | None
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    heartbeat_age_s: float | None
+    backend_lives: bool
+
+    def is_alive(self, timeout_s: float) -> bool:
+        """Tell whether the owner's connection is open and its heartbeat younger than `timeout_s`.
+
+        A killed process loses its connection at once; one that hangs keeps it and stops its heartbeat.
+        """
+        return self.run_id is not None and self.backend_lives and (self.heartbeat_age_s or 0.0) < timeout_s
+
+
+def read_owner(connection: Connection) -> Owner:
+    """Read the writer row without waiting for its lock."""
+    with connection.cursor(row_factory=class_row(Owner)) as cursor:
+        owner = cursor.execute(statement("spark_job", "read_writer")).fetchone()
+    assert owner is not None, "outbox.writer has its one row from the migration on"
+    return owner
+
+
+def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, force: bool) -> None:
+    """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
+
+    Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
+    a stopped process cannot hold the lock.
+    """
+    owner = read_owner(connection)
+    if owner.run_id not in (None, run_id):
+        if owner.is_alive(settings.owner_timeout_s) and not force:
+            raise FencedError(
+                f"run {owner.run_id} (pid {owner.pid} on {owner.host}, since {owner.started_at}) owns this outbox, "
+                f"last heartbeat {owner.heartbeat_age_s:.1f} s old. Stop it, or start with --take-over to fence it."
+            )
+        if owner.backend_lives:
+            _terminate(connection, owner)
+        log.warning(
+            "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
+        )
+    locked = connection.execute(statement("spark_job", "lock_writer")).fetchone()
+    if locked is None or locked[0] != owner.run_id:
+        raise FencedError(
+            "another run took this outbox over at the same moment. Start again to see which one owns it."
+        )
+    connection.execute(
+        statement("spark_job", "own_writer"),
+        {"run_id": run_id, "host": socket.gethostname(), "pid": os.getpid()},
+    )
+
+
+def _terminate(connection: Connection, owner: Owner) -> None:
+    try:
+        with connection.transaction():  # a savepoint: a refusal must not end the caller's transaction
+            connection.execute(statement("spark_job", "terminate_backend"), {"pid": owner.backend_pid})
+    except psycopg.errors.InsufficientPrivilege as error:
+        # Not needed unless that backend holds the lock; then taking it times out and says so.
+        log.warning("former_writer_not_terminated", backend_pid=owner.backend_pid, error=str(error))
+
+
+def lock_and_check(connection: Connection, run_id: UUID) -> None:
+    """Take the writer lock for this transaction. Raises FencedError when another run owns the outbox now."""
+    row = connection.execute(statement("spark_job", "lock_writer")).fetchone()
+    if row is None or row[0] != run_id:
+        now = f"run {row[0]} (pid {row[2]} on {row[1]})" if row and row[0] else "nobody"
+        raise FencedError(
+            f"this run ({run_id}) no longer owns the outbox, {now} does. Nothing was written; this process stops."
+        )
+
+
+def release(connection: Connection, run_id: UUID) -> None:
+    """Give the ownership back, so that the next start need not ask whether this run is alive.
+
+    A connection that is lost needs no giving back: the next start sees that the backend is gone.
+    """
+    with contextlib.suppress(psycopg.OperationalError), connection.transaction():
+        connection.execute(statement("spark_job", "release_writer"), {"run_id": run_id})
+
+
+class Heartbeat:
+    """A thread that renews the heartbeat on its own connection and reports when another run has taken over."""
+
+    def __init__(
+        self, postgres: PostgresSettings, run_id: UUID, interval_s: float, on_fenced: Callable[[], None]
+    ) -> None:
+        self._postgres, self._run_id, self._interval_s, self._on_fenced = (
+            postgres,
+            run_id,
+            interval_s,
+            on_fenced,
+        )
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            # A server that is away is the sink's to report; the heartbeat only tries again.
+            with (
+                contextlib.suppress(UnavailableError, psycopg.Error),
+                connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection,
+            ):
+                while not self._stopped.wait(self._interval_s):
+                    beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
+                    if beat.rowcount == 0:
+                        log.error("fenced", run=str(self._run_id))
+                        self._on_fenced()
+                        return
+            self._stopped.wait(self._interval_s)
