@@ -22,7 +22,7 @@ from spark_job.writer import lock_and_check
 
 log = structlog.get_logger()
 
-_PARTITIONS_AHEAD = 100_000  # batches for which table partitions exist already
+_PARTITIONS_AHEAD = 30_000  # batches for which table partitions exist already
 _ENSURE_EVERY = 10_000
 
 

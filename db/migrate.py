@@ -1,0 +1,131 @@
+"""The revision of the outbox schema: bring it up, take it down, check it at the start of a service.
+
+The check needs psycopg only; alembic (the extra `migrate`) is imported when a migration runs.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from pydantic import SecretStr
+
+from db.connection import connect
+from db.errors import OutboxError, SchemaError, UnavailableError
+from db.settings import PostgresSettings
+from db.statements import statement
+
+HEAD = "0001"
+"""The revision that this code reads and writes."""
+
+ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")
+"""What logins are made members of: the job, the publisher, and people who only look."""
+
+
+def upgrade(dsn: str, revision: str = "head") -> None:
+    """Bring the schema of the database up to `revision`.
+
+    Raises UnavailableError when the server cannot be reached or a lock was not to be had, SchemaError for everything that another
+    try does not mend (privileges, an unsuitable database, a failing statement).
+    """
+    _run("upgrade", dsn, revision)
+
+
+def downgrade(dsn: str, revision: str) -> None:
+    """Take the schema back to `revision`; "base" drops it with all data. Raises as upgrade does."""
+    _run("downgrade", dsn, revision)
+
+
+def current(dsn: str) -> str | None:
+    """Return the revision of the database at `dsn`, None where there is no outbox. Raises UnavailableError, SchemaError."""
+    with connect(PostgresSettings(dsn=SecretStr(dsn)), "outbox-migrate") as connection:
+        return _revision(connection)
+
+
+def require_current(connection: psycopg.Connection[Any]) -> None:
+    """Raise SchemaError unless the schema is at HEAD. Leaves a transaction of the caller as it was."""
+    found = _revision(connection)
+    if found is None:
+        raise SchemaError(
+            f"database {connection.info.dbname!r} has no outbox, this code needs schema revision {HEAD}: "
+            "run `alembic upgrade head`"
+        )
+    if found != HEAD:
+        raise SchemaError(
+            f"the outbox in database {connection.info.dbname!r} is at schema revision {found}, this code needs {HEAD}: "
+            + (
+                "run `alembic upgrade head`"
+                if found < HEAD
+                else "run the release that made it, or a newer one"
+            )
+        )
+
+
+def explain(error: psycopg.Error) -> OutboxError:
+    """Return what a failed migration means for the person who ran it."""
+    happened = error.diag.message_primary or str(error).strip() or type(error).__name__
+    match error:
+        case errors.InsufficientPrivilege():
+            roles = " ".join(f"CREATE ROLE {role} NOLOGIN;" for role in ROLES)
+            return SchemaError(
+                f"the migration was refused: {happened}. It needs CREATE on the database, and CREATEROLE unless an administrator "
+                f"has run: {roles}"
+            )
+        case errors.LockNotAvailable():
+            return UnavailableError(
+                f"the migration gave up: {happened}. Another migration or a long transaction holds the lock "
+                "(pg_stat_activity shows it): end it and run `alembic upgrade head` again"
+            )
+        case errors.QueryCanceled():
+            return UnavailableError(
+                f"the migration gave up: {happened}. Nothing of it was kept: run `alembic upgrade head` at a quieter time"
+            )
+        case errors.ReadOnlySqlTransaction():
+            return SchemaError(
+                f"the migration was refused: {happened}. [postgres] dsn (OUTBOX_POSTGRES__DSN) leads to a standby or a read-only "
+                "database: name the primary"
+            )
+        case errors.FeatureNotSupported():
+            return SchemaError(f"this database cannot hold an outbox: {happened}")
+        case psycopg.OperationalError():
+            return UnavailableError(
+                f"the connection was lost during the migration: {happened}. Run `alembic upgrade head` again"
+            )
+        case _:
+            return SchemaError(f"the migration failed and was rolled back: {happened} ({error.sqlstate})")
+
+
+def _revision(connection: psycopg.Connection[Any]) -> str | None:
+    try:
+        with connection.transaction(), connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+            exists = cursor.execute(statement("db.migrations", "version_exists")).fetchone()
+            if exists is None or not exists[0]:
+                return None
+            row = cursor.execute(statement("db.migrations", "version")).fetchone()
+    except errors.InsufficientPrivilege as error:
+        raise SchemaError(
+            f"user {connection.info.user!r} may not read the outbox in database {connection.info.dbname!r}: make it a member of the "
+            f"role for its part, for instance GRANT {ROLES[0]} TO {connection.info.user} (the others: {', '.join(ROLES[1:])})"
+        ) from error
+    return None if row is None else str(row[0])
+
+
+def _run(command: str, dsn: str, revision: str) -> None:
+    try:
+        from alembic import command as commands
+        from alembic.config import Config
+        from alembic.util import CommandError
+    except ImportError as error:
+        raise SchemaError(
+            "alembic is not installed: pip install 'spark-outbox[migrate]' where migrations are run"
+        ) from error
+    config = Config()
+    config.set_main_option("script_location", str(files("db.migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["dsn"] = dsn
+    try:
+        (commands.upgrade if command == "upgrade" else commands.downgrade)(config, revision)
+    except CommandError as error:
+        if isinstance(error.__cause__, OutboxError):
+            raise error.__cause__ from None
+        raise SchemaError(f"alembic {command} {revision}: {error}") from error

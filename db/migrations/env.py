@@ -1,0 +1,91 @@
+"""How alembic reaches the outbox: DSN from the caller, else from the services' settings; one transaction for each migration.
+
+The version table is outbox.alembic_version, so that the schema `outbox` holds everything and nothing else does. Hence the schema is
+made here, before alembic writes the table, and dropped here, after the last migration was taken back.
+"""
+
+import logging.config
+from typing import Any
+
+import psycopg
+from alembic import context
+from alembic.util import CommandError
+from psycopg.rows import TupleRow
+from pydantic import SecretStr
+from sqlalchemy import Connection, create_engine, exc
+from sqlalchemy.pool import NullPool
+
+from db.connection import connect
+from db.errors import OutboxError
+from db.migrate import explain
+from db.settings import PostgresSettings, load_settings
+from db.statements import statement
+
+LOCK_TIMEOUT_MS = 5_000
+"""A migration that waits longer than this gives up, because everything behind it in the queue for the lock waits too."""
+
+
+def open_connection() -> psycopg.Connection[TupleRow]:
+    """Connect with any conninfo that libpq knows, wait for other migrations, and bound every statement."""
+    dsn = context.config.attributes.get("dsn")
+    settings = load_settings().postgres if dsn is None else PostgresSettings(dsn=SecretStr(dsn))
+    connection = connect(settings.model_copy(update={"lock_timeout_ms": LOCK_TIMEOUT_MS}), "outbox-migrate")
+    try:
+        run(connection, "open_session")
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def run(connection: psycopg.Connection[TupleRow], name: str) -> bool:
+    """Run `sql/<name>.sql`; return whether it answered with true."""
+    cursor = connection.execute(statement("db.migrations", name))
+    row = cursor.fetchone() if cursor.description else None
+    return row is not None and row[0] is True
+
+
+def migrate(connection: Connection, options: dict[str, Any]) -> None:
+    """Make the schema where it is missing, run the migrations, drop the schema where nothing is left in it."""
+    raw = connection.connection.driver_connection
+    if raw is None:
+        raise RuntimeError("SQLAlchemy gave a connection without a driver connection")
+    context.configure(connection=connection, transaction_per_migration=True, **options)
+    # `alembic current` and its like only look.
+    changes = not context.get_context().opts.get("dont_mutate", False)
+    if changes and not run(raw, "schema_exists"):
+        run(raw, "create_schema")
+    raw.commit()
+    context.run_migrations()
+    connection.commit()
+    if changes and run(raw, "schema_is_unused"):
+        run(raw, "drop_schema")
+    raw.commit()
+
+
+def main() -> None:
+    """Run what the command line or db.migrate asked for; failures become one line that says what mends them."""
+    if context.config.config_file_name:
+        logging.config.fileConfig(context.config.config_file_name, disable_existing_loggers=False)
+    options: dict[str, Any] = {"version_table_schema": "outbox"}
+    if context.is_offline_mode():
+        context.configure(dialect_name="postgresql", transaction_per_migration=True, **options)
+        context.get_context().impl.static_output(statement("db.migrations", "create_schema").strip() + ";")
+        context.run_migrations()
+        return
+    engine = create_engine("postgresql+psycopg://", creator=open_connection, poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            migrate(connection, options)
+    except OutboxError as error:
+        raise CommandError(str(error)) from error
+    except exc.DBAPIError as error:
+        if not isinstance(error.orig, psycopg.Error):
+            raise
+        raise CommandError(str(explain(error.orig))) from explain(error.orig)
+    except psycopg.Error as error:
+        raise CommandError(str(explain(error))) from explain(error)
+
+
+main()

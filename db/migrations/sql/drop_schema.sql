@@ -1,0 +1,1 @@
+DROP TABLE outbox.alembic_version; DROP SCHEMA outbox

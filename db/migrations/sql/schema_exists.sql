@@ -1,0 +1,1 @@
+SELECT to_regnamespace('outbox') IS NOT NULL

@@ -1,0 +1,1 @@
+SELECT version_num FROM outbox.alembic_version

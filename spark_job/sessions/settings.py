@@ -1,0 +1,75 @@
+"""What the assembler has to know about the events: where their fields are and how large a session may grow."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+FieldPath = tuple[str, ...]
+
+# Longer keys would not fit the outbox's indexed columns; the bound is part of the contract (design §3.1).
+MAX_KEY_BYTES = 1024
+
+# The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
+MIN_TS_MS = -62_135_596_800_000
+MAX_TS_MS = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblySettings:
+    """How events of one bucket become sessions. Raises ValueError where the values contradict each other.
+
+    A path names a field of the JSON payload, outermost first: `$.data.type` is `("data", "type")`.
+    """
+
+    type_path: FieldPath | None = ("event_type",)
+    """None: the type comes from a header, in the input column `type`."""
+    key_path: FieldPath | None = ("session_key",)
+    """None: the key is the record's key or a header, in the input column `key`."""
+    start: str = "start_event"
+    entry: str = "entry_event"
+    end: str = "end_event"
+    event_id_path: FieldPath | None = None
+    """None: no deduplication by event id, unless the input has a column `event_id` (from a header)."""
+    time_path: FieldPath | None = None
+    """None: the record's timestamp is the event's time."""
+    time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
+    """Of the field at `time_path`: an ISO 8601 string (UTC where it has no offset) or an integer."""
+    timeout_ms: int = 60_000
+    """An event later than its session's greatest time plus this ends the session as timed out."""
+    grace_ms: int = 20_000
+    """Added to the timeout where another key's record shows the silence."""
+    max_events: int = 10_000
+    """Of one session, its start and end included."""
+    max_bytes: int = 16 << 20
+    """Of one session: the sum of its events' payloads in bytes."""
+    max_bucket_bytes: int = 256 << 20
+    """Of one bucket's open state in bytes; more stops the job with BucketTooLarge."""
+
+    def __post_init__(self) -> None:
+        if len({self.start, self.entry, self.end}) != 3:
+            raise ValueError(
+                f"session.start, session.entry and session.end must differ: "
+                f"{self.start!r}, {self.entry!r}, {self.end!r}"
+            )
+        for name in ("timeout_ms", "max_events", "max_bytes", "max_bucket_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"session.{name} must be at least 1, not {getattr(self, name)}")
+        if self.grace_ms < 0:
+            raise ValueError(f"session.grace_ms must not be negative: {self.grace_ms}")
+        paths = [
+            p for p in (self.type_path, self.key_path, self.event_id_path, self.time_path) if p is not None
+        ]
+        for path in paths:
+            if not path or not all(path):
+                raise ValueError(f"a field path must name at least one field and no empty one: {path!r}")
+            for other in paths:
+                if path != other and path == other[: len(path)]:
+                    raise ValueError(
+                        f"field {'.'.join(path)} is both a value and the parent of {'.'.join(other)}"
+                    )
+        if self.time_format == "epoch_ms" and paths.count(self.time_path or ()) > 1:
+            raise ValueError("session.time cannot be a number and share its field with a string")
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Start, entry and end, in the order of the kinds 0, 1 and 2."""
+        return self.start, self.entry, self.end

@@ -1,0 +1,250 @@
+"""Each impossible state is refused by the constraint that is named for it."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from tests.integration.db.rows import PARENTS, RUN, VALID, Outbox
+
+NO_OFFSETS = dict.fromkeys(("spark_batch", "start_offsets", "end_offsets", "done_offsets", "safe_offsets"))
+LEASE = {
+    "lease_holder": "host",
+    "lease_until": "2030-01-01",
+    "lease_backend_pid": 1,
+    "lease_backend_start": "2030-01-01",
+}
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("generation", {"generation": 0}, "generation_positive"),
+    ("generation", {"reason": "whim"}, "generation_reason_known"),
+    ("generation", {"policy": "guess"}, "generation_policy_known"),
+    ("generation", {"revision": -1}, "generation_revision_natural"),
+    ("generation", {"start_offsets": Jsonb([])}, "generation_objects"),
+    ("generation", {"high_water": Jsonb(None)}, "generation_objects"),
+    ("generation", {"topics": Jsonb("topic")}, "generation_objects"),
+    ("generation", {"assembly": Jsonb(1)}, "generation_objects"),
+    ("batch", {"batch_id": 0}, "batch_positive"),
+    ("batch", {"part": -1}, "batch_positive"),
+    ("batch", {"kind": "other"}, "batch_kind_known"),
+    ("batch", {"safe_offsets": None}, "batch_stream_offsets"),
+    ("batch", {"spark_batch": None}, "batch_stream_offsets"),
+    ("batch", NO_OFFSETS, "batch_stream_offsets"),
+    ("batch", {"kind": "retry"}, "batch_stream_offsets"),
+    ("batch", {"kind": "requeue", **NO_OFFSETS, "spark_batch": 1}, "batch_stream_offsets"),
+    ("batch", {"done_offsets": Jsonb([1])}, "batch_offsets_objects"),
+    ("batch", {"spark_batch": -1}, "batch_counts_natural"),
+    ("batch", {"sessions": -1}, "batch_counts_natural"),
+    ("batch", {"skipped_sessions": -1}, "batch_counts_natural"),
+    ("batch", {"content_hash": b"short"}, "batch_content_hash_length"),
+    ("batch", {"recomputed_hash": b"1" * 32}, "batch_recomputed_whole"),
+    ("batch", {"recomputed_hash": b"1" * 31, "recomputed_at": "2030-01-01"}, "batch_recomputed_whole"),
+    ("session_output", {"session_key": ""}, "session_output_key_bounds"),
+    ("session_output", {"session_key": "é" * 513}, "session_output_key_bounds"),
+    ("session_output", {"lane": -1}, "session_output_natural"),
+    ("session_output", {"revision": -1}, "session_output_natural"),
+    ("session_output", {"session_starts": [1, 2]}, "session_output_sessions_parallel"),
+    ("session_output", {"session_ended_ms": []}, "session_output_sessions_parallel"),
+    (
+        "session_output",
+        {c: [] for c in VALID["session_output"] if c.startswith("session_") and c != "session_key"}
+        | {"topics": [], "values": []},
+        "session_output_sessions_parallel",
+    ),
+    ("session_output", {"session_partitions": [None]}, "session_output_sessions_natural"),
+    ("session_output", {"session_ends": [-1]}, "session_output_sessions_natural"),
+    ("session_output", {"session_events": [0]}, "session_output_sessions_natural"),
+    ("session_output", {"session_started_ms": [None]}, "session_output_sessions_natural"),
+    ("session_output", {"session_topic_ids": [""]}, "session_output_sessions_natural"),
+    ("session_output", {"session_outputs": [1]}, "session_output_counts_agree"),
+    ("session_output", {"values": [b""]}, "session_output_events_parallel"),
+    ("session_output", {"keys": [b"a"]}, "session_output_events_parallel"),
+    ("session_output", {"headers": [None]}, "session_output_events_parallel"),
+    ("session_output", {"partitions": [1, 2, 3]}, "session_output_events_parallel"),
+    ("session_output", {"timestamps_ms": []}, "session_output_events_parallel"),
+    ("session_output", {"topics": ["out", None]}, "session_output_topics_named"),
+    ("session_output", {"topics": ["out", ""]}, "session_output_topics_named"),
+    ("dead_letter", {"partition": -1}, "dead_letter_natural"),
+    (
+        "dead_letter",
+        {"event_count": 0, "event_offsets": [], "event_times_ms": [], "event_values": []},
+        "dead_letter_natural",
+    ),
+    ("dead_letter", {"reason": "dislike"}, "dead_letter_reason_known"),
+    ("dead_letter", {"state": "lost"}, "dead_letter_state_known"),
+    ("dead_letter", {"state": "resolved"}, "dead_letter_resolved_by"),
+    ("dead_letter", {"resolved_batch": 2}, "dead_letter_resolved_by"),
+    ("dead_letter", {"last_offset": 4}, "dead_letter_offsets_ordered"),
+    ("dead_letter", {"closing_offset": 5}, "dead_letter_offsets_ordered"),
+    ("dead_letter", {"event_values": [b""]}, "dead_letter_events_parallel"),
+    ("dead_letter", {"event_times_ms": [1]}, "dead_letter_events_parallel"),
+    ("dead_letter", {"event_count": 1}, "dead_letter_events_parallel"),
+    ("bucket", {"bucket": -1}, "bucket_counts_natural"),
+    ("bucket", {"open_bytes": -1}, "bucket_counts_natural"),
+    ("bucket", {"oldest_open": Jsonb(3)}, "bucket_oldest_open_object"),
+    ("lane_epoch", {"epoch": 0}, "lane_epoch_positive"),
+    ("lane_epoch", {"from_batch": 0}, "lane_epoch_positive"),
+    ("lane_epoch", {"lanes": 0}, "lane_epoch_positive"),
+    ("lane_epoch", {"lanes": 1025}, "lane_epoch_positive"),
+    ("lane", {"lane": -1}, "lane_natural"),
+    ("lane", {"seq": -1}, "lane_natural"),
+    ("lane", LEASE | {"lease_until": None}, "lane_lease_whole"),
+    ("lane", {"lease_holder": "host"}, "lane_lease_whole"),
+    ("lane", {"cursor_batch": 1}, "lane_cursor_committed"),
+    ("lane", {"cursor_commit_id": RUN}, "lane_cursor_committed"),
+    ("lane", {"cursor_key": "key"}, "lane_cursor_key_in_batch"),
+    ("delivery", {"seq": 0}, "delivery_natural"),
+    ("delivery", {"to_batch": 0}, "delivery_natural"),
+    ("delivery", {"events": -1}, "delivery_natural"),
+    ("delivery", {"after_batch": 2}, "delivery_forward"),
+    ("delivery", {"after_batch": 0, "after_key": "key"}, "delivery_after_key_in_batch"),
+    ("delivery", {"kafka_offsets": Jsonb([])}, "delivery_kafka_offsets_object"),
+    ("parked", {"reason": "authorisation"}, "parked_reason_known"),
+    ("parked", {"state": "lost"}, "parked_state_known"),
+    ("parked", {"state": "requeued"}, "parked_requeued_by"),
+    ("parked", {"requeued_batch": 2}, "parked_requeued_by"),
+    ("parked", {"state": "requeued", "requeued_batch": 1}, "parked_requeued_later"),
+]
+
+
+@pytest.mark.parametrize("table", VALID)
+def test_the_valid_row_of_each_table_is_accepted(outbox: Outbox, table: str) -> None:
+    outbox.insert_parents(table)
+    outbox.insert(table)
+
+
+def test_each_impossible_state_is_refused_by_its_constraint(outbox: Outbox) -> None:
+    """One database for all: a refused row leaves nothing behind."""
+    for table in PARENTS:
+        with outbox.connection.transaction(force_rollback=True):
+            outbox.insert_parents(table)
+            for spoiled, changes, constraint in REFUSED:
+                if spoiled != table:
+                    continue
+                with pytest.raises(errors.CheckViolation) as caught, outbox.connection.transaction():
+                    outbox.insert(table, **changes)
+                assert caught.value.diag.constraint_name == constraint, (table, changes)
+
+
+def test_every_check_constraint_has_a_row_that_it_refuses(outbox: Outbox) -> None:
+    checks = outbox.rows(
+        """SELECT conname FROM pg_constraint
+           WHERE contype = 'c' AND connamespace = 'outbox'::regnamespace AND conislocal AND coninhcount = 0"""
+    )
+    tried = {constraint for _, _, constraint in REFUSED}
+    elsewhere = {"identity_one_row", "identity_output_topic_ids_object", "writer_one_row", "writer_whole"}
+    assert {name for (name,) in checks} == tried | elsewhere
+
+
+@pytest.mark.parametrize(
+    ("statement", "constraint"),
+    [
+        (
+            "INSERT INTO outbox.identity (singleton, system_identifier, timeline) VALUES (false, 1, 1)",
+            "identity_one_row",
+        ),
+        ("UPDATE outbox.identity SET output_topic_ids = '[]'", "identity_output_topic_ids_object"),
+        ("INSERT INTO outbox.writer (singleton) VALUES (false)", "writer_one_row"),
+        ("UPDATE outbox.writer SET run_id = gen_random_uuid()", "writer_whole"),
+    ],
+)
+def test_identity_and_writer_stay_one_sound_row(outbox: Outbox, statement: str, constraint: str) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        outbox.connection.execute(statement.encode())
+    assert caught.value.diag.constraint_name == constraint
+    assert outbox.value("SELECT count(*) FROM outbox.identity") == 1
+    assert outbox.value("SELECT count(*) FROM outbox.writer") == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "constraint"),
+    [
+        ("generation", {"generation": 2}, "generation_directory_token_key"),
+        ("batch", {"batch_id": 2}, "batch_stream_position_key"),
+        ("batch", {"spark_batch": 7}, "batch_pkey"),
+        ("dead_letter", {"detail": "again"}, "dead_letter_identity_key"),
+        ("bucket", {}, "bucket_pkey"),
+        ("lane_epoch", {"epoch": 2}, "lane_epoch_from_batch_key"),
+        ("lane", {}, "lane_pkey"),
+        ("delivery", {"to_batch": 5}, "delivery_pkey"),
+        ("parked", {"reason": "invalid"}, "parked_pkey"),
+    ],
+)
+def test_a_second_row_of_the_same_identity_is_refused(
+    outbox: Outbox, table: str, changes: dict[str, Any], constraint: str
+) -> None:
+    outbox.insert_parents(table)
+    outbox.insert(table)
+    with pytest.raises(errors.UniqueViolation) as caught:
+        outbox.insert(table, **changes)
+    assert caught.value.diag.constraint_name == constraint
+
+
+def test_one_row_per_session_key_and_batch(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    outbox.insert("session_output")
+    with pytest.raises(errors.UniqueViolation) as caught:
+        outbox.insert("session_output", lane=3)
+    assert caught.value.diag.constraint_name == "session_output_p00000000_key"
+    outbox.insert("session_output", batch_id=2)
+    outbox.insert("session_output", batch_id=10_000)
+    with pytest.raises(errors.UniqueViolation) as caught:
+        outbox.insert("session_output", batch_id=10_000)
+    assert caught.value.diag.constraint_name == "session_output_p00000001_key"
+    parents = outbox.rows(
+        """SELECT conname::text, pg_get_constraintdef(oid) FROM pg_constraint
+           WHERE conrelid = 'outbox.session_output'::regclass AND contype = 'u'"""
+    )
+    assert parents == [("session_output_key", "UNIQUE (session_key, batch_id)")]
+
+
+def test_retry_batches_and_parts_share_no_stream_position(outbox: Outbox) -> None:
+    outbox.insert_parents("batch")
+    outbox.insert("batch")
+    outbox.insert("batch", batch_id=2, part=1)
+    outbox.insert("batch", batch_id=3, kind="retry", **NO_OFFSETS)
+    outbox.insert("batch", batch_id=4, kind="requeue", **NO_OFFSETS)
+
+
+def test_rows_of_several_sessions_need_counts_that_add_up(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    doubled = {
+        c: v * 2
+        for c, v in VALID["session_output"].items()
+        if c.startswith("session_") and c != "session_key"
+    }
+    outbox.insert("session_output", **doubled | {"session_outputs": [0, 2]})
+    for wrong in ([1, 2], [3, -1], [None, 2]):
+        with pytest.raises(psycopg.IntegrityError):
+            outbox.insert("session_output", session_key="other", **doubled | {"session_outputs": wrong})
+
+
+def test_keys_sort_by_their_bytes_whatever_the_locale(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    keys = ["a", "B", "é", "Z", "~", "日本", "\U0001f600", "ab"]
+    for key in keys:
+        outbox.insert("session_output", session_key=key)
+    found = [
+        key for (key,) in outbox.rows("SELECT session_key FROM outbox.session_output ORDER BY session_key")
+    ]
+    assert found == sorted(keys, key=str.encode)
+    # The test server may sort by bytes anyway; another one need not.
+    collations = outbox.rows(
+        """SELECT DISTINCT c.collname::text FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid
+           JOIN pg_collation c ON c.oid = a.attcollation
+           WHERE r.relnamespace = 'outbox'::regnamespace AND a.attname IN ('session_key', 'cursor_key', 'after_key', 'to_key')"""
+    )
+    assert collations == [("C",)]
+
+
+def test_the_ledger_time_grows_within_one_transaction(outbox: Outbox) -> None:
+    """Writers queue for the lock after their transaction began, so the transaction's own time would run backwards."""
+    with outbox.connection.transaction():
+        outbox.insert_parents("batch")
+        outbox.insert("batch")
+        outbox.insert("batch", batch_id=2, spark_batch=1)
+    assert outbox.value(
+        "SELECT (SELECT created_at FROM outbox.batch WHERE batch_id = 2) > (SELECT created_at FROM outbox.batch WHERE batch_id = 1)"
+    )

@@ -1,0 +1,291 @@
+"""The schema comes up, goes down and comes up again; whoever runs it learns what is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from db.dump import dump, normalise
+from db.errors import SchemaError, UnavailableError
+from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current, upgrade
+from devstack.databases import PostgresServer
+from devstack.postgres import Postgres
+from tests.integration.db.rows import Outbox
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def leftovers(dsn: str) -> list[str]:
+    """Names of the schema, and of the roles on the server."""
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            """SELECT nspname::text FROM pg_namespace WHERE nspname = 'outbox'
+               UNION ALL SELECT rolname::text FROM pg_roles WHERE rolname = ANY (%s) ORDER BY 1""",
+            [list(ROLES)],
+        )
+        return [name for (name,) in found]
+
+
+def alembic(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run alembic as a person does, from the checkout."""
+    return subprocess.run(
+        [sys.executable, "-m", "alembic", *arguments],
+        cwd=CHECKOUT,
+        env=os.environ | {"OUTBOX_POSTGRES__DSN": dsn},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_up_down_and_up_again_leaves_nothing_in_between(own_postgres: Postgres) -> None:
+    dsn = own_postgres.create_database("up_and_down")
+    for _ in range(2):
+        assert current(dsn) is None
+        upgrade(dsn)
+        assert current(dsn) == HEAD
+        upgrade(dsn)  # nothing to do
+        downgrade(dsn, "base")
+        assert leftovers(dsn) == []
+
+
+def test_down_keeps_roles_that_another_database_uses(own_postgres: Postgres) -> None:
+    first, second = own_postgres.create_database("first"), own_postgres.create_database("second")
+    upgrade(first)
+    upgrade(second)
+    downgrade(first, "base")
+    assert leftovers(first) == sorted(ROLES)
+    with psycopg.connect(second) as connection:
+        connection.execute("SET ROLE outbox_writer")
+        assert connection.execute("SELECT count(*) FROM outbox.batch").fetchone() == (0,)
+    downgrade(second, "base")
+    assert leftovers(second) == []
+
+
+def test_the_committed_schema_is_what_the_migrations_make(database: str) -> None:
+    assert dump(database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8"), (
+        "run: python -m db.dump > db/schema.sql"
+    )
+
+
+def test_the_dump_command_prints_the_committed_schema(postgres: PostgresServer) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "db.dump"],
+        cwd=CHECKOUT,
+        env=os.environ | {"OUTBOX_POSTGRES__DSN": postgres.dsn()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert printed.stdout == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
+    with psycopg.connect(postgres.dsn()) as connection:
+        assert (
+            connection.execute("SELECT datname FROM pg_database WHERE datname ~ '^outbox_dump_'").fetchall()
+            == []
+        )
+
+
+def test_the_dump_is_free_of_versions() -> None:
+    text = (
+        "--\n-- PostgreSQL database dump\n--\n\n\\restrict abc\n\n-- Dumped from database version 18.4\n"
+        "-- Dumped by pg_dump version 18.4\n\nSET transaction_timeout = 0;\n"
+        "SELECT pg_catalog.set_config('search_path', '', false);\n\n\n\n"
+        "CREATE TABLE t (a integer CONSTRAINT s_a_not_null NOT NULL);\n\n\n"
+        "--\n-- PostgreSQL database dump complete\n--\n\n\\unrestrict abc\n"
+    )
+    assert normalise(text) == "CREATE TABLE t (a integer NOT NULL);\n"
+
+
+def test_the_code_needs_the_newest_migration() -> None:
+    heads = ScriptDirectory.from_config(Config(CHECKOUT / "alembic.ini")).get_heads()
+    assert heads == [HEAD]
+
+
+def test_alembic_works_from_the_checkout(blank_database: str) -> None:
+    up = alembic(blank_database, "upgrade", "head")
+    assert up.returncode == 0, up.stderr
+    assert alembic(blank_database, "current").stdout.strip() == f"{HEAD} (head)"
+    with psycopg.connect(blank_database) as connection:
+        require_current(connection)
+
+
+def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
+    assert alembic(blank_database, "current").returncode == 0
+    assert current(blank_database) is None
+    assert "outbox" not in leftovers(blank_database)
+
+
+def test_the_printed_sql_makes_the_same_schema(blank_database: str) -> None:
+    printed = alembic(blank_database, "upgrade", "head", "--sql")
+    assert printed.returncode == 0, printed.stderr
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        connection.execute(printed.stdout.encode())
+        require_current(connection)
+    assert dump(blank_database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
+
+
+def test_any_conninfo_works_with_options_of_its_own(blank_database: str) -> None:
+    parts: dict[str, Any] = dict(conninfo_to_dict(blank_database))
+    upgrade(make_conninfo(**parts, options="-c role=postgres"))
+    assert current(blank_database) == HEAD
+
+
+def test_services_refuse_a_database_without_an_outbox(blank_database: str) -> None:
+    with psycopg.connect(blank_database) as connection:
+        with pytest.raises(
+            SchemaError, match=r"has no outbox, this code needs schema revision .* `alembic upgrade head`"
+        ):
+            require_current(connection)
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+@pytest.mark.parametrize(
+    ("found", "mended_by"), [("0000", "run `alembic upgrade head`"), ("9999", "run the release that made it")]
+)
+def test_services_refuse_another_revision(outbox: Outbox, found: str, mended_by: str) -> None:
+    outbox.connection.execute("UPDATE outbox.alembic_version SET version_num = %s", [found])
+    with pytest.raises(
+        SchemaError, match=f"is at schema revision {found}, this code needs {HEAD}: {mended_by}"
+    ):
+        require_current(outbox.connection)
+
+
+def test_services_refuse_a_migration_that_never_finished(outbox: Outbox) -> None:
+    outbox.connection.execute("DELETE FROM outbox.alembic_version")
+    with pytest.raises(SchemaError, match="has no outbox"):
+        require_current(outbox.connection)
+
+
+def test_the_check_works_for_each_role_and_keeps_the_transaction(outbox: Outbox) -> None:
+    for role in ROLES:
+        with outbox.connection.transaction(force_rollback=True):
+            outbox.connection.execute("SELECT set_config('role', %s, true)", [role])
+            require_current(outbox.connection)
+            assert outbox.value("SELECT current_user") == role
+
+
+def test_a_user_without_a_role_learns_which_to_ask_for(own_postgres: Postgres) -> None:
+    dsn = own_postgres.create_database("outsider")
+    upgrade(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE outsider LOGIN")
+    with (
+        psycopg.connect(dsn, user="outsider") as connection,
+        pytest.raises(SchemaError, match="GRANT outbox_writer TO outsider"),
+    ):
+        require_current(connection)
+    downgrade(dsn, "base")
+
+
+def test_a_missing_database_is_named(postgres: PostgresServer) -> None:
+    with pytest.raises(UnavailableError, match="OUTBOX_POSTGRES__DSN"):
+        upgrade(postgres.dsn("no_such_database"))
+    result = alembic(postgres.dsn("no_such_database"), "upgrade", "head")
+    assert result.returncode != 0
+    assert "no_such_database" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_refused_connection_is_explained_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="OUTBOX_POSTGRES__DSN") as caught:
+        upgrade(f"host={tmp_path} dbname=outbox user=me password=hidden-word")
+    assert "hidden-word" not in str(caught.value)
+
+
+@pytest.fixture
+def migrator(own_postgres: Postgres) -> str:
+    """DSN of a database whose owner is no superuser and may not create roles."""
+    with psycopg.connect(own_postgres.dsn(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS owned WITH (FORCE)")
+        connection.execute("DROP ROLE IF EXISTS migrator")
+        connection.execute("CREATE ROLE migrator LOGIN")
+        connection.execute("CREATE DATABASE owned OWNER migrator")
+    return make_conninfo(own_postgres.dsn("owned"), user="migrator")
+
+
+def test_who_may_not_create_roles_learns_what_to_ask_for(own_postgres: Postgres, migrator: str) -> None:
+    with pytest.raises(
+        SchemaError, match=r"CREATEROLE unless .* CREATE ROLE outbox_writer NOLOGIN;"
+    ) as caught:
+        upgrade(migrator)
+    administrator = str(caught.value).split("has run: ")[1]
+    with psycopg.connect(own_postgres.dsn(), autocommit=True) as connection:
+        connection.execute(administrator.encode())
+    upgrade(migrator)
+    with psycopg.connect(migrator) as connection:
+        require_current(connection)
+    downgrade(migrator, "base")
+    # The roles are the administrator's: they stay.
+    assert leftovers(migrator) == sorted(ROLES)
+    with psycopg.connect(own_postgres.dsn(), autocommit=True) as connection:
+        connection.execute(f"DROP ROLE {', '.join(ROLES)}".encode())
+
+
+def test_who_may_not_create_schemas_learns_what_to_ask_for(own_postgres: Postgres, migrator: str) -> None:
+    other = own_postgres.create_database("not_theirs")
+    try:
+        with pytest.raises(SchemaError, match="It needs CREATE on the database"):
+            upgrade(make_conninfo(other, user="migrator"))
+    finally:
+        own_postgres.drop_database("not_theirs")
+
+
+def test_a_database_of_another_encoding_is_refused(own_postgres: Postgres) -> None:
+    with psycopg.connect(own_postgres.dsn(), autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C'"
+        )
+    with pytest.raises(SchemaError, match="has encoding LATIN1"):
+        upgrade(own_postgres.dsn("latin"))
+    assert current(own_postgres.dsn("latin")) is None
+
+
+def test_a_second_migration_waits_and_then_gives_up(blank_database: str) -> None:
+    with psycopg.connect(blank_database) as other:
+        other.execute("SELECT pg_advisory_lock(hashtext('outbox.migrate'))")
+        with pytest.raises(UnavailableError, match="Another migration or a long transaction holds the lock"):
+            upgrade(make_conninfo(blank_database, options="-c lock_timeout=100ms"))
+    upgrade(blank_database)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (
+            errors.QueryCanceled("canceling statement due to statement timeout"),
+            UnavailableError,
+            "at a quieter time",
+        ),
+        (errors.ReadOnlySqlTransaction("cannot execute CREATE"), SchemaError, "name the primary"),
+        (errors.AdminShutdown("terminating connection"), UnavailableError, "connection was lost"),
+        (errors.DuplicateTable("relation exists"), SchemaError, "rolled back: relation exists"),
+    ],
+)
+def test_other_failures_say_what_to_do(error: psycopg.Error, kind: type[Exception], text: str) -> None:
+    explained = explain(error)
+    assert type(explained) is kind
+    assert text in str(explained)
+
+
+def test_a_failed_migration_leaves_no_relation_behind(blank_database: str) -> None:
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA outbox")
+        connection.execute("CREATE TABLE outbox.parked ()")
+    with pytest.raises(SchemaError, match="rolled back"):
+        upgrade(blank_database)
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'outbox'::regnamespace AND relkind = 'p'"
+        )
+        assert found.fetchall() == []
+        connection.execute("DROP TABLE outbox.parked")
+    upgrade(blank_database)
+    assert current(blank_database) == HEAD

@@ -1,0 +1,233 @@
+"""Partitions of session_output are made ahead, by whoever comes first, in nobody's way; the publisher's query uses them well."""
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.integration.db.rows import Outbox
+
+POSITION = dict[str, Any]
+
+# What db/README.md tells the publisher to run.
+CURSOR_QUERY = """
+    SELECT session_key, batch_id, topics, keys, "values", headers FROM outbox.session_output
+    WHERE lane = %(lane)s AND (batch_id, session_key) > (%(batch)s, %(key)s) AND batch_id >= %(batch)s AND batch_id <= %(last)s
+    ORDER BY batch_id, session_key LIMIT %(limit)s
+"""
+
+
+def partitions(outbox: Outbox) -> list[str]:
+    """Names of the partitions with their bounds, in order."""
+    return [
+        f"{name} {bounds}"
+        for name, bounds in outbox.rows(
+            """SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+               WHERE i.inhparent = 'outbox.session_output'::regclass ORDER BY c.relname"""
+        )
+    ]
+
+
+def test_the_migration_makes_the_first_partitions(outbox: Outbox) -> None:
+    assert partitions(outbox) == [
+        "session_output_p00000000 FOR VALUES FROM ('0') TO ('10000')",
+        "session_output_p00000001 FOR VALUES FROM ('10000') TO ('20000')",
+    ]
+
+
+def test_making_partitions_twice_makes_them_once(outbox: Outbox) -> None:
+    assert outbox.value("SELECT outbox.ensure_partitions(19999, 40000)") == 3
+    assert outbox.value("SELECT outbox.ensure_partitions(19999, 40000)") == 0
+    assert outbox.value("SELECT outbox.ensure_partitions(1, 1)") == 0
+    assert partitions(outbox)[2:] == [
+        "session_output_p00000002 FOR VALUES FROM ('20000') TO ('30000')",
+        "session_output_p00000003 FOR VALUES FROM ('30000') TO ('40000')",
+        "session_output_p00000004 FOR VALUES FROM ('40000') TO ('50000')",
+    ]
+
+
+def test_of_many_callers_at_once_one_makes_each_partition(outbox: Outbox) -> None:
+    def call(_: int) -> int:
+        with psycopg.connect(outbox.dsn) as connection:
+            made = connection.execute("SELECT outbox.ensure_partitions(20000, 119999)").fetchone()
+            assert made is not None
+            return int(made[0])
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(call, range(6))) == 10
+    assert len(partitions(outbox)) == 12
+
+
+def test_a_caller_that_waited_sees_what_the_other_made(outbox: Outbox) -> None:
+    with psycopg.connect(outbox.dsn) as first, ThreadPoolExecutor(1) as pool:
+        first.execute("SELECT outbox.ensure_partitions(30000, 30000)")
+        second = pool.submit(outbox.value, "SELECT outbox.ensure_partitions(30000, 30000)")
+        waiting = (
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox.session_output'::regclass"
+        )
+        while first.execute(waiting).fetchone() == (0,):
+            assert not second.done()
+        first.commit()
+        assert second.result() == 0
+
+
+def test_readers_and_writers_are_not_in_the_way(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    outbox.insert("session_output")
+    with psycopg.connect(outbox.dsn) as reader:
+        # A reader in mid-transaction holds locks on the parent, its partitions and their indexes; so does a writer.
+        assert reader.execute("SELECT count(*) FROM outbox.session_output").fetchone() == (1,)
+        Outbox(outbox.dsn, reader).insert("session_output", session_key="uncommitted")
+        with psycopg.connect(outbox.dsn, options="-c lock_timeout=2s") as maker:
+            assert maker.execute("SELECT outbox.ensure_partitions(20000, 20000)").fetchone() == (1,)
+            # And they go on while the maker has not committed.
+            reader.execute("SET lock_timeout = '2s'")
+            assert reader.execute("SELECT count(*) FROM outbox.session_output").fetchone() == (2,)
+            Outbox(outbox.dsn, reader).insert("session_output", session_key="also uncommitted")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0, 1),
+        (-5, 5),
+        (5, 4),
+        (1, 1_000_002),
+        (1, None),
+        (None, 1),
+        (999_999_999_999, 1_000_000_000_000),
+        (1, 2**63 - 1),
+    ],
+)
+def test_nonsense_is_refused(outbox: Outbox, arguments: tuple[int | None, int | None]) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="at most a million batches"):
+        outbox.value("SELECT outbox.ensure_partitions(%s::bigint, %s::bigint)", *arguments)
+
+
+def test_a_batch_without_a_partition_is_refused(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    with pytest.raises(errors.CheckViolation, match="no partition of relation"):
+        outbox.insert("session_output", batch_id=20_000)
+
+
+def test_each_partition_is_like_the_first(outbox: Outbox) -> None:
+    outbox.value("SELECT outbox.ensure_partitions(880000, 880000)")
+    shapes = set()
+    for name in ("session_output_p00000000", "session_output_p00000088"):
+        constraints = outbox.rows(
+            """SELECT replace(conname, %s, '') , pg_get_constraintdef(oid) FROM pg_constraint
+               WHERE conrelid = %s::regclass AND contype IN ('c', 'u') ORDER BY 1""",
+            name,
+            f"outbox.{name}",
+        )
+        indexes = outbox.rows(
+            "SELECT replace(indexdef, %s, '') FROM pg_indexes WHERE schemaname = 'outbox' AND tablename = %s ORDER BY 1",
+            name,
+            name,
+        )
+        options = outbox.value("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", f"outbox.{name}")
+        shapes.add(repr((constraints, indexes, options)))
+    (shape,) = shapes
+    assert "toast_tuple_target=8160" in shape
+    assert "_cursor_idx" in shape
+    assert "session_output_counts_agree" in shape
+
+
+@pytest.fixture(scope="module")
+def loaded(module_outbox: Outbox) -> Outbox:
+    """200,000 rows of 8 lanes in 500 batches over six partitions, and one large batch of lane 0 in the last."""
+    module_outbox.insert("generation")
+    module_outbox.connection.execute("SELECT outbox.ensure_partitions(1, 59999)")
+    insert = """
+        INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions,
+            session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
+        SELECT {key}, {batch}, {lane}, 0, '{{topic}}', '{{0}}', ARRAY[i], ARRAY[i], '{{0}}', '{{0}}', '{{2}}', '{{1}}', '{{out}}',
+            ARRAY['\\x7b7d'::bytea] FROM generate_series(0, {last}) i
+    """
+    spread = insert.format(
+        key="md5(i::text)", batch="1 + 100 * (i / 400)", lane="i %% 8", last=199_999
+    ).replace("%%", "%")
+    large = insert.format(key="to_char(i, 'FM0000000')", batch="50500", lane="0", last=49_999)
+    module_outbox.connection.execute(spread.encode())
+    module_outbox.connection.execute(large.encode())
+    module_outbox.connection.execute("VACUUM ANALYZE outbox.session_output")
+    return module_outbox
+
+
+def plan(outbox: Outbox, position: POSITION, mode: str) -> dict[str, Any]:
+    """Return the plan of the publisher's query, as executed."""
+    with outbox.connection.transaction():
+        outbox.connection.execute("SELECT set_config('plan_cache_mode', %s, true)", [mode])
+        cursor = outbox.connection.execute(
+            "PREPARE cursor_query (integer, bigint, text, bigint, integer) AS "
+            + re.sub(
+                r"%\((\w+)\)s",
+                lambda m: f"${['lane', 'batch', 'key', 'last', 'limit'].index(m[1]) + 1}",
+                CURSOR_QUERY,
+            )
+        )
+        values = [position[name] for name in ("lane", "batch", "key", "last", "limit")]
+        literals = ", ".join("'" + str(v) + "'" for v in values)
+        cursor = outbox.connection.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, FORMAT JSON) EXECUTE cursor_query ({literals})".encode()
+        )
+        ((document,),) = cursor.fetchall()
+        outbox.connection.execute("DEALLOCATE cursor_query")
+    root: dict[str, Any] = (json.loads(document) if isinstance(document, str) else document)[0]["Plan"]
+    return root
+
+
+def nodes(root: dict[str, Any]) -> list[dict[str, Any]]:
+    """All nodes of a plan."""
+    return [root, *(n for child in root.get("Plans", []) for n in nodes(child))]
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(
+    "position",
+    [
+        {"lane": 3, "batch": 1, "key": "", "last": 60_000, "limit": 1_000},
+        {"lane": 3, "batch": 29_901, "key": "8", "last": 60_000, "limit": 100},
+        {"lane": 0, "batch": 50_500, "key": "0049000", "last": 50_500, "limit": 100},
+    ],
+)
+def test_the_publisher_reads_in_order_without_a_sort(loaded: Outbox, position: POSITION, mode: str) -> None:
+    everything = nodes(plan(loaded, position, mode))
+    kinds = {node["Node Type"] for node in everything}
+    assert kinds <= {"Limit", "Append", "Index Scan"}
+    executed = [node for node in everything if node.get("Index Name") and node["Actual Loops"]]
+    assert executed
+    assert all(node["Index Name"].endswith("_cursor_idx") for node in executed)
+    # Only the partition of the cursor and those after it are looked at, and in them only what is returned.
+    first = position["batch"] // 10_000
+    assert all(int(node["Relation Name"][-8:]) >= first for node in executed)
+    assert all(node.get("Rows Removed by Filter", 0) == 0 for node in executed)
+    assert (
+        sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in executed)
+        < 2 * position["limit"] + 60
+    )
+
+
+def test_a_cursor_inside_a_large_batch_reads_no_more_than_it_returns(loaded: Outbox) -> None:
+    """The bound on batch_id, which is there for the partitions, must not become the index scan's starting point."""
+    at_the_end = {"lane": 0, "batch": 50_500, "key": "0049989", "last": 50_500, "limit": 1_000}
+    root = plan(loaded, at_the_end, "force_custom_plan")
+    assert root["Actual Rows"] == 10
+    assert root["Shared Hit Blocks"] + root["Shared Read Blocks"] < 30
+
+
+def test_paging_returns_every_row_once_in_order(loaded: Outbox) -> None:
+    expected = loaded.rows(
+        "SELECT batch_id, session_key FROM outbox.session_output WHERE lane = 3 AND batch_id > 19000 AND batch_id <= 40000"
+    )
+    position: POSITION = {"lane": 3, "batch": 19_001, "key": "", "last": 40_000, "limit": 777}
+    found: list[tuple[int, str]] = []
+    while rows := loaded.connection.execute(CURSOR_QUERY, position).fetchall():
+        found += [(row[1], row[0]) for row in rows]
+        position |= {"batch": found[-1][0], "key": found[-1][1]}
+    assert found == sorted(expected, key=lambda row: (row[0], row[1].encode()))
+    assert len(found) == len(expected) > 10_000

@@ -1,0 +1,240 @@
+"""Each role can do its own part and no more."""
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+from psycopg.types.json import Jsonb
+
+from db.migrate import ROLES
+from tests.integration.db.rows import VALID, Outbox
+
+WRITER, PUBLISHER, AUDITOR = ROLES
+
+TABLES = ("identity", "writer", *VALID)
+READABLE = {
+    WRITER: {*TABLES} - {"delivery"},
+    PUBLISHER: {
+        "identity",
+        "generation",
+        "batch",
+        "session_output",
+        "lane_epoch",
+        "lane",
+        "delivery",
+        "parked",
+    },
+    AUDITOR: {*TABLES},
+}
+INSERTABLE = {
+    WRITER: {"generation", "batch", "session_output", "dead_letter", "bucket", "lane_epoch"},
+    PUBLISHER: {"lane", "delivery", "parked"},
+    AUDITOR: set[str](),
+}
+UPDATABLE = {
+    WRITER: {
+        "batch": {"recomputed_at", "recomputed_hash"},
+        "dead_letter": {"state", "resolved_batch", "state_changed_at"},
+        "bucket": {"batch_id", "open_sessions", "open_events", "open_bytes", "state_bytes", "oldest_open"},
+        "writer": {"run_id", "host", "pid", "backend_pid", "backend_start", "heartbeat_at", "started_at"},
+    },
+    PUBLISHER: {
+        "identity": {"cluster_id", "transactional_id_prefix", "output_topic_ids"},
+        "lane": {
+            "lease_token",
+            "lease_holder",
+            "lease_until",
+            "lease_backend_pid",
+            "lease_backend_start",
+            "seq",
+            "cursor_batch",
+            "cursor_key",
+            "cursor_commit_id",
+            "sessions",
+            "events",
+            "stopped_reason",
+            "mirrored_at",
+        },
+    },
+    AUDITOR: dict[str, set[str]](),
+}
+
+
+def allowed(outbox: Outbox, role: str, statement: sql.SQL | sql.Composed) -> bool:
+    """Whether `role` may run the statement. A failure for any other reason is raised."""
+    try:
+        with outbox.connection.transaction(force_rollback=True):
+            outbox.connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
+            outbox.connection.execute(statement)
+    except errors.InsufficientPrivilege:
+        return False
+    return True
+
+
+def table(name: str) -> sql.Identifier:
+    return sql.Identifier("outbox", name)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_its_relations_and_no_others(outbox: Outbox, role: str) -> None:
+    readable = {
+        name for name in TABLES if allowed(outbox, role, sql.SQL("SELECT * FROM {}").format(table(name)))
+    }
+    assert readable == READABLE[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_inserts_into_its_relations_and_no_others(outbox: Outbox, role: str) -> None:
+    """With real rows, through the parent of the partitions, with everything that checks and keys call."""
+    inserted = set()
+    for name in VALID:
+        with outbox.connection.transaction(force_rollback=True):
+            outbox.insert_parents(name)
+            outbox.connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
+            try:
+                with outbox.connection.transaction():
+                    outbox.insert(name)
+                inserted.add(name)
+            except errors.InsufficientPrivilege:
+                pass
+    assert inserted == INSERTABLE[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_updates_its_columns_and_no_others(outbox: Outbox, role: str) -> None:
+    updatable: dict[str, set[str]] = {}
+    for name in TABLES:
+        columns = outbox.rows(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND attidentity = ''",
+            f"outbox.{name}",
+        )
+        for (column,) in columns:
+            statement = sql.SQL("UPDATE {} SET {} = NULL WHERE false").format(
+                table(name), sql.Identifier(column)
+            )
+            if allowed(outbox, role, statement):
+                updatable.setdefault(name, set()).add(column)
+    assert updatable == UPDATABLE[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM outbox.{} WHERE false",
+        "TRUNCATE outbox.{} CASCADE",
+        "DROP TABLE outbox.{} CASCADE",
+        "ALTER TABLE outbox.{} ADD COLUMN extra integer",
+        "CREATE INDEX ON outbox.{} ((1))",
+        "CREATE TRIGGER t BEFORE INSERT ON outbox.{} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    ],
+)
+def test_no_role_deletes_or_changes_a_relation(outbox: Outbox, role: str, statement: str) -> None:
+    relations = (*TABLES, "session_output_p00000000", "alembic_version")
+    assert [n for n in relations if allowed(outbox, role, sql.SQL(statement.format(n)))] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE outbox.extra ()",
+        "CREATE SCHEMA extra",
+        "SELECT * FROM outbox.session_output_p00000000",
+        "INSERT INTO outbox.session_output_p00000000 DEFAULT VALUES",
+        "UPDATE outbox.alembic_version SET version_num = '9'",
+        "GRANT SELECT ON outbox.batch TO PUBLIC",
+    ],
+)
+def test_no_role_goes_round_the_contract(outbox: Outbox, role: str, statement: str) -> None:
+    if statement.startswith("GRANT"):
+        # Postgres answers with a warning where nothing was granted.
+        allowed(outbox, role, sql.SQL(statement))
+        assert outbox.value("SELECT has_table_privilege('public', 'outbox.batch', 'SELECT')") is False
+    else:
+        assert not allowed(outbox, role, sql.SQL(statement))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_reads_the_view_the_revision_and_the_server(outbox: Outbox, role: str) -> None:
+    outbox.insert_parents("session_output")
+    outbox.insert("session_output")
+    for statement in (
+        "SELECT value_json, delivery_state FROM outbox.event",
+        "SELECT version_num FROM outbox.alembic_version",
+        "SELECT * FROM outbox.server_identity()",
+    ):
+        assert allowed(outbox, role, sql.SQL(statement)), statement
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_the_writer_makes_partitions(outbox: Outbox, role: str) -> None:
+    statement = sql.SQL("SELECT outbox.ensure_partitions(50000, 50001)")
+    assert allowed(outbox, role, statement) == (role == WRITER)
+
+
+def test_the_writer_writes_into_a_partition_it_had_made(outbox: Outbox) -> None:
+    outbox.insert_parents("session_output")
+    outbox.connection.execute("SET ROLE outbox_writer")
+    assert outbox.value("SELECT outbox.ensure_partitions(70000, 70000)") == 1
+    outbox.insert("session_output", batch_id=70_000)
+    columns = [*VALID["session_output"]]
+    with (
+        outbox.connection.cursor() as cursor,
+        cursor.copy(
+            sql.SQL("COPY outbox.session_output ({}) FROM STDIN").format(
+                sql.SQL(", ").join(map(sql.Identifier, columns))
+            )
+        ) as copy,
+    ):
+        copy.write_row(list((VALID["session_output"] | {"batch_id": 70_001}).values()))
+    assert outbox.value("SELECT count(*) FROM outbox.session_output WHERE batch_id >= 70000") == 2
+
+
+def test_the_writer_takes_its_lock_and_upserts(outbox: Outbox) -> None:
+    outbox.insert_parents("bucket")
+    outbox.insert("dead_letter")
+    outbox.connection.execute("SET ROLE outbox_writer")
+    outbox.connection.execute("SELECT FROM outbox.writer FOR UPDATE")
+    for _ in range(2):
+        outbox.connection.execute(
+            """INSERT INTO outbox.bucket VALUES (1, 0, 1, 0, 0, 0, 0, %s)
+               ON CONFLICT (generation, bucket) DO UPDATE SET oldest_open = excluded.oldest_open""",
+            [Jsonb({})],
+        )
+    outbox.connection.execute(
+        """INSERT INTO outbox.dead_letter (topic_id, topic, partition, first_offset, last_offset, closing_offset, reason,
+               generation, batch_id, detail, event_count, event_offsets, event_times_ms, event_values)
+           SELECT topic_id, topic, partition, first_offset, last_offset, closing_offset, reason,
+               generation, batch_id, detail, event_count, event_offsets, event_times_ms, event_values
+           FROM outbox.dead_letter ON CONFLICT DO NOTHING"""
+    )
+    assert outbox.value("SELECT count(*) FROM outbox.dead_letter") == 1
+
+
+def test_the_publisher_takes_a_lease(outbox: Outbox) -> None:
+    outbox.insert("lane_epoch")
+    outbox.connection.execute("SET ROLE outbox_publisher")
+    outbox.connection.execute("INSERT INTO outbox.lane (epoch, lane) VALUES (1, 0) ON CONFLICT DO NOTHING")
+    outbox.connection.execute("SELECT FROM outbox.lane WHERE epoch = 1 AND lane = 0 FOR UPDATE")
+    token = outbox.value("UPDATE outbox.lane SET lease_token = lease_token + 1 RETURNING lease_token")
+    assert token == 1
+
+
+def test_the_identity_is_that_of_the_server(outbox: Outbox) -> None:
+    assert outbox.rows("SELECT system_identifier, timeline FROM outbox.identity") == outbox.rows(
+        "SELECT * FROM outbox.server_identity()"
+    )
+    assert outbox.rows("SELECT * FROM outbox.server_identity()") == outbox.rows(
+        "SELECT system_identifier, timeline_id FROM pg_control_system(), pg_control_checkpoint()"
+    )
+
+
+def test_roles_cannot_log_in(outbox: Outbox) -> None:
+    flags = outbox.rows(
+        """SELECT rolname::text FROM pg_roles
+           WHERE rolname = ANY (%s) AND (rolcanlogin OR rolsuper OR rolcreatedb OR rolcreaterole OR rolbypassrls)""",
+        list(ROLES),
+    )
+    assert flags == []
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(outbox.dsn, user=WRITER)

@@ -1,0 +1,373 @@
+"""What must come out of a log of session events: one record at a time, dicts and loops, nothing clever.
+
+    expected = expected_sessions(records, settings, bucket_of)
+
+Written from design §3.1, not from the assembler; it shares only the settings with it. Use it as the truth wherever
+the input is known: a record is a plain Kafka record with a number for its topic and partition. Where sessions are cut
+into batches, how events are ordered in them and when things happened plays no part in it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from spark_job.sessions.settings import AssemblySettings
+
+MAX_KEY_BYTES = 1024
+_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?[0-5]\d)?")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of the input topic. `ts` is its timestamp in epoch milliseconds."""
+
+    source: int
+    offset: int
+    ts: int
+    key: str | bytes | None
+    """The record's key, or the header that names the session; not looked at where the key is a JSON field."""
+    value: bytes | None
+    type: str | None = None
+    """Out of a header, for `type_path=None`."""
+    event_id: str | None = None
+    """Out of a header, for `event_ids_in_header`."""
+
+
+@dataclass(frozen=True)
+class ExpectedEvent:
+    """An event as the transform sees it: `ts` in epoch milliseconds."""
+
+    offset: int
+    ts: int
+    type: str
+    raw: bytes
+
+
+@dataclass(frozen=True)
+class ExpectedSession:
+    """A session that must reach the transform, once."""
+
+    source: int
+    key: str
+    start_offset: int
+    end_offset: int
+    events: tuple[ExpectedEvent, ...]
+
+
+@dataclass(frozen=True)
+class ExpectedLetter:
+    """A dead letter. `events` are (offset, ts, value) up to the limits, `n_events` counts the one over them too."""
+
+    source: int
+    first_offset: int
+    last_offset: int
+    closing_offset: int
+    reason: str
+    key: str | None
+    events: tuple[tuple[int, int, bytes | None], ...]
+    n_events: int
+
+
+@dataclass
+class OpenSession:
+    """A session whose end has not been seen, or the tombstone of one over the limits."""
+
+    source: int
+    key: str
+    start_offset: int
+    last_offset: int
+    latest: int
+    first: ExpectedEvent
+    first_id: str | None
+    events: list[ExpectedEvent] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    tombstone: bool = False
+
+
+@dataclass
+class Expected:
+    """Everything that must come out. Sorted by source and closing position."""
+
+    sessions: list[ExpectedSession] = field(default_factory=list)
+    letters: list[ExpectedLetter] = field(default_factory=list)
+    open: list[OpenSession] = field(default_factory=list)
+    duplicates: int = 0
+    swallowed: int = 0
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    key: str
+    event: ExpectedEvent
+    event_id: str | None
+
+
+def one_bucket(key: str) -> int:
+    """All keys share one bucket: each record is a clock for all sessions of its partition."""
+    return 0
+
+
+def expected_sessions(
+    records: Iterable[Record],
+    settings: AssemblySettings,
+    bucket_of: Callable[[str], int] = one_bucket,
+    event_ids_in_header: bool = False,
+) -> Expected:
+    """Judge every record in offset order within its source. `bucket_of` gives a key's bucket."""
+    expected = Expected()
+    open_now: dict[tuple[int, str], OpenSession] = {}
+    for record in sorted(records, key=lambda record: (record.source, record.offset)):
+        parsed = parse(record, settings, event_ids_in_header)
+        if parsed is None:
+            alone = ((record.offset, record.ts, record.value),)
+            key = valid_key(record.key) if settings.key_path is None else None
+            _letter(
+                expected,
+                record.source,
+                (record.offset, record.offset, record.offset),
+                "malformed",
+                key,
+                alone,
+                1,
+            )
+            continue
+        _silence(expected, open_now, record, parsed, settings, bucket_of)
+        _judge(expected, open_now, record, parsed, settings)
+    expected.sessions.sort(key=lambda session: (session.source, session.end_offset))
+    expected.letters.sort(
+        key=lambda letter: (letter.source, letter.closing_offset, letter.first_offset, letter.reason)
+    )
+    expected.open = sorted(open_now.values(), key=lambda session: (session.source, session.start_offset))
+    return expected
+
+
+def _silence(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    record: Record,
+    parsed: _Parsed,
+    settings: AssemblySettings,
+    bucket_of: Callable[[str], int],
+) -> None:
+    """Sessions of other keys in the same source and bucket that this record shows to have fallen silent."""
+    for session in list(open_now.values()):
+        if session.source != record.source or session.key == parsed.key:
+            continue
+        if bucket_of(session.key) != bucket_of(parsed.key):
+            continue
+        if parsed.event.ts > session.latest + settings.timeout_ms + settings.grace_ms:
+            _close(expected, open_now, session, "timed_out", record.offset)
+
+
+def _judge(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    record: Record,
+    parsed: _Parsed,
+    settings: AssemblySettings,
+) -> None:
+    """The event and the session of its own key."""
+    place = record.source, parsed.key
+    event = parsed.event
+    session = open_now.get(place)
+    if session is not None and event.ts > session.latest + settings.timeout_ms:
+        _close(expected, open_now, session, "timed_out", record.offset)
+        session = None
+
+    if session is not None:
+        same_start = event.type == settings.start and (
+            event.raw == session.first.raw
+            or (parsed.event_id is not None and parsed.event_id == session.first_id)
+        )
+        seen = parsed.event_id is not None and parsed.event_id in session.ids
+        if same_start or seen:
+            session.last_offset = record.offset
+            session.latest = max(session.latest, event.ts)
+            if session.tombstone:
+                expected.swallowed += 1
+            else:
+                expected.duplicates += 1
+            return
+
+    if event.type == settings.start:
+        if session is not None:
+            _close(expected, open_now, session, "restarted", record.offset)
+        session = OpenSession(
+            record.source, parsed.key, record.offset, record.offset, event.ts, event, parsed.event_id
+        )
+        open_now[place] = session
+    elif session is None:
+        alone = ((event.offset, event.ts, event.raw),)
+        _letter(
+            expected,
+            record.source,
+            (record.offset, record.offset, record.offset),
+            "no_start",
+            parsed.key,
+            alone,
+            1,
+        )
+        return
+
+    session.last_offset = record.offset
+    session.latest = max(session.latest, event.ts)
+    if session.tombstone:
+        expected.swallowed += 1
+        if event.type == settings.end:
+            del open_now[place]
+        return
+
+    n_bytes = sum(len(kept.raw) for kept in session.events) + len(event.raw)
+    if len(session.events) + 1 > settings.max_events or n_bytes > settings.max_bytes:
+        offsets = (session.start_offset, record.offset, record.offset)
+        kept = tuple((kept.offset, kept.ts, kept.raw) for kept in session.events)
+        _letter(expected, record.source, offsets, "too_large", parsed.key, kept, len(kept) + 1)
+        session.tombstone = True
+        session.events = []
+        session.ids = set()
+        if event.type == settings.end:
+            del open_now[place]
+        return
+
+    session.events.append(event)
+    if parsed.event_id is not None:
+        session.ids.add(parsed.event_id)
+    if event.type == settings.end:
+        events = tuple(session.events)
+        expected.sessions.append(
+            ExpectedSession(record.source, parsed.key, session.start_offset, record.offset, events)
+        )
+        del open_now[place]
+
+
+def _close(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    session: OpenSession,
+    reason: str,
+    closing: int,
+) -> None:
+    if not session.tombstone:
+        kept = tuple((event.offset, event.ts, event.raw) for event in session.events)
+        offsets = (session.start_offset, session.last_offset, closing)
+        _letter(expected, session.source, offsets, reason, session.key, kept, len(kept))
+    del open_now[session.source, session.key]
+
+
+def _letter(
+    expected: Expected,
+    source: int,
+    offsets: tuple[int, int, int],
+    reason: str,
+    key: str | None,
+    events: tuple[tuple[int, int, bytes | None], ...],
+    n_events: int,
+) -> None:
+    expected.letters.append(ExpectedLetter(source, *offsets, reason, key, events, n_events))
+
+
+# Parsing: one record, its own verdict
+
+
+def valid_key(key: str | bytes | None) -> str | None:
+    """The key as text, or None where it is no valid session key."""
+    if isinstance(key, bytes):
+        try:
+            key = key.decode()
+        except UnicodeDecodeError:
+            return None
+    if not key or "\0" in key or len(key.encode()) > MAX_KEY_BYTES:
+        return None
+    return key
+
+
+def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool = False) -> _Parsed | None:
+    """The event in a record; None where the record is malformed."""
+    paths = [settings.type_path, settings.key_path, settings.event_id_path, settings.time_path]
+    document = _document(record.value, [path for path in paths if path is not None])
+    if document is None or record.value is None:
+        return None
+    type_name = record.type if settings.type_path is None else _at(document, settings.type_path)
+    key: Any = record.key if settings.key_path is None else _at(document, settings.key_path)
+    event_id = record.event_id if event_ids_in_header else None
+    if settings.event_id_path is not None:
+        event_id = _at(document, settings.event_id_path)
+    ts = record.ts
+    if settings.time_path is not None:
+        found = _epoch_ms(_at(document, settings.time_path), settings.time_format)
+        if found is None:
+            return None
+        ts = found
+    if not (isinstance(key, str) or (settings.key_path is None and isinstance(key, bytes))):
+        return None
+    key = valid_key(key)
+    if key is None or type_name not in (settings.start, settings.entry, settings.end):
+        return None
+    needs_id = settings.event_id_path is not None or event_ids_in_header
+    if needs_id and not isinstance(event_id, str):
+        return None
+    if not -62_135_596_800_000 <= ts <= 253_402_300_799_999:
+        return None
+    return _Parsed(key, ExpectedEvent(record.offset, ts, type_name, record.value), event_id)
+
+
+def _document(value: bytes | None, paths: list[tuple[str, ...]]) -> dict[str, Any] | None:
+    """The decoded object; None unless it is one JSON object in which the named fields are clear."""
+    if value is None:
+        return None
+    try:
+        document = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    pairs = json.loads(value, object_pairs_hook=_Pairs)
+    for path in paths:
+        node = pairs
+        for depth, name in enumerate(path):
+            if not isinstance(node, _Pairs):
+                return None  # a parent that is not an object
+            found = [item for key, item in node.items if key == name]
+            if len(found) > 1:
+                return None  # named twice
+            if not found or found[0] is None:
+                break
+            node = found[0]
+            if depth == len(path) - 1 and isinstance(node, _Pairs | list):
+                return None
+    return document
+
+
+class _Pairs:
+    """A JSON object as it was written, repeated names included."""
+
+    def __init__(self, items: list[tuple[str, Any]]) -> None:
+        self.items = items
+
+
+def _at(document: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if document is None:
+            return None
+        document = document.get(name)
+    return document
+
+
+def _epoch_ms(value: Any, time_format: str) -> int | None:
+    if time_format == "epoch_ms":
+        return value if type(value) is int and -(2**63) <= value < 2**63 else None
+    if not isinstance(value, str) or not _ISO.fullmatch(value) or not value.isascii():
+        return None
+    text = re.sub(r"\.(\d+)", lambda match: "." + match.group(1)[:3].ljust(3, "0"), value)
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return None
