@@ -53,6 +53,10 @@ format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: docs
+docs: $(INSTALLED) ## Generate docs/configuration.md from the settings
+	$(BIN)/python -m db.configuration > docs/configuration.md
+
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt

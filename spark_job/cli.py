@@ -1,7 +1,6 @@
 """`spark-job`: run the job and ask how it is."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from rich.console import Console
 
 from db import logs
-from db.errors import OutboxError
+from db.command import run_command
 from db.settings import load_settings
 from spark_job import status as job_status
 
@@ -61,11 +60,5 @@ def status(
 
 
 def main() -> None:
-    """Run the command line; a known error is one message and its exit code."""
-    try:
-        app()
-    except OutboxError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {type(error).__name__}:", str(error), markup=True, highlight=False
-        )
-        sys.exit(error.exit_code)
+    """Run the command line."""
+    run_command(app, "spark-job")

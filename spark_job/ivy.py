@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from db.errors import OutboxError
+
 SUPPORTED_JAVA = (17, 21)
 SETTINGS_VARIABLE = "SPARK_OUTBOX_IVY_SETTINGS"
 
 
-class JarsError(Exception):
+class JarsError(OutboxError):
     """A jar, its lock file or Java itself is missing or not what was expected."""
+
+    exit_code = 7
 
 
 @dataclass(frozen=True)

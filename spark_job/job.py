@@ -23,7 +23,7 @@ from db.connection import connect
 from db.errors import FencedError
 from db.migrate import require_current
 from db.settings import Settings
-from spark_job import ledger, recovery, rows, transform, writer
+from spark_job import ledger, packing, recovery, rows, transform, writer
 from spark_job.assembly import assembly_settings, described, fingerprint
 from spark_job.checkpoint import CheckpointDirectory
 from spark_job.failures import explain
@@ -187,7 +187,8 @@ class Loop:
             settings.transform.on_error == "stop",
             job.max_row_bytes,
         )
-        assembled = events.groupBy("bucket").applyInPandasWithState(
+        packed = events.mapInArrow(packing.pack, packing.DDL)
+        assembled = packed.groupBy("bucket").applyInPandasWithState(
             worker, rows.DDL, rows.STATE_DDL, "append", "NoTimeout"
         )
         return (

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from db.errors import ContinuityError, SettingsError, UnavailableError
 from db.settings import KafkaSettings
+from db.topic_ids import topic_id_text
 from spark_job.offsets import Offsets, TopicPartition
 from spark_job.source import source_number
 
@@ -69,7 +70,7 @@ class KafkaInput:
                         f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
                     ) from error
                 raise self._unavailable(error) from error
-            ids[topic] = str(description.topic_id)
+            ids[topic] = topic_id_text(description.topic_id)
             partitions[topic] = sorted(partition.id for partition in description.partitions)
         return InputTopics({topic: ids[topic] for topic in self._topics}, partitions)
 

@@ -54,7 +54,7 @@ def read_events(
     buckets: int,
     shuffle_partitions: int,
 ) -> DataFrame:
-    """Return the streaming frame: bucket, source, offset, ts, key, value, raw, raw_key and the header columns that are set."""
+    """Return the streaming frame: bucket, source, offset, ts (ms), and as bytes key, value and the header columns that are set."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
@@ -85,38 +85,29 @@ def _cut_down(
     headers: Mapping[str, str],
     buckets: Sequence[int],
 ) -> DataFrame:
-    value, record_key = F.col("value").cast("string"), F.col("key").cast("string")
-    value_valid, key_valid = F.is_valid_utf8(value), F.is_valid_utf8(record_key)
     if session.key == "key":
-        key: Column = F.when(key_valid, record_key)
+        key = F.col("key")
     elif "key" in headers:
         key = _header(headers["key"])
     else:
-        key = F.get_json_object(value, session.key)
+        key = F.get_json_object(F.col("value").cast("string"), session.key).cast("binary")
     topic_index = F.lit(0)
-    for index, topic in enumerate(topics[1:], 1):
-        topic_index = F.when(F.col("topic") == topic, index).otherwise(topic_index)
+    for number, topic in enumerate(topics[1:], 1):
+        topic_index = F.when(F.col("topic") == topic, number).otherwise(topic_index)
     columns = {
         "source": F.shiftleft(topic_index, _PARTITION_BITS).bitwiseOR(F.col("partition")).cast("int"),
         "offset": F.col("offset"),
         "ts": F.unix_millis(F.col("timestamp")),
         "key": key,
-        "value": F.when(value_valid, value),
-        "raw": F.when(~value_valid, F.col("value")),
-        "raw_key": F.when(~key_valid, F.col("key")),
+        "value": F.col("value"),
     }
     columns |= {name: _header(header) for name, header in headers.items() if name != "key"}
-    bucket = F.element_at(
-        F.array(*map(F.lit, buckets)), F.pmod(F.hash(F.coalesce(F.col("key"), F.lit(""))), len(buckets)) + 1
-    )
     frame = records.select(*[column.alias(name) for name, column in columns.items()])
-    return frame.select(bucket.cast("int").alias("bucket"), *columns)
+    index = F.pmod(F.hash(F.coalesce(F.col("key"), F.lit(b""))), len(buckets))
+    return frame.select(F.element_at(F.array(*map(F.lit, buckets)), index + 1).alias("bucket"), *columns)
 
 
 def _header(name: str) -> Column:
-    """The last header of that name as text; NULL where there is none or it is not UTF-8."""
-    values = F.transform(
-        F.filter(F.col("headers"), lambda h: h["key"] == name), lambda h: h["value"].cast("string")
-    )
-    last = F.try_element_at(values, F.lit(-1))
-    return F.when(F.is_valid_utf8(last), last)
+    """The last header of that name, its bytes; NULL where there is none."""
+    values = F.transform(F.filter(F.col("headers"), lambda h: h["key"] == name), lambda h: h["value"])
+    return F.try_element_at(values, F.lit(-1))

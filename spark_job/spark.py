@@ -16,8 +16,8 @@ from spark_job.transform import share_working_directory
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 
 _OPTIONS = {
-    # A bucket's events must reach the worker in one Arrow batch.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # Large enough to pack well, small enough that a task's memory stays bounded.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # At short triggers the default of 100 would keep seconds of history only; the files are small.

@@ -4,16 +4,17 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from spark_job import pgcopy, rows, transform
 from spark_job.buckets import lane_hash
 from spark_job.outputs import EncodedOutputs, encode
+from spark_job.packing import unpack
 from spark_job.sessions import (
     AssemblySettings,
     ClosedSession,
@@ -24,18 +25,6 @@ from spark_job.sessions import (
     to_session,
 )
 from spark_job.source import source_place
-
-_COLUMN_TYPES = {
-    "source": pa.int32(),
-    "offset": pa.int64(),
-    "ts": pa.int64(),
-    "key": pa.string(),
-    "value": pa.string(),
-    "raw": pa.binary(),
-    "raw_key": pa.binary(),
-    "type": pa.string(),
-    "event_id": pa.string(),
-}
 
 _TRACEBACK_CHARS = 8_000
 
@@ -61,7 +50,7 @@ class BucketWorker:
     ) -> Iterator[pd.DataFrame]:
         """Assemble the bucket `key[0]`; yield one frame with the columns of `rows.NAMES`."""
         (bucket,) = key
-        new = pa.concat_tables([_to_arrow(frame) for frame in frames])
+        new = unpack(chain.from_iterable(frame["events"] for frame in frames))
         began = time.perf_counter()
         assembled = assemble(state.get[0] if state.exists else None, new, self.assembly)
         if assembled.open_state is not None:
@@ -185,9 +174,3 @@ _PANDAS_TYPES = {
     name: {"tinyint": "Int8", "int": "Int32", "bigint": "Int64", "string": "str", "binary": "object"}[kind]
     for name, kind in rows.COLUMNS
 }
-
-
-def _to_arrow(frame: pd.DataFrame) -> pa.Table:
-    names = [name for name in _COLUMN_TYPES if name in frame.columns]
-    schema = pa.schema([(name, _COLUMN_TYPES[name]) for name in names])
-    return pa.Table.from_pandas(frame[names], schema=schema, preserve_index=False)

@@ -1,0 +1,1 @@
+"""Measurements. Each prints what it does on stderr and one JSON line last on stdout."""

@@ -1,0 +1,16 @@
+"""Transforms for measuring: they cost as little as a transform can, so that the pipeline is what is measured."""
+
+from collections.abc import Iterable
+
+from spark_job import OutputEvent, Session
+
+OUTPUTS = 20
+OUTPUT_BYTES = 178
+TOPIC = "bench.out"
+
+
+def twenty(session: Session) -> Iterable[OutputEvent]:
+    """Return twenty outputs of 178 bytes. Each begins with the session's end time in milliseconds, for latencies."""
+    ended = int(session.ended_at.timestamp() * 1000)
+    padding = b"x" * (OUTPUT_BYTES - 17)
+    return [OutputEvent(TOPIC, b"%013d %02d " % (ended, n) + padding) for n in range(OUTPUTS)]

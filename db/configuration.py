@@ -1,0 +1,85 @@
+"""docs/configuration.md, generated from the settings: `python -m db.configuration > docs/configuration.md`."""
+
+import types
+from typing import Any, Literal, get_args, get_origin
+
+import orjson
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from db.settings import Section, Settings
+
+_HEAD = """# Configuration
+
+Generated from `db/settings.py` by `make docs`; a test keeps it equal.
+
+Both services and alembic read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory). Every key
+is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are written as JSON there.
+Unknown keys are refused with the nearest known one. Secrets come from the environment or from files and are never printed.
+"""
+
+
+def markdown() -> str:
+    """Return the whole page."""
+    sections = [
+        _section(name, field.annotation)
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    ]
+    return _HEAD + "\n" + "\n".join(sections)
+
+
+def _section(name: str, section: type[Section]) -> str:
+    lines = [f"## [{name}]", "", "| key | default | values | meaning |", "| --- | --- | --- | --- |"]
+    for key, field in section.model_fields.items():
+        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        lines.append(f"| `{key}` | {_default(field)} | {_values(field)} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return ""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    return f"`{orjson.dumps(value).decode()}`"
+
+
+def _values(field: FieldInfo) -> str:
+    bounds = {type(bound).__name__.lower(): bound for bound in field.metadata}
+    low = getattr(bounds.get("ge"), "ge", None) or getattr(bounds.get("gt"), "gt", None)
+    high = getattr(bounds.get("le"), "le", None)
+    text = _type(field.annotation)
+    if high is not None:
+        text += f", {_number(low or 0)} to {_number(high)}"
+    return text
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in get_args(annotation))
+    if origin in (tuple, list):
+        return f"list of {_type(get_args(annotation)[0])}"
+    if origin is dict:
+        return "table"
+    if origin is types.UnionType:
+        return " or ".join(_type(part) for part in get_args(annotation) if part is not types.NoneType)
+    names = {
+        "str": "text",
+        "int": "integer",
+        "float": "number",
+        "bool": "true or false",
+        "SecretStr": "text, secret",
+    }
+    name = str(annotation.__name__)
+    return names.get(name, name.lower())
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,96 @@
+"""A lane goes on only where Kafka and Postgres tell one history."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from publisher.checks import Identity, LaneStoppedError, Mirror, Position, Why, decide
+from publisher.cursor import Cursor
+from publisher.progress import Progress
+
+OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
+IDENTITY = Identity(OUTBOX, "cluster")
+RECORD = Progress(
+    outbox_uuid=OUTBOX,
+    cluster_id="cluster",
+    epoch=1,
+    lane=0,
+    seq=7,
+    after=Cursor(3),
+    cursor=Cursor(4, "key"),
+    commit_id=COMMIT,
+    sessions=10,
+    events=200,
+)
+MIRROR = Mirror(seq=7, cursor=Cursor(4, "key"), last_delivery=7)
+START = Position(0, Cursor(0), None)
+FRESH = Mirror(seq=0, cursor=Cursor(0), last_delivery=0)
+
+
+def test_a_lane_that_never_ran_starts_at_its_epoch() -> None:
+    assert decide(IDENTITY, None, FRESH, START, None) == START
+    later = Position(0, Cursor(9), COMMIT)
+    assert decide(IDENTITY, None, FRESH, later, COMMIT) == later
+
+
+def test_a_lane_goes_on_from_kafka_s_record() -> None:
+    assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == Position(7, RECORD.cursor, COMMIT)
+
+
+def test_a_mirror_one_behind_is_to_be_filled() -> None:
+    behind = Mirror(seq=6, cursor=Cursor(3), last_delivery=6)
+    assert decide(IDENTITY, RECORD, behind, START, COMMIT).unrecorded == RECORD
+
+
+@pytest.mark.parametrize(
+    ("record", "mirror", "ledger", "why"),
+    [
+        pytest.param(None, MIRROR, None, Why.KAFKA_LOST, id="no record but a mirror"),
+        pytest.param(
+            None, replace(FRESH, last_delivery=1), None, Why.KAFKA_LOST, id="no record but a delivery"
+        ),
+        pytest.param(RECORD, replace(MIRROR, seq=8), COMMIT, Why.KAFKA_LOST, id="mirror ahead of Kafka"),
+        pytest.param(
+            RECORD, replace(MIRROR, last_delivery=8), COMMIT, Why.KAFKA_LOST, id="delivery ahead of Kafka"
+        ),
+        pytest.param(RECORD, Mirror(5, Cursor(2), 5), COMMIT, Why.DATABASE_RESTORED, id="mirror two behind"),
+        pytest.param(RECORD, FRESH, COMMIT, Why.DATABASE_RESTORED, id="mirror empty"),
+        pytest.param(
+            RECORD, replace(MIRROR, cursor=Cursor(4)), COMMIT, Why.DATABASE_RESTORED, id="cursors differ"
+        ),
+        pytest.param(RECORD, MIRROR, OTHER, Why.DATABASE_RESTORED, id="another commit at the cursor"),
+        pytest.param(RECORD, MIRROR, None, Why.DATABASE_RESTORED, id="no ledger row at the cursor"),
+        pytest.param(
+            replace(RECORD, outbox_uuid=OTHER), MIRROR, COMMIT, Why.OTHER_OUTBOX, id="another outbox"
+        ),
+        pytest.param(
+            replace(RECORD, cluster_id="b"), MIRROR, COMMIT, Why.OTHER_CLUSTER, id="another cluster"
+        ),
+    ],
+)
+def test_two_histories_stop_the_lane(
+    record: Progress | None, mirror: Mirror, ledger: UUID | None, why: Why
+) -> None:
+    with pytest.raises(LaneStoppedError, match=rf"^{why}: .*publisher") as raised:
+        decide(IDENTITY, record, mirror, START, ledger)
+    assert raised.value.why is why
+    assert not raised.value.retry
+
+
+def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> None:
+    with pytest.raises(LaneStoppedError, match="database_restored"):
+        decide(IDENTITY, None, FRESH, Position(0, Cursor(9), None), None)
+
+
+def test_a_progress_record_reads_back_as_it_was_written() -> None:
+    assert Progress.decode(RECORD.encode()) == RECORD
+    assert RECORD.key() == b"1/0"
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": 1, "outbox_uuid": "x"}']
+)
+def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match="progress record|badly formed"):
+        Progress.decode(value)
