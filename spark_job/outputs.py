@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -49,23 +49,20 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
         events=len(events),
         topics=b"".join([_topic(event.topic, index) for index, event in enumerate(events)]),
         values=values,
-        keys=_unless_default([_key(event.key, index) for index, event in enumerate(events)], pgcopy.nullable),
-        headers=_unless_default(
-            [_headers(event.headers, index) for index, event in enumerate(events)], pgcopy.jsonb
-        ),
-        partitions=_unless_default(
-            [_partition(e.partition, i) for i, e in enumerate(events)], _nullable_int4
-        ),
-        timestamps=_unless_default(
-            [_timestamp(e.timestamp, i) for i, e in enumerate(events)], _nullable_int8
-        ),
+        keys=_optional([event.key for event in events], _key, pgcopy.nullable),
+        headers=_optional([event.headers or None for event in events], _headers, pgcopy.jsonb),
+        partitions=_optional([event.partition for event in events], _partition, _nullable_int4),
+        timestamps=_optional([event.timestamp for event in events], _timestamp, _nullable_int8),
     )
 
 
-def _unless_default(values: list[Any], encode_one: Any) -> bytes | None:
-    if all(value is None for value in values):
+def _optional(
+    values: list[Any], check: Callable[[Any, int], Any], encode_one: Callable[[Any], bytes]
+) -> bytes | None:
+    """Elements of an array that is NULL where every event has the default, which is nearly always: one count finds out."""
+    if values.count(None) == len(values):
         return None
-    return b"".join([encode_one(value) for value in values])
+    return b"".join([encode_one(check(value, index)) for index, value in enumerate(values)])
 
 
 def _nullable_int4(value: int | None) -> bytes:
@@ -118,8 +115,8 @@ def _key(key: object, index: int) -> bytes | None:
     raise InvalidOutputError(f"output {index}: its key is {type(key).__name__}, not str, bytes or None")
 
 
-def _headers(headers: Sequence[tuple[str, object]], index: int) -> bytes | None:
-    if not headers:
+def _headers(headers: Sequence[tuple[str, object]] | None, index: int) -> bytes | None:
+    if headers is None:
         return None
     encoded = []
     for header in headers:

@@ -1,0 +1,56 @@
+"""Plays the sample clickstream into Kafka: every session wrapped in a start and an end, in time order.
+
+    python -m examples.clickstream.loader --speed-up 0          # 38,316 events as fast as possible
+    python -m examples.clickstream.loader --speed-up 100000     # half a year in two and a half minutes
+
+The speed-up changes when records are sent, not the event times in them: those keep their real distances, which is why
+the example's session timeout is half an hour and does not depend on the speed.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from db.errors import SettingsError
+from db.settings import load_settings
+from examples.clickstream.dataset import DatasetError, read_clicks
+from examples.clickstream.events import Record, from_clicks
+from examples.clickstream.producer import ProduceError, TopicWriter, paced
+from examples.clickstream.topics import CLICKS, CONFIG, Config
+
+screen = Console(stderr=True)
+
+
+def load(
+    speed_up: Annotated[float, typer.Option(min=0, help="Event seconds a second; 0: do not wait.")] = 0,
+    topic: Annotated[str, typer.Option(help="Topic to write to.")] = CLICKS,
+    rebase: Annotated[bool, typer.Option("--rebase", help="Shift event times: the first is now.")] = False,
+    config: Config = CONFIG,
+) -> None:
+    """Play the sample clickstream into a Kafka topic as start, entry and end events."""
+    try:
+        settings = load_settings(config)
+        records = list(from_clicks(read_clicks(), datetime.now(UTC) if rebase else None))
+        with TopicWriter(settings.kafka, topic) as writer:
+            play(writer, records, speed_up, f"clickstream to {topic}")
+    except (DatasetError, ProduceError, SettingsError) as error:
+        screen.print(f"loader: {error}", style="red", markup=False)
+        raise typer.Exit(2) from None
+    print(f"loader: topic={topic} events={len(records)} sessions={len({key for key, _, _ in records})}")
+
+
+def play(writer: TopicWriter, records: list[Record], speed_up: float, what: str) -> None:
+    """Write records at their pace, with a progress bar on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen) as bar:
+        task = bar.add_task(what, total=len(records))
+        for group in paced(records, speed_up):
+            writer.write(group)
+            bar.advance(task, len(group))
+
+
+if __name__ == "__main__":
+    typer.run(load)

@@ -1,0 +1,62 @@
+"""What the demo asks the outbox, in SQL: how far everything is, what waits, what went wrong."""
+
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.rows import class_row
+
+from db.statements import statement
+from examples.demo.expected import Letter
+
+
+class Progress(NamedTuple):
+    """Sums over the ledger and the lanes."""
+
+    batches: int = 0
+    input_events: int = 0
+    sessions: int = 0
+    output_events: int = 0
+    delivered: int = 0
+    dead_letters: int = 0
+    open_sessions: int = 0
+
+
+class Outbox:
+    """Questions to one outbox over one connection, each in a transaction of its own."""
+
+    def __init__(self, dsn: str) -> None:
+        """Connect. Raises psycopg.OperationalError."""
+        self._connection = psycopg.connect(dsn, autocommit=True, application_name="demo")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def has_generation(self) -> bool:
+        """Whether the job has got as far as opening its first generation."""
+        row = self._connection.execute(statement("examples.demo", "generations")).fetchone()
+        return row is not None and row[0] > 0
+
+    def progress(self) -> Progress:
+        """Where everything is now."""
+        with self._connection.cursor(row_factory=class_row(Progress)) as cursor:
+            return cursor.execute(statement("examples.demo", "progress")).fetchone() or Progress()
+
+    def pending(self) -> int:
+        """Output events that are in the outbox and not yet recorded as sent."""
+        row = self._connection.execute(statement("examples.demo", "pending")).fetchone()
+        return int(row[0]) if row else 0
+
+    def done(self) -> dict[tuple[str, int], int]:
+        """Per (topic, partition): everything closing below this offset has been dealt with."""
+        rows = self._connection.execute(statement("examples.demo", "done")).fetchall()
+        return {(topic, partition): done for topic, partition, done in rows}
+
+    def letters(self) -> list[Letter]:
+        """The dead letters' identities."""
+        rows = self._connection.execute(statement("examples.demo", "letters")).fetchall()
+        return [Letter(*row) for row in rows]
+
+    def letter_table(self) -> list[tuple[Any, ...]]:
+        """Per reason: letters, the events in them, one explanation."""
+        return self._connection.execute(statement("examples.demo", "letter_table")).fetchall()

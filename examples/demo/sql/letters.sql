@@ -1,0 +1,1 @@
+SELECT reason, topic, partition, first_offset FROM outbox.dead_letter
