@@ -18,6 +18,7 @@ _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 _OPTIONS = {
     # Large enough to pack well, small enough that a task's memory stays bounded.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "134217728",
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # At short triggers the default of 100 would keep seconds of history only; the files are small.

@@ -1,12 +1,12 @@
 """Parse JSON payloads in blocks, such that a record's verdict never depends on its neighbours.
 
 Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
-1. Only payloads that start with `{`, end with `}` and hold no line break go in as they are. Any two of them are
-   then either parsed apart or fail: nothing that is left open by one can be closed by the next.
+1. Only payloads that start with `{` and end with `}` go in as they are. Any two of them are then either parsed apart
+   or fail: `}` before `{` is no JSON, and a string left open would have to hold the line break between them.
+   (It also keeps out a block that begins with `null`, which crashes Arrow's reader, 26.0.)
 2. Payloads with something that Arrow takes and the JSON standard does not (NaN, Infinity), that the transform could
-   not decode (nesting over orjson's 1,024 levels), that would crash Arrow's reader (a bare `null` after a
-   document), or with outer or inner line breaks and spaces, are decoded with orjson first and kept only if it agrees.
-   A valid document has no raw line break inside a string, so line breaks then become spaces without loss.
+   not decode (nesting over orjson's 1,024 levels), or with outer spaces are decoded with orjson first and kept only
+   if it agrees.
 3. As many rows must come out as went in: a payload of two documents yields two.
 4. A block that fails is split, down to single records: what fails alone is malformed.
 """
@@ -32,10 +32,7 @@ _BLOCK_BYTES = 32 << 20
 _SPLIT = 16
 _FILTER_ROWS = 512
 # One search for each: an expression that begins with a fixed byte is found fifteen times faster than an alternative.
-_BREAKS = [re.compile(pattern) for pattern in (rb"\n", rb"\r")]
-_ODD = [re.compile(pattern) for pattern in (rb"NaN", rb"Inf", rb"\}[ \t]*null")]
-_SPACE = ord(" ")
-_WHITESPACE = b" \t\r\n"
+_ODD = [re.compile(pattern) for pattern in (rb"NaN", rb"Inf")]
 _DEEP_BYTES = 2000  # a payload of fewer bytes cannot nest deeper than orjson reads
 _DEEP_BRACKETS = 1000
 _EMPTY = pa.scalar(b"", pa.large_binary())
@@ -75,7 +72,9 @@ class Decoder:
 
     def decode(self, payloads: pa.LargeBinaryArray) -> Fields:
         """Parse payloads (no nulls); rows that are not in the result are malformed."""
-        payloads, rows = _normalise(payloads)
+        rows = _eligible(payloads)
+        if len(rows) < len(payloads):
+            payloads = payloads.take(pa.array(rows))
         bounds, _ = views(payloads)
         tables: list[pa.Table] = []
         taken: list[Int] = []
@@ -190,29 +189,15 @@ def _fields(tree: dict[str, Any]) -> list[pa.Field]:
     ]
 
 
-def _normalise(payloads: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Int]:
-    """The payloads that may go into a block, and the rows they came from."""
-    odd = _odd(payloads)
-    if not odd.any():
-        return payloads, np.arange(len(payloads))
-    # Odd rows are rare; they are decoded one by one and then join the others again.
-    rows = np.flatnonzero(odd)
-    mended: list[bytes | None] = []
-    for payload in payloads.take(pa.array(rows)).to_pylist():
+def _eligible(payloads: pa.LargeBinaryArray) -> Int:
+    """The rows that may go into a block."""
+    good = ~_odd(payloads)
+    for row in np.flatnonzero(~good).tolist():  # rare
         try:
-            single = isinstance(orjson.loads(payload), dict)
+            good[row] = isinstance(orjson.loads(payloads[row].as_py()), dict)
         except orjson.JSONDecodeError:
-            single = False
-        mended.append(payload.strip(_WHITESPACE).translate(_TO_SPACE) if single else None)
-    kept = rows[np.array([payload is not None for payload in mended], bool)]
-    added = pa.array([payload for payload in mended if payload is not None], pa.large_binary())
-    plain = np.flatnonzero(~odd)
-    merged = np.concatenate([plain, kept])
-    order = np.argsort(merged)
-    return pa.concat_arrays([payloads.take(pa.array(plain)), added]).take(pa.array(order)), merged[order]
-
-
-_TO_SPACE = bytes.maketrans(b"\r\n", b"  ")
+            continue
+    return np.flatnonzero(good)
 
 
 def _odd(payloads: pa.LargeBinaryArray) -> Bool:
@@ -226,9 +211,7 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
         odd |= text[np.maximum(bounds[1:] - 1, 0)] != ord("}")
     low = int(bounds[0])
     block = data[low : int(bounds[-1])]
-    # The smallest byte is found ten times faster than either line break.
-    breaks = len(block) and np.frombuffer(block, np.uint8).min() < _SPACE
-    for pattern in _BREAKS + _ODD if breaks else _ODD:
+    for pattern in _ODD:
         found = np.array([match.start() for match in pattern.finditer(block)], np.int64)
         odd[np.searchsorted(bounds, found + low, side="right") - 1] = True
     large = np.flatnonzero(size >= _DEEP_BYTES)
