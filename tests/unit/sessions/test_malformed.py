@@ -272,6 +272,12 @@ def test_one_bad_record_in_a_large_block_costs_only_itself() -> None:
     assert fields.column(("e",)).to_pylist() == [str(row) for row in range(20_000) if row != 12_345]
 
 
+def test_broken_records_that_add_up_to_the_right_number_of_documents_are_still_malformed() -> None:
+    values = [b'{"z":', b'{"e":"v"}}', b"{}{}", b'{"e":"v"}']
+    fields = Decoder(PATHS).decode(pa.array(values, pa.large_binary()))
+    assert fields.rows.tolist() == [3]
+
+
 def test_a_slice_of_a_larger_column_is_decoded_as_itself() -> None:
     values = pa.array([b"{", b'{"e":"1"}', b'{"e":\n"2"}', b'{"e":"3"}', b"}"], pa.large_binary())
     fields = Decoder(PATHS).decode(values.slice(1, 3))

@@ -176,7 +176,9 @@ def test_the_wall_clock_never_ends_a_session() -> None:
 
 def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
     junk = Record(0, 1, 10**9, "k", b'{"event_type":"start_event","session_key":"k"')
-    found = outcome([record(0, "start", 0), junk, record(2, "end", 1)])
+    # The other partition's time is as late, so that the clock is looked at in any case.
+    other = record(0, "start", 10**9, key="b", source=1)
+    found = outcome([record(0, "start", 0), junk, other, record(2, "end", 1)])
     assert spans(found) == [(0, 2)]
     assert letters(found) == [("malformed", 1, 1, 1)]
 
@@ -199,6 +201,11 @@ def test_a_session_over_the_byte_limit_is_a_letter_too() -> None:
     assert letters(alone) == [("too_large", 0, 0, 0)]
     assert alone.open == []
     assert alone.letters[0].events == ()
+
+
+def test_bytes_add_up_over_batches() -> None:
+    log = [record(0, "start", 0), *[record(at, "entry", at, text="x" * 900) for at in (1, 2, 3)]]
+    assert letters(outcome(log, replace(RULES, max_events=99))) == [("too_large", 0, 3, 3)]
 
 
 def test_a_tombstone_pins_the_safe_offset_at_its_sessions_start() -> None:
@@ -261,6 +268,19 @@ def test_clean_keys_never_take_the_per_event_path() -> None:
     ]
     result = assemble(None, table(log, RULES), RULES)
     assert (len(result.closed), result.counts.per_event) == (30, 0)
+
+
+def test_offsets_of_any_size_keep_their_order() -> None:
+    offsets = [0, 2**31, 2**62, 2**63 - 2]
+    log = [record(at, kind, 1) for at, kind in zip(offsets, ["start", "end", "start", "end"], strict=True)]
+    log += [
+        record(at, kind, 1, key="b") for at, kind in zip(offsets[:3], ["start", "entry", "end"], strict=True)
+    ]
+    log = [replace(item, source=int(b'session_key":"b' in (item.value or b""))) for item in log]
+    result = assemble(None, table(log[::-1], RULES), RULES)
+    found = [(item.source, item.start_offset, item.end_offset) for item in result.closed]
+    assert found == [(0, 0, 2**31), (0, 2**62, 2**63 - 2), (1, 0, 2**62)]
+    assert result.letters == []
 
 
 def test_the_public_session_is_the_log_word_for_word() -> None:
