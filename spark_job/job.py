@@ -26,11 +26,12 @@ from db.settings import Settings
 from spark_job import ledger, packing, recovery, rows, transform, writer
 from spark_job.assembly import assembly_settings, described, fingerprint
 from spark_job.checkpoint import CheckpointDirectory
+from spark_job.continuity import BatchRange
 from spark_job.failures import explain
 from spark_job.kafka_input import InputTopics, KafkaInput
 from spark_job.ledger import Generation
 from spark_job.recovery import Resumption
-from spark_job.sink import BatchRange, Sink
+from spark_job.sink import Sink
 from spark_job.source import read_events, starting_offsets
 from spark_job.spark import start_session, stop_session
 from spark_job.worker import BucketWorker
@@ -76,12 +77,10 @@ def run(settings: Settings, *, take_over: bool = False) -> None:
             connection,
             run_id=run_id,
             generation=started.generation,
-            places=topics.places(),
-            topic_names=topics.names,
             transform_fingerprint=transform.fingerprint(user_transform),
             max_row_bytes=settings.job.max_row_bytes,
             batch_range=lambda batch: batch_range(started, batch),
-            check_topics=lambda: kafka.check_unchanged(topics),
+            input_topics=lambda: kafka.describe_unchanged(topics),
         )
         loop = Loop(settings, spark, started, sink, kafka)
         cleanup.enter_context(_signals(loop))

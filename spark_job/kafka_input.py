@@ -74,8 +74,11 @@ class KafkaInput:
             partitions[topic] = sorted(partition.id for partition in description.partitions)
         return InputTopics({topic: ids[topic] for topic in self._topics}, partitions)
 
-    def check_unchanged(self, expected: InputTopics) -> None:
-        """Raise ContinuityError when a topic has another id than `expected`: it was deleted and made again."""
+    def describe_unchanged(self, expected: InputTopics) -> InputTopics:
+        """Describe the topics as they are now, with partitions added since.
+
+        Raises ContinuityError when one has another id than `expected`: it was deleted and made again.
+        """
         now = self.describe()
         for topic, topic_id in expected.ids.items():
             if now.ids[topic] != topic_id:
@@ -83,6 +86,7 @@ class KafkaInput:
                     f"input topic {topic!r} was deleted and made again: its id is {now.ids[topic]}, the offsets belong to "
                     f"{topic_id}. Nothing was written. Sessions that were open in the old topic cannot be completed from it."
                 )
+        return now
 
     def bounds(self, topics: InputTopics, where: str) -> Offsets:
         """Return the `earliest` or `latest` offset of every partition. Raises UnavailableError."""

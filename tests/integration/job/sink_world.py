@@ -12,15 +12,16 @@ from psycopg.rows import TupleRow
 from db.settings import JobSettings
 from spark_job import OutputEvent, ledger, rows, writer
 from spark_job.buckets import lane_hash
+from spark_job.continuity import BatchRange
+from spark_job.kafka_input import InputTopics
 from spark_job.ledger import Generation
 from spark_job.offsets import Offsets, TopicPartition
 from spark_job.outputs import encode
 from spark_job.pgcopy import int8s, nullable
-from spark_job.sink import BatchRange, Committed, Sink
+from spark_job.sink import Committed, Sink
 
 TOPIC_ID = "dG9waWMgaWQgZm9yIHRlc3Q"
 P0, P1 = TopicPartition(TOPIC_ID, 0), TopicPartition(TOPIC_ID, 1)
-PLACES = {0: P0, 1: P1}
 Row = dict[str, Any]
 
 _ARROW = {
@@ -131,12 +132,10 @@ class World:
             connection or self.connection,
             run_id=self.run_id,
             generation=self.generation,
-            places=PLACES,
-            topic_names={TOPIC_ID: "input"},
             transform_fingerprint="transform",
             max_row_bytes=max_row_bytes,
             batch_range=lambda spark_batch: self.planned[spark_batch],
-            check_topics=lambda: None,
+            input_topics=lambda: InputTopics({"input": TOPIC_ID}, {"input": [0, 1]}),
         )
 
     def plan(self, spark_batch: int, start: tuple[int, int], end: tuple[int, int]) -> None:

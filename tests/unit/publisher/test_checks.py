@@ -92,5 +92,5 @@ def test_a_progress_record_reads_back_as_it_was_written() -> None:
     "value", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": 1, "outbox_uuid": "x"}']
 )
 def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
-    with pytest.raises(ValueError, match="progress record|badly formed"):
+    with pytest.raises(ValueError, match=r"progress record|badly formed"):
         Progress.decode(value)

@@ -1,0 +1,141 @@
+"""The statements of the sink's transaction: rows, dead letters, bucket summaries, and last the ledger row."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
+
+from db.statements import statement
+from spark_job import batch, ledger, pgcopy
+from spark_job.batch import BatchResult, Letter, OutputRow, Summary
+from spark_job.continuity import BatchRange
+from spark_job.ledger import Generation
+from spark_job.offsets import Offsets
+
+Connection = psycopg.Connection[TupleRow]
+
+
+def copy_rows(
+    connection: Connection, rows: Sequence[OutputRow], batch_id: int, lanes: int, revision: int
+) -> None:
+    """COPY the rows of one part. A second row of a key in a batch breaks the unique constraint and ends the transaction."""
+    if not rows:
+        return
+    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_session_output")) as copy:
+        copy.write(pgcopy.HEADER)
+        for row in rows:
+            copy.write(row.copy(batch_id, lanes, revision))
+        copy.write(pgcopy.TRAILER)
+
+
+def insert_letters(
+    connection: Connection,
+    letters: Sequence[Letter],
+    generation: Generation,
+    topic_names: Mapping[str, str],
+    batch_id: int,
+) -> int:
+    """Insert the letters that are not there yet; return how many were new. `topic_names`: {topic id: topic}."""
+    if not letters:
+        return 0
+    connection.execute(statement("spark_job", "create_letter_stage"))
+    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_letter_stage")) as copy:
+        copy.write(pgcopy.HEADER)
+        for letter in letters:
+            below = letter.closing_offset < generation.high_water.at(letter.where)
+            copy.write(_letter_row(letter, topic_names[letter.where.topic_id], below_high_water=below))
+        copy.write(pgcopy.TRAILER)
+    return connection.execute(
+        statement("spark_job", "insert_letters"),
+        {"revision": generation.revision, "generation": generation.number, "batch_id": batch_id},
+    ).rowcount
+
+
+def upsert_buckets(
+    connection: Connection, summaries: Sequence[Summary], generation: int, batch_id: int
+) -> None:
+    """Keep the last summary of each bucket: one without new data sends none (design §3.1)."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            statement("spark_job", "upsert_bucket"),
+            [
+                {
+                    "generation": generation,
+                    "bucket": summary.bucket,
+                    "batch_id": batch_id,
+                    "open_sessions": summary.open_sessions,
+                    "open_events": summary.open_events,
+                    "open_bytes": summary.open_bytes,
+                    "state_bytes": summary.state_bytes,
+                    "oldest_open": Jsonb(summary.oldest.to_json()),
+                }
+                for summary in summaries
+            ],
+        )
+
+
+def insert_ledger_rows(
+    connection: Connection,
+    generation: Generation,
+    spark_batch: int,
+    planned: BatchRange,
+    result: BatchResult,
+    parts: Sequence[Sequence[OutputRow]],
+    *,
+    first_id: int,
+    run_id: UUID,
+    transform_fingerprint: str,
+    dead_letters: int,
+    skipped: int,
+) -> None:
+    """Insert one ledger row for each part and wake the publisher. What is counted once a batch stands on its first part."""
+    oldest = ledger.oldest_open(connection, generation.number)
+    done = planned.end.max(generation.high_water)
+    safe = Offsets({where: oldest.get(where, end) for where, end in planned.end.items()})
+    for part, rows in enumerate(parts):
+        connection.execute(
+            statement("spark_job", "insert_batch"),
+            {
+                "batch_id": first_id + part,
+                "generation": generation.number,
+                "spark_batch": spark_batch,
+                "part": part,
+                "run_id": run_id,
+                "start_offsets": Jsonb(planned.start.to_json()),
+                "end_offsets": Jsonb(planned.end.to_json()),
+                "done_offsets": Jsonb(done.to_json()),
+                "safe_offsets": Jsonb(safe.to_json()),
+                "input_events": result.counts.get("events", 0) if part == 0 else 0,
+                "sessions": sum(row.sessions for row in rows),
+                "output_events": sum(row.outputs for row in rows),
+                "dead_letters": dead_letters if part == 0 else 0,
+                "duplicate_events": result.counts.get("duplicates", 0) if part == 0 else 0,
+                "skipped_sessions": skipped if part == 0 else 0,
+                "content_hash": batch.content_hash(rows),
+                "transform_fingerprint": transform_fingerprint,
+            },
+        )
+    connection.execute(statement("spark_job", "notify_batch"), {"batch_id": first_id + len(parts) - 1})
+
+
+def _letter_row(letter: Letter, topic: str, *, below_high_water: bool) -> bytes:
+    return pgcopy.count(14) + b"".join(
+        [
+            pgcopy.data(letter.where.topic_id.encode()),
+            pgcopy.data(topic.encode()),
+            pgcopy.int4(letter.where.partition),
+            pgcopy.int8(letter.first_offset),
+            pgcopy.int8(letter.last_offset),
+            pgcopy.int8(letter.closing_offset),
+            pgcopy.data(letter.reason.encode()),
+            pgcopy.nullable(None if letter.key is None else letter.key.encode()),
+            pgcopy.data(letter.detail.encode()),
+            pgcopy.int4(letter.event_count),
+            pgcopy.array(pgcopy.INT8, letter.kept, letter.offsets),
+            pgcopy.array(pgcopy.INT8, letter.kept, letter.times_ms),
+            pgcopy.array(pgcopy.BYTEA, letter.kept, letter.values),
+            pgcopy.data(b"\x01" if below_high_water else b"\x00"),
+        ]
+    )
