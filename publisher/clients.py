@@ -1,0 +1,95 @@
+"""librdkafka clients, configured the same way everywhere: our defaults, then [kafka.options], then what exactness needs."""
+
+import concurrent.futures
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from db.settings import KafkaSettings
+
+T = TypeVar("T")
+
+# The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
+_MAX_MESSAGE_BYTES = 1_000_000_000
+BATCH_BYTES = 1_000_000
+# Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry.
+_QUIET = {"log_level": 0}
+
+# librdkafka's lines are dropped here: the lane logs each change of state once.
+_silent = logging.getLogger("publisher.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+def admin_client(settings: KafkaSettings) -> AdminClient:
+    """Return a client for administrative requests."""
+    return AdminClient(_QUIET | settings.client())
+
+
+def client_max_bytes(settings: KafkaSettings) -> int:
+    """Return the producer's `message.max.bytes`: the one from [kafka.options], else the most librdkafka takes."""
+    return int(settings.client().get("message.max.bytes", _MAX_MESSAGE_BYTES))
+
+
+def compresses(settings: KafkaSettings) -> bool:
+    """Whether records are compressed, so that only the broker knows their size."""
+    options = settings.client()
+    return options.get("compression.type", options.get("compression.codec", "none")) != "none"
+
+
+def lane_producer(
+    settings: KafkaSettings, transactional_id: str, transaction_timeout_ms: int, batch_bytes: int | None
+) -> Producer:
+    """Return a lane's transactional producer; `init_transactions` is the caller's.
+
+    `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
+    a topic refuses. A single larger record still goes out, in a batch of its own.
+    """
+    defaults: dict[str, Any] = {
+        # As Java clients do it, so that a key's partition does not depend on who writes.
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        "queue.buffering.max.messages": 1_000_000,
+        "message.max.bytes": _MAX_MESSAGE_BYTES,
+        "batch.size": BATCH_BYTES,
+    }
+    required: dict[str, Any] = {
+        "transactional.id": transactional_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "transaction.timeout.ms": transaction_timeout_ms,
+        "allow.auto.create.topics": False,
+    }
+    options = defaults | settings.client(**required)
+    if batch_bytes is not None:
+        options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
+    return Producer(options, logger=_silent)
+
+
+def progress_consumer(settings: KafkaSettings) -> Consumer:
+    """Return a consumer of committed records that reports the ends of partitions and keeps no group offsets."""
+    required: dict[str, Any] = {
+        "group.id": "outbox-publisher-progress",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 10,
+    }
+    return Consumer(_QUIET | settings.client(**required))
+
+
+def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:
+    """Wait for an administrative answer. Raises KafkaException, _TIMED_OUT also when `give_up` says so."""
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except concurrent.futures.TimeoutError:
+            if give_up():
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, "stopped while waiting for Kafka")
+                ) from None

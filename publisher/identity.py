@@ -1,0 +1,97 @@
+"""Which outbox this is, on which Postgres, bound to which Kafka cluster, prefix and output topics."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.errors import SchemaError
+from db.statements import statement
+from publisher.checks import MEND_KAFKA, LaneStoppedError, Why
+
+
+class OutboxIdentity(NamedTuple):
+    """The row of `outbox.identity`, and what the server says of itself now."""
+
+    outbox_uuid: UUID
+    cluster_id: str | None
+    transactional_id_prefix: str | None
+    output_topic_ids: dict[str, str]
+    system_identifier: int
+    timeline: int
+    server_system_identifier: int
+    server_timeline: int
+
+
+def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
+    """Read it. Raises SchemaError where the row is missing."""
+    row = connection.execute(statement("publisher", "identity")).fetchone()
+    if row is None:
+        raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or make it anew")
+    return OutboxIdentity._make(row)
+
+
+def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
+    """Bind the outbox to this cluster and prefix, or find that it is. Raises LaneStoppedError where it belongs elsewhere."""
+    connection.execute(
+        statement("publisher", "bind_identity"),
+        {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
+    )
+    identity = read_identity(connection)
+    if identity.system_identifier != identity.server_system_identifier:
+        raise LaneStoppedError(
+            Why.OTHER_SERVER,
+            f"outbox {identity.outbox_uuid} was made on the Postgres server {identity.system_identifier}, this one is "  # noqa: S608
+            f"{identity.server_system_identifier}: it was dumped and restored, and the original may still be published. "
+            "Once the original is gone for good and this copy is its newest state, let the owner of the schema run: "
+            "UPDATE outbox.identity SET system_identifier = (SELECT system_identifier FROM outbox.server_identity())",
+        )
+    check_cluster(identity.cluster_id, cluster_id)
+    if identity.transactional_id_prefix != prefix:
+        raise LaneStoppedError(
+            Why.OTHER_PREFIX,
+            f"this outbox has been published with [publisher] transactional_id_prefix = "
+            f"{identity.transactional_id_prefix!r}, now it is {prefix!r}: a publisher that still runs with the old one "
+            "would not be fenced. Set it back (OUTBOX_PUBLISHER__TRANSACTIONAL_ID_PREFIX)",
+        )
+    return identity
+
+
+def check_cluster(bound: str | None, cluster_id: str) -> None:
+    """Raise LaneStoppedError unless the outbox is bound to this cluster."""
+    if bound != cluster_id:
+        raise LaneStoppedError(
+            Why.OTHER_CLUSTER,
+            f"this outbox delivers to Kafka cluster {bound}, but bootstrap_servers leads to {cluster_id}. {MEND_KAFKA}",
+        )
+
+
+def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """Record the ids of output topics at their first produce, or find them recorded. Returns every recorded id.
+
+    Raises LaneStoppedError for a topic that has another id now.
+    """
+    bound: dict[str, str]
+    row = connection.execute(
+        statement("publisher", "bind_topics"),
+        {"topic_ids": Jsonb(dict(topic_ids), dumps=orjson.dumps)},
+    ).fetchone()
+    bound = row[0] if row is not None else {}
+    check_topics(bound, topic_ids)
+    return bound
+
+
+def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
+    """Raise LaneStoppedError for a topic whose id is not the recorded one."""
+    for name, topic_id in topic_ids.items():
+        if bound.get(name) != topic_id:
+            raise LaneStoppedError(
+                Why.OUTPUT_TOPIC_REPLACED,
+                f"output topic {name!r} had the id {bound.get(name)}, now it is {topic_id}: it was deleted and made "  # noqa: S608 - for a person to run
+                "again, or the cluster was rebuilt, and what was delivered to it is gone. If that was meant, let the "
+                "owner of the schema run: UPDATE outbox.identity SET output_topic_ids = output_topic_ids - "
+                f"'{name}'; then restart `publisher run`",
+            )

@@ -1,0 +1,43 @@
+"""A lane's lease in Postgres: who works on it, so that others wait. It is for liveness only; Kafka does the fencing."""
+
+from typing import Any
+
+import psycopg
+
+from db.errors import FencedError
+from db.statements import statement
+
+
+class LeaseLostError(FencedError):
+    """Another publisher holds this lane now."""
+
+
+class Lease:
+    """A held lease. `token` is greater than that of every earlier holder."""
+
+    def __init__(self, epoch: int, lane: int, token: int, seconds: float) -> None:
+        self.token = token
+        self._parameters = {"epoch": epoch, "lane": lane, "lease_token": token, "lease_s": seconds}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """epoch, lane, lease_token and lease_s, for statements that hold only under the lease."""
+        return self._parameters
+
+    @classmethod
+    def claim(
+        cls, connection: psycopg.Connection[Any], epoch: int, lane: int, holder: str, seconds: float
+    ) -> "Lease | None":
+        """Take the lane if nobody holds it: no lease, one that ran out, or one whose holder's backend is gone."""
+        parameters = {"epoch": epoch, "lane": lane, "holder": holder, "lease_s": seconds}
+        row = connection.execute(statement("publisher", "claim_lease"), parameters).fetchone()
+        return None if row is None else cls(epoch, lane, row[0], seconds)
+
+    def renew(self, connection: psycopg.Connection[Any]) -> None:
+        """Hold it for another `lease_s`. Raises LeaseLostError."""
+        if connection.execute(statement("publisher", "renew_lease"), self._parameters).rowcount != 1:
+            raise LeaseLostError(f"lane {self._parameters['lane']} was taken over by another publisher")
+
+    def release(self, connection: psycopg.Connection[Any]) -> None:
+        """Give it back, if it is still ours."""
+        connection.execute(statement("publisher", "release_lease"), self._parameters)

@@ -1,0 +1,74 @@
+"""A lane's position, kept in Kafka inside the very transaction that carries the events. Its form; pure."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from publisher.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`."""
+
+    outbox_uuid: UUID
+    cluster_id: str
+    epoch: int
+    lane: int
+    seq: int
+    after: Cursor
+    cursor: Cursor
+    commit_id: UUID
+    sessions: int
+    events: int
+
+    def key(self) -> bytes:
+        """Return the record's key."""
+        return progress_key(self.epoch, self.lane)
+
+    def encode(self) -> bytes:
+        """Return the record's value, a JSON object."""
+        return orjson.dumps(
+            {
+                "version": 1,
+                "outbox_uuid": self.outbox_uuid,
+                "cluster_id": self.cluster_id,
+                "epoch": self.epoch,
+                "lane": self.lane,
+                "seq": self.seq,
+                "after": [self.after.batch_id, self.after.session_key],
+                "cursor": [self.cursor.batch_id, self.cursor.session_key],
+                "commit_id": self.commit_id,
+                "sessions": self.sessions,
+                "events": self.events,
+            }
+        )
+
+    @classmethod
+    def decode(cls, value: bytes) -> "Progress":
+        """Read a record's value. Raises ValueError when it is not a progress record this code knows."""
+        try:
+            fields: dict[str, Any] = orjson.loads(value)
+            if fields["version"] != 1:
+                raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
+            return cls(
+                outbox_uuid=UUID(fields["outbox_uuid"]),
+                cluster_id=fields["cluster_id"],
+                epoch=fields["epoch"],
+                lane=fields["lane"],
+                seq=fields["seq"],
+                after=Cursor(*fields["after"]),
+                cursor=Cursor(*fields["cursor"]),
+                commit_id=UUID(fields["commit_id"]),
+                sessions=fields["sessions"],
+                events=fields["events"],
+            )
+        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+            raise ValueError(f"not a progress record: {value[:200]!r}") from error
+
+
+def progress_key(epoch: int, lane: int) -> bytes:
+    """Return the key of a lane's progress records. The epoch is in it: a partition outlives a change of the lane count."""
+    return b"%d/%d" % (epoch, lane)

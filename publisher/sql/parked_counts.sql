@@ -1,0 +1,1 @@
+SELECT p.state, count(*) FROM outbox.parked p GROUP BY p.state ORDER BY p.state

@@ -1,0 +1,106 @@
+"""How far every lane is, out of Postgres alone: works while the publisher or Kafka is down."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+from publisher.identity import OutboxIdentity, read_identity
+
+COUNT_LIMIT = 1_000_000
+"""Undelivered rows are counted up to this many for each lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease."""
+
+    epoch: int
+    lane: int
+    holder: str | None
+    seq: int
+    cursor_batch: int
+    cursor_key: str | None
+    sessions: int
+    events: int
+    stopped_reason: str | None
+    last_delivery_at: datetime | None
+    lag_batches: int
+    lag_rows: int
+    oldest_undelivered_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole publisher."""
+
+    identity: OutboxIdentity
+    lanes: list[LaneStatus]
+    parked: dict[str, int]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no lane has a reason to stand still."""
+        return all(lane.stopped_reason is None for lane in self.lanes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status for machines."""
+        ages = [lane.oldest_undelivered_s for lane in self.lanes if lane.oldest_undelivered_s is not None]
+        return {
+            "outbox_uuid": str(self.identity.outbox_uuid),
+            "cluster_id": self.identity.cluster_id,
+            "healthy": self.healthy,
+            "lanes": [asdict(lane) for lane in self.lanes],
+            "sessions": sum(lane.sessions for lane in self.lanes),
+            "events": sum(lane.events for lane in self.lanes),
+            "lag_rows": sum(lane.lag_rows for lane in self.lanes),
+            "oldest_undelivered_s": max(ages, default=None),
+            "parked": self.parked,
+        }
+
+
+def read_status(connection: psycopg.Connection[Any]) -> Status:
+    """Read the status in one snapshot."""
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        rows = connection.execute(
+            statement("publisher", "lane_statuses"), {"count_limit": COUNT_LIMIT}
+        ).fetchall()
+        parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
+        identity = read_identity(connection)
+    lanes = [
+        LaneStatus(
+            epoch=epoch,
+            lane=lane,
+            holder=holder if held else None,
+            seq=seq,
+            cursor_batch=cursor_batch,
+            cursor_key=cursor_key,
+            sessions=sessions,
+            events=events,
+            stopped_reason=stopped_reason,
+            last_delivery_at=last_delivery_at,
+            lag_batches=lag_batches,
+            lag_rows=lag_rows,
+            oldest_undelivered_s=None if age is None else round(age, 3),
+        )
+        for (
+            epoch,
+            lane,
+            holder,
+            held,
+            seq,
+            cursor_batch,
+            cursor_key,
+            sessions,
+            events,
+            stopped_reason,
+            last_delivery_at,
+            lag_batches,
+            lag_rows,
+            age,
+        ) in rows
+    ]
+    return Status(identity, lanes, parked)

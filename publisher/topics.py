@@ -1,0 +1,173 @@
+"""The topics a publisher writes: the compacted progress topic, and the output topics with their ids and limits."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from db.topic_ids import topic_id_text
+from publisher.checks import MEND_KAFKA, LaneStoppedError, Why
+from publisher.clients import answer
+
+# Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
+_PROGRESS_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+class OutputTopic(NamedTuple):
+    """A topic as Kafka describes it: its id changes when it is deleted and made again."""
+
+    topic_id: str
+    partitions: int
+    max_message_bytes: int
+
+
+class Topics:
+    """What Kafka says of topics, asked for once and again when it is older than `max_age_s`. Shared by all lanes."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        *,
+        timeout_s: float,
+        create: bool,
+        give_up: Callable[[], bool] = lambda: False,
+        max_age_s: float = 60.0,
+    ) -> None:
+        """`create`: missing output topics are created. `give_up`: asked while waiting, ends the wait."""
+        self._admin = admin
+        self._timeout_s = timeout_s
+        self._create = create
+        self._give_up = give_up
+        self._max_age_s = max_age_s
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, OutputTopic]] = {}
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id. Raises KafkaException when Kafka does not answer."""
+        description = answer(self._admin.describe_cluster(request_timeout=self._timeout_s), self._give_up)
+        return str(description.cluster_id)
+
+    def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
+        """Return every named output topic, asked for after `newer_than` (time.monotonic).
+
+        Raises LaneStoppedError, to be retried, for a topic that is missing or may not be described; KafkaException.
+        """
+        least = max(newer_than, time.monotonic() - self._max_age_s)
+        with self._lock:
+            stale = [name for name in names if name not in self._known or self._known[name][0] < least]
+            if stale:
+                self._ask(stale)
+            return {name: self._known[name][1] for name in names}
+
+    def ensure_progress(self, topic: str, partitions: int, replication: int, *, create: bool) -> None:
+        """Make sure that the progress topic exists, is compacted and has a partition for each lane.
+
+        Raises LaneStoppedError when it is not compacted, or missing while `create` is false.
+        """
+        with self._lock:
+            self._ensure_progress(topic, partitions, replication, create)
+
+    def _ensure_progress(self, topic: str, partitions: int, replication: int, create: bool) -> None:
+        try:
+            found = answer(self._describe([topic])[topic], self._give_up)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            if not create:
+                raise LaneStoppedError(
+                    Why.KAFKA_LOST,
+                    f"the progress topic {topic} does not exist, though this outbox has delivered before: the cluster "
+                    f"was lost, rebuilt or is another one, or the topic was deleted. {MEND_KAFKA}",
+                ) from error
+            new = NewTopic(
+                topic, num_partitions=partitions, replication_factor=replication, config=_PROGRESS_CONFIG
+            )
+            self._create_topic(new)
+            return
+        policy = str(self._config(topic)["cleanup.policy"].value)
+        if policy != "compact":
+            raise LaneStoppedError(
+                Why.PROGRESS_NOT_COMPACTED,
+                f"topic {topic} has cleanup.policy={policy}: Kafka would delete the lanes' positions after a while, and "
+                "the next start would deliver everything again. Set cleanup.policy=compact on it, or name another "
+                "[publisher] progress_topic before the first start",
+                retry=True,
+            )
+        if len(found.partitions) < partitions:
+            grown = self._admin.create_partitions(
+                [NewPartitions(topic, partitions)], request_timeout=self._timeout_s
+            )
+            answer(grown[topic], self._give_up)
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Return the end of a partition as a read_uncommitted reader sees it."""
+        place = TopicPartition(topic, partition)
+        asked = self._admin.list_offsets(
+            {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout_s,
+        )
+        return int(answer(asked[place], self._give_up).offset)
+
+    def _ask(self, names: list[str]) -> None:
+        described = self._describe(names)
+        for name in names:
+            asked_at = time.monotonic()
+            try:
+                topic = answer(described[name], self._give_up)
+            except KafkaException as error:
+                topic = self._mend(name, error)
+            max_bytes = int(str(self._config(name)["max.message.bytes"].value))
+            self._known[name] = (
+                asked_at,
+                OutputTopic(topic_id_text(topic.topic_id), len(topic.partitions), max_bytes),
+            )
+
+    def _mend(self, name: str, error: KafkaException) -> TopicDescription:
+        code = error.args[0].code()
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if not self._create:
+                raise LaneStoppedError(
+                    Why.OUTPUT_TOPIC_MISSING,
+                    f"output topic {name!r} does not exist. Create it, or set [publisher] create_topics = true "
+                    "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane goes on by itself then",
+                    retry=True,
+                ) from error
+            self._create_topic(NewTopic(name))
+            return answer(self._describe([name])[name], self._give_up)
+        raise error
+
+    def _describe(self, names: list[str]) -> "dict[str, Future[TopicDescription]]":
+        return self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+
+    def _create_topic(self, topic: NewTopic) -> None:
+        created = self._admin.create_topics(
+            [topic], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
+        )
+        try:
+            answer(created[topic.topic], self._give_up)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _config(self, topic: str) -> dict[str, ConfigEntry]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return answer(
+            self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource], self._give_up
+        )

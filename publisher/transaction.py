@@ -1,0 +1,131 @@
+"""One Kafka transaction: every row's records, then the progress record, all or nothing."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from publisher.deliveries import Tally
+from publisher.progress import Progress
+from publisher.records import Row, is_plain, produce_plain, records
+from publisher.refusals import RECORD_ERRORS, Refusal
+
+# How long a transaction in flight may still wait for Kafka once the publisher is to stop.
+_STOP_GRACE_S = 10.0
+# How long to let librdkafka send before its full queue is tried again.
+_QUEUE_FULL_WAIT_S = 0.05
+_FLUSH_SLICE_S = 0.2
+_REPORTS_WAIT_S = 5.0
+
+
+class RecordRefusedError(Exception):
+    """Kafka refused a record for itself. `rows`: what to park, (batch_id, session_key) -> why; empty where unknown."""
+
+    def __init__(self, message: str, rows: dict[tuple[int, str], Refusal]) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
+class Transaction:
+    """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
+
+    def __init__(
+        self, producer: Producer, headers: Sequence[str], stop: threading.Event, *, one_by_one: bool
+    ) -> None:
+        """`one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused."""
+        self._producer = producer
+        self._headers = headers
+        self._stop = stop
+        self._one_by_one = one_by_one
+        self.tally = Tally()
+
+    def run(self, rows: Sequence[Row], progress_topic: str, progress: Progress) -> None:
+        """Produce and commit. Raises RecordRefusedError, KafkaException."""
+        producer = self._producer
+        try:
+            producer.begin_transaction()
+            for row in rows:
+                if not self._one_by_one and is_plain(row, self._headers):
+                    self._send_plain(row)
+                else:
+                    self._send(row)
+            # Last, so that whoever sees it sees every event before it.
+            producer.produce(progress_topic, progress.encode(), progress.key(), progress.lane)
+            self._flush()
+            producer.commit_transaction()
+        except KafkaException as error:
+            # Once a transaction has failed, later calls complain about its state instead of the cause.
+            cause = self._failure() or error.args[0]
+            if cause.code() not in RECORD_ERRORS:
+                raise KafkaException(cause) from error
+            # The report that names the row may still wait to be served.
+            producer.purge()
+            producer.flush(_REPORTS_WAIT_S)
+            refused = {
+                row: Refusal(RECORD_ERRORS[code], f"Kafka refused it: {text}")
+                for row, (code, text) in self.tally.refused.items()
+            }
+            raise RecordRefusedError(cause.str(), refused) from error
+
+    def _send_plain(self, row: Row) -> None:
+        reached = [0]
+        while True:
+            try:
+                produce_plain(self._producer.produce, row, reached[0], reached, self.tally.report)
+                return
+            except BufferError:
+                self._wait_for_room()
+
+    def _send(self, row: Row) -> None:
+        report = self.tally.watch(row.batch_id, row.session_key) if self._one_by_one else self.tally.report
+        for record in records(row, self._headers):
+            while True:
+                try:
+                    self._producer.produce(
+                        record.topic,
+                        record.value,
+                        record.key,
+                        record.partition,
+                        report,
+                        None,
+                        record.timestamp_ms,
+                        record.headers,
+                    )
+                    break
+                except BufferError:
+                    self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Let librdkafka send from its full queue. A failed transaction never empties it."""
+        self._producer.poll(_QUEUE_FULL_WAIT_S)
+        failure = self._failure()
+        if failure is not None:
+            raise KafkaException(failure)
+
+    def _flush(self) -> None:
+        stopped_at: float | None = None
+        while self._producer.flush(_FLUSH_SLICE_S):
+            # Records behind a failed one are held back until they time out; the failure itself is known now.
+            failure = self._failure()
+            if failure is not None:
+                raise KafkaException(failure)
+            if self._stop.is_set():
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at > _STOP_GRACE_S:
+                    raise KafkaException(
+                        KafkaError(KafkaError._TIMED_OUT, "stopped while Kafka did not answer")
+                    )
+
+    def _failure(self) -> KafkaError | None:
+        """Return why the open transaction can no longer be committed, None while it can.
+
+        librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
+        (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
+        """
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            found: KafkaError = error.args[0]
+            return found if found.txn_requires_abort() or found.fatal() else None
+        return None

@@ -1,0 +1,148 @@
+"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stop."""
+
+import threading
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from db.errors import FencedError, UnavailableError
+from publisher.backoff import Backoff
+from publisher.checks import LaneStoppedError, Why
+from publisher.lane import Lane, Outcome
+from publisher.shared import StartOverError
+
+_log = structlog.get_logger()
+
+# Below this, a failure is a hiccup that nobody has to read about in `publisher status`.
+_FAILURES_SHOWN = 3
+_UNAUTHORISED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+}
+
+
+class Worker:
+    """Runs a lane until its epoch ends, `stop` is set or it must stop. One thread."""
+
+    def __init__(self, lane: Lane, stop: threading.Event, wake: threading.Event, poll_s: float) -> None:
+        self._lane = lane
+        self._stop = stop
+        self._wake = wake
+        self._poll_s = poll_s
+        self._backoff = Backoff(least_s=0.1, most_s=10.0)
+        self._state = ""
+        self.stopped: LaneStoppedError | None = None
+        """Why the lane stopped for good, None while it did not."""
+        self.bug: Exception | None = None
+        """An exception that nothing here explains."""
+
+    @property
+    def lane(self) -> int:
+        """The lane's number."""
+        return self._lane.lane
+
+    def run(self) -> None:
+        """Work until there is nothing left to do. Sets `stopped` or `bug`; raises nothing."""
+        is_open = False
+        try:
+            while not self._stop.is_set():
+                try:
+                    if not is_open:
+                        is_open = self._open()
+                    elif self._step():
+                        break
+                except StartOverError:
+                    self._lane.discard()
+                    is_open = False
+                except Exception as error:  # noqa: BLE001 - sorted here, kept in `bug` where unknown
+                    self._lane.discard()
+                    is_open = False
+                    if self._must_end(error):
+                        break
+        finally:
+            self._close()
+
+    def _open(self) -> bool:
+        if not self._lane.open():
+            self._change("standby")
+            self._sleep(self._poll_s)
+            return False
+        position = self._lane.position
+        if position is not None:
+            self._change("running", seq=position.seq, cursor=str(position.cursor))
+        return True
+
+    def _step(self) -> bool:
+        """Do one step; return whether the lane is done."""
+        outcome = self._lane.run_once()
+        self._backoff.reset()
+        if outcome is Outcome.IDLE:
+            self._sleep(self._poll_s)
+        return outcome is Outcome.EPOCH_DONE
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for a wake-up, at most `seconds`. A wake-up that came during the last step is not lost."""
+        if not self._stop.is_set():
+            self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _must_end(self, error: Exception) -> bool:
+        """Sort a failure: show it, wait, and return whether the lane ends here."""
+        if isinstance(error, KafkaException) and error.args[0].code() in _UNAUTHORISED:
+            error = LaneStoppedError(
+                Why.NOT_AUTHORISED,
+                f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "
+                "[kafka.options]; the lane goes on by itself then",
+                retry=True,
+            )
+        if isinstance(error, LaneStoppedError):
+            self._change("stopped", reason=str(error), retrying=error.retry)
+            self._show(str(error))
+            if not error.retry:
+                self.stopped = error
+                return True
+            self._stop.wait(max(1.0, self._backoff.next()))
+            return False
+        if not isinstance(error, KafkaException | psycopg.Error | UnavailableError | FencedError):
+            self.bug = error
+            return True
+        reason = _reason(error)
+        if not self._stop.is_set():
+            self._change("retrying", reason=reason)
+        delay = self._backoff.next()
+        if self._backoff.failures >= _FAILURES_SHOWN:
+            self._show(f"retrying: {reason}")
+        self._stop.wait(delay)
+        return False
+
+    def _change(self, state: str, **details: object) -> None:
+        """Log a change of state, once."""
+        if state == self._state:
+            return
+        self._state = state
+        log = _log.info if state in ("running", "standby") else _log.warning
+        log(f"lane_{state}", lane=self.lane, **details)
+
+    def _show(self, reason: str) -> None:
+        try:
+            self._lane.stopped(reason)
+        except (psycopg.Error, UnavailableError, FencedError) as error:
+            _log.debug("reason_not_recorded", lane=self.lane, reason=_reason(error))
+
+    def _close(self) -> None:
+        try:
+            self._lane.close()
+        except (psycopg.Error, FencedError) as error:
+            # The lease ends with the connection anyway.
+            _log.debug("lease_not_released", lane=self.lane, reason=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KafkaException):
+        return f"Kafka: {error.args[0].str()}"
+    return str(error).strip() or type(error).__name__

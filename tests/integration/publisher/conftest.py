@@ -1,0 +1,38 @@
+"""An outbox on a database of its own, with an output topic of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from db.settings import Settings
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
+from tests.integration.publisher.harness import Watcher, settings_for
+from tests.integration.publisher.outbox_rows import Outbox
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer, topic_prefix: str) -> str:
+    """An output topic with three partitions."""
+    name = f"{topic_prefix}events"
+    create_topics(kafka.bootstrap_servers, {name: (3, {})})
+    return name
+
+
+@pytest.fixture
+def outbox(database: str, topic: str) -> Outbox:
+    """An empty outbox with two lanes."""
+    return Outbox(database, topic)
+
+
+@pytest.fixture
+def settings(outbox: Outbox, kafka: KafkaServer) -> Settings:
+    """Settings of a publisher for that outbox."""
+    return settings_for(outbox.dsn, kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def watcher(kafka: KafkaServer, topic: str) -> Iterator[Watcher]:
+    """A read_committed consumer that watches the output topic during the whole test."""
+    with Watcher(kafka.bootstrap_servers, topic) as running:
+        yield running

@@ -1,0 +1,89 @@
+"""Kafka may be away or die: nothing is lost or repeated, and the lanes go on by themselves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from db.settings import KafkaSettings
+from devstack.kafka import Kafka, KafkaServer
+from devstack.topics import create_topics
+from publisher.clients import admin_client, progress_consumer
+from publisher.progress import Progress
+from publisher.progress_reader import read_progress
+from publisher.topics import Topics
+from tests.integration.publisher.harness import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    settings_for,
+    wait_until,
+)
+from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.unit.publisher.test_checks import RECORD
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """A broker that this test may kill."""
+    server = Kafka(tmp_path / "kafka")
+    server.start()
+    yield server
+    server.destroy()
+
+
+def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(
+    database: str, own_kafka: Kafka, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}events"
+    create_topics(own_kafka.bootstrap_servers, {topic: (3, {})})
+    outbox = Outbox(database, topic)
+    settings = settings_for(database, own_kafka.bootstrap_servers, transaction_sessions=5)
+    with Watcher(own_kafka.bootstrap_servers, topic) as watcher:
+        with InThread(settings):
+            for batch in range(1, 20):
+                outbox.batch(simple(batch, keys=40))
+            wait_until(lambda: len(watcher.seen) > 50, "the first events")
+            own_kafka.kill()
+            outbox.batch(simple(20, keys=40))
+            own_kafka.start()
+            wait_until(lambda: drained(database), "the rest")
+        assert_exactly_once(outbox, watcher)
+
+
+def test_the_end_is_not_believed_while_another_transaction_hides_it(
+    kafka: KafkaServer, topic_prefix: str
+) -> None:
+    name = f"{topic_prefix}progress"
+    create_topics(kafka.bootstrap_servers, {name: (1, {"cleanup.policy": "compact"})})
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
+    topics = Topics(admin_client(settings), timeout_s=30, create=False)
+
+    def producer(name: str) -> Producer:
+        made = Producer({**settings.client(), "log_level": 0, "transactional.id": f"{topic_prefix}{name}"})
+        made.init_transactions(30)
+        made.begin_transaction()
+        return made
+
+    def read() -> Progress | None:
+        high = topics.high_watermark(name, 0)
+        consumer = progress_consumer(settings)
+        try:
+            return read_progress(consumer, name, 0, RECORD.key(), high, 2.0, lambda: False)
+        finally:
+            consumer.close()
+
+    assert read() is None
+    other = producer("other")
+    other.produce(name, b"in the way", b"other", 0)
+    other.flush()
+    own = producer("own")
+    own.produce(name, RECORD.encode(), RECORD.key(), 0)
+    own.commit_transaction()
+    # The record is committed, but not readable yet: "there is none" would repeat everything.
+    with pytest.raises(KafkaException, match="another transaction is open"):
+        read()
+    other.abort_transaction()
+    assert read() == RECORD

@@ -1,0 +1,125 @@
+"""A record that Kafka refuses for itself is put aside with its whole row; the lane goes on."""
+
+import time
+
+import pytest
+
+from db.settings import Settings
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
+from publisher.records import Record, batch_size
+from tests.integration.publisher.harness import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    query,
+    settings_for,
+    wait_until,
+)
+from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
+
+LIMIT = 2_000
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer, topic_prefix: str) -> str:
+    """An output topic that takes batches of at most LIMIT bytes."""
+    name = f"{topic_prefix}small"
+    create_topics(kafka.bootstrap_servers, {name: (1, {"max.message.bytes": str(LIMIT)})})
+    return name
+
+
+def value_for(size: int, topic: str, key: str, end: int, index: int) -> bytes:
+    """A value that makes its record, alone in a batch, `size` bytes."""
+    headers: list[tuple[str, str | bytes | None]] = [("outbox-id", f"{TOPIC_ID}/0/{end}/{index}".encode())]
+    for length in range(size):
+        if batch_size(Record(topic, b"x" * length, key.encode(), -1, 0, headers)) == size:
+            return b"x" * length
+    raise AssertionError(f"no value makes {size} bytes")
+
+
+def parked(dsn: str) -> list[tuple[str, int, str]]:
+    """(session_key, batch_id, reason) of what is parked."""
+    return query(
+        dsn, "SELECT session_key, batch_id, reason FROM outbox.parked ORDER BY batch_id, session_key"
+    )
+
+
+def test_a_record_of_exactly_the_topic_s_limit_goes_out_and_one_byte_more_is_parked(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch(
+        {
+            "a": [Session([b"1", value_for(LIMIT, outbox.topic, "a", 10, 1)], 10)],
+            "c": [Session([b"2"] * 100, 30)],
+        }
+    )
+    written = list(outbox.written)
+    outbox.batch({"a": [Session([b"3", value_for(LIMIT + 1, outbox.topic, "a", 20, 1)], 20)]})
+    outbox.written = written
+    outbox.batch({"a": [Session([b"4"], 40)]})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the row that is too large")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("a", 2, "too_large")]
+
+
+def test_what_only_the_broker_can_refuse_is_found_and_parked(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    later = int(time.time() * 1000) + 7 * 86_400_000
+    outbox.batch({f"k{n}": [Session([b"1", b"2"], 1 + n)] for n in range(4)})
+    written = list(outbox.written)
+    outbox.batch({"bad": [Session([b"x", b"y"], 20, timestamps_ms=[None, later])]})
+    outbox.batch({"worse": [Session([b"z"], 21, timestamps_ms=[later])]})
+    outbox.written = written
+    outbox.batch({f"k{n}": [Session([b"3", b"4"], 30 + n)] for n in range(4)})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the rows that Kafka refuses")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("bad", 2, "invalid"), ("worse", 3, "invalid")]
+
+
+def test_a_record_refused_while_others_still_wait_to_be_sent_is_found(
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher
+) -> None:
+    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"queue.buffering.max.messages": 50})
+    later = int(time.time() * 1000) + 7 * 86_400_000
+    outbox.batch({f"k{n:03}": [Session([b"1"] * 20, 1 + n)] for n in range(60)})
+    written = list(outbox.written)
+    outbox.batch({"a": [Session([b"x"], 200, timestamps_ms=[later])]})
+    outbox.written = written
+    outbox.batch({f"k{n:03}": [Session([b"2"] * 20, 300 + n)] for n in range(60)})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the row that Kafka refuses")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("a", 2, "invalid")]
+
+
+def test_a_partition_that_the_topic_does_not_have_is_parked(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch({"a": [Session([b"1"], 10, partitions=[1])]})
+    outbox.written.clear()
+    outbox.batch({"a": [Session([b"2"], 20, partitions=[0])]})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "the second row")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("a", 1, "invalid")]
+
+
+def test_with_compression_the_broker_decides_what_is_too_large(
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher
+) -> None:
+    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"compression.type": "zstd"})
+    outbox.batch({"a": [Session([b"x" * 50_000], 10)]})
+    written = list(outbox.written)
+    incompressible = bytes((n * n * 7919 >> 7) & 255 for n in range(50_000))
+    outbox.batch({"a": [Session([incompressible], 20)]})
+    outbox.written = written
+    outbox.batch({"a": [Session([b"2"], 30)]})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "what fits compressed")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("a", 2, "too_large")]

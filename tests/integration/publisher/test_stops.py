@@ -1,0 +1,235 @@
+"""A lane that cannot go on without losing or repeating events stops and says why."""
+
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from typer.testing import CliRunner
+
+from db.settings import Settings
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
+from publisher.cli import app
+from tests.integration.publisher.harness import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    query,
+    settings_for,
+    status_of,
+    wait_until,
+)
+from tests.integration.publisher.outbox_rows import Outbox, simple
+
+
+def deliver(outbox: Outbox, settings: Settings) -> None:
+    """Run until everything is through."""
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "the delivery")
+
+
+def progress_topic(dsn: str) -> str:
+    """The progress topic's full name."""
+    return f"outbox-progress-{status_of(dsn).identity.outbox_uuid}"
+
+
+def delete_topic(kafka: KafkaServer, name: str) -> None:
+    """Delete a topic and wait until it is gone."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([name])[name].result()
+    wait_until(lambda: admin.list_topics(name, timeout=30).topics[name].error is not None, f"{name} gone")
+
+
+def stops_with(outbox: Outbox, settings: Settings, why: str) -> None:
+    """Run, and expect that every lane stops for this reason and the process ends by itself with it."""
+    before = query(outbox.dsn, "SELECT count(*) FROM outbox.delivery")
+    with InThread(settings) as relay:
+        wait_until(relay.ended, f"the stop for {why}")
+    assert why in str(relay.error)
+    assert getattr(relay.error, "exit_code", None) == 5
+    assert query(outbox.dsn, "SELECT count(*) FROM outbox.delivery") == before
+
+
+def shown(outbox: Outbox) -> list[str]:
+    """The reasons that status shows."""
+    return [lane.stopped_reason or "" for lane in status_of(outbox.dsn).lanes]
+
+
+def test_another_commit_at_the_cursor_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    query(outbox.dsn, "UPDATE outbox.batch SET commit_id = %s", uuid4())
+    outbox.batch(simple(2, keys=4))
+    stops_with(outbox, settings, "database_restored")
+    assert all(reason.startswith("database_restored") for reason in shown(outbox))
+
+
+def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    with InThread(settings) as relay:
+        wait_until(lambda: drained(outbox.dsn), "the first batch")
+        delivered = len(outbox.written)
+        query(outbox.dsn, "UPDATE outbox.batch SET commit_id = %s", uuid4())
+        outbox.batch(simple(2, keys=4))
+        wait_until(relay.ended, "the stop")
+    assert "database_restored" in str(relay.error)
+    assert len(watcher.seen) == delivered
+
+
+def test_a_missing_ledger_row_at_the_cursor_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch(simple(1, keys=4))
+    outbox.batch(simple(2, keys=4))
+    deliver(outbox, settings)
+    query(outbox.dsn, "DELETE FROM outbox.batch WHERE batch_id = 2")
+    stops_with(outbox, settings, "database_restored")
+
+
+def test_a_mirror_more_than_one_transaction_behind_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
+    for batch in range(1, 4):
+        outbox.batch(simple(batch, keys=4))
+        deliver(outbox, settings)
+    query(outbox.dsn, "DELETE FROM outbox.delivery WHERE seq > 1")
+    query(
+        outbox.dsn,
+        "UPDATE outbox.lane SET seq = 1, cursor_batch = 1,"
+        " cursor_commit_id = (SELECT commit_id FROM outbox.batch WHERE batch_id = 1)",
+    )
+    stops_with(outbox, settings, "database_restored")
+
+
+def test_kafka_without_the_progress_topic_stops_the_lane_and_does_not_make_it_anew(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    delete_topic(kafka, progress_topic(outbox.dsn))
+    outbox.batch(simple(2, keys=4))
+    stops_with(outbox, settings, "kafka_lost")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    name = progress_topic(outbox.dsn)
+    assert admin.list_topics(name, timeout=30).topics[name].error is not None
+
+
+def test_an_emptied_progress_topic_stops_the_lane(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    name = progress_topic(outbox.dsn)
+    delete_topic(kafka, name)
+    create_topics(kafka.bootstrap_servers, {name: (2, {"cleanup.policy": "compact"})})
+    outbox.batch(simple(2, keys=4))
+    stops_with(outbox, settings, "kafka_lost")
+
+
+def test_another_cluster_is_refused(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    query(outbox.dsn, "UPDATE outbox.identity SET cluster_id = 'AnotherClusterAltogether'")
+    stops_with(outbox, settings, "other_cluster")
+
+
+def test_another_transactional_id_prefix_is_refused(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    changed = settings_for(outbox.dsn, kafka.bootstrap_servers, transactional_id_prefix="changed")
+    stops_with(outbox, changed, "other_transactional_id_prefix")
+
+
+def test_a_database_restored_on_another_server_is_refused(outbox: Outbox, settings: Settings) -> None:
+    query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
+    outbox.batch(simple(1, keys=4))
+    stops_with(outbox, settings, "other_postgres_server")
+
+
+def test_a_replaced_output_topic_stops_the_lane(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    delete_topic(kafka, outbox.topic)
+    create_topics(kafka.bootstrap_servers, {outbox.topic: (3, {})})
+    outbox.batch(simple(2, keys=4))
+    stops_with(outbox, settings, "output_topic_replaced")
+
+
+def test_a_gap_in_the_ledger_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
+    for batch in range(1, 4):
+        outbox.batch(simple(batch, keys=4))
+    query(outbox.dsn, "DELETE FROM outbox.batch WHERE batch_id = 2")
+    stops_with(outbox, settings, "ledger_gap")
+
+
+def test_a_progress_topic_that_is_not_compacted_is_refused(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, watcher: Watcher
+) -> None:
+    name = progress_topic(outbox.dsn)
+    create_topics(kafka.bootstrap_servers, {name: (2, {"cleanup.policy": "delete"})})
+    outbox.batch(simple(1, keys=4))
+    with InThread(settings):
+        wait_until(
+            lambda: (
+                bool(shown(outbox))
+                and all(reason.startswith("progress_topic_not_compacted") for reason in shown(outbox))
+            ),
+            "the refusal",
+        )
+        assert watcher.seen == []
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result()
+        wait_until(lambda: drained(outbox.dsn), "the delivery once the topic was mended")
+    assert_exactly_once(outbox, watcher)
+
+
+@pytest.fixture
+def missing(topic_prefix: str) -> str:
+    """The name of a topic that does not exist."""
+    return f"{topic_prefix}missing"
+
+
+def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
+    database: str, kafka: KafkaServer, missing: str
+) -> None:
+    outbox = Outbox(database, missing, lanes=1)
+    settings = settings_for(database, kafka.bootstrap_servers)
+    outbox.batch(simple(1, keys=4))
+    with InThread(settings):
+        wait_until(lambda: any("output_topic_missing" in reason for reason in shown(outbox)), "the stop")
+        result = CliRunner(
+            env={
+                "OUTBOX_POSTGRES__DSN": database,
+                "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            }
+        ).invoke(app, ["status", "--json"])
+        assert result.exit_code == 1
+        assert "output_topic_missing" in result.stdout
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic(missing, num_partitions=1)])[missing].result()
+        wait_until(lambda: drained(database), "the delivery once the topic was there")
+        assert shown(outbox) == [""]
+    with Watcher(kafka.bootstrap_servers, missing) as watcher:
+        assert_exactly_once(outbox, watcher)
+
+
+def test_a_missing_output_topic_is_created_where_that_is_allowed(
+    database: str, kafka: KafkaServer, missing: str
+) -> None:
+    outbox = Outbox(database, missing, lanes=2)
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings_for(database, kafka.bootstrap_servers, create_topics=True))
+    with Watcher(kafka.bootstrap_servers, missing) as watcher:
+        assert_exactly_once(outbox, watcher)
