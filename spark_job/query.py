@@ -1,0 +1,144 @@
+"""The streaming query: what Spark runs, what each batch does, and the ways in which it ends."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from db.errors import FencedError
+from db.settings import Settings
+from spark_job import packing, rows
+from spark_job.assembly import assembly_settings
+from spark_job.checkpoint import CheckpointDirectory
+from spark_job.continuity import BatchRange
+from spark_job.failures import explain
+from spark_job.kafka_input import InputTopics, KafkaInput
+from spark_job.ledger import Generation
+from spark_job.recovery import Resumption
+from spark_job.sink import Sink
+from spark_job.source import read_events, starting_offsets
+from spark_job.worker import BucketWorker
+
+_POLL_S = 0.1
+
+
+class StopRequestedError(Exception):
+    """Ends the query between two batches: raised instead of beginning another one."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a start found and decided."""
+
+    generation: Generation
+    resumption: Resumption
+    directory: CheckpointDirectory
+    topics: InputTopics
+
+
+class Loop:
+    """The streaming query and the ways in which it ends."""
+
+    def __init__(
+        self, settings: Settings, spark: SparkSession, started: Started, sink: Sink, kafka: KafkaInput
+    ) -> None:
+        self._settings, self._spark, self._started, self._sink, self._kafka = (
+            settings,
+            spark,
+            started,
+            sink,
+            kafka,
+        )
+        self._stop = threading.Event()
+        self._fenced = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Start the query and wait for its end. Raises OutboxError when it ended for another reason than `stop`."""
+        query = self._start_query()
+        try:
+            self._wait(query)
+            query.stop()
+        except (StreamingQueryException, Py4JError, OSError) as error:
+            # Stopping in mid-query is the way to stop between two batches; a signal to the whole process group ends the JVM as well.
+            if not self._stop.is_set() or not isinstance(
+                self._failure, StopRequestedError | Py4JError | OSError | None
+            ):
+                raise explain(self._failure or error) from error
+        if self._fenced.is_set():
+            raise FencedError(
+                "another run has taken this outbox over. Nothing of this run is left to write; it stops."
+            )
+
+    def stop(self) -> None:
+        """Stop before the next batch; may be called more than once, from a signal handler too."""
+        self._stop.set()
+
+    def fence(self) -> None:
+        """Stop because another run owns the outbox."""
+        self._fenced.set()
+        self._stop.set()
+
+    def _start_query(self) -> StreamingQuery:
+        settings, job = self._settings, self._settings.job
+        start_json = starting_offsets(
+            self._started.generation.start, self._started.topics.ids, self._started.topics.partitions
+        )
+        events = read_events(
+            self._spark,
+            settings.kafka,
+            settings.source,
+            settings.session,
+            start=start_json,
+            max_events=job.max_events_per_batch,
+            buckets=job.buckets,
+            shuffle_partitions=job.shuffle_partitions,
+        )
+        worker = BucketWorker(
+            assembly_settings(settings),
+            settings.source.topics,
+            settings.transform.function,
+            settings.transform.on_error == "stop",
+            job.max_row_bytes,
+        )
+        packed = events.mapInArrow(packing.pack, packing.DDL)
+        assembled = packed.groupBy("bucket").applyInPandasWithState(
+            worker, rows.DDL, rows.STATE_DDL, "append", "NoTimeout"
+        )
+        return (
+            assembled.writeStream.foreachBatch(self._write)
+            .option("checkpointLocation", self._started.directory.path)
+            .trigger(processingTime=f"{job.trigger_ms} milliseconds")
+            .start()
+        )
+
+    def _write(self, frame: DataFrame, spark_batch: int) -> None:
+        """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
+        try:
+            if self._stop.is_set():
+                raise StopRequestedError
+            self._sink.write(frame.toArrow(), spark_batch)
+            self._kafka.show_progress(batch_range(self._started, spark_batch).end, self._started.topics)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _wait(self, query: StreamingQuery) -> None:
+        while query.isActive and not self._stop.wait(_POLL_S):
+            pass
+        # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
+        while query.isActive and query.status["isTriggerActive"]:
+            time.sleep(_POLL_S)
+        if not query.isActive:
+            query.awaitTermination()  # raises what ended it
+
+
+def batch_range(started: Started, spark_batch: int) -> BatchRange:
+    """Return the range of a Spark batch: the offset log's end before it (or the generation's start) to its own."""
+    generation, directory = started.generation, started.directory
+    begin = generation.start if spark_batch == 0 else directory.end_offsets(spark_batch - 1)
+    return BatchRange(begin, directory.end_offsets(spark_batch))
