@@ -30,7 +30,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             dsn,
             application_name=application,
             connect_timeout=settings.connect_timeout_s,
-            options=f"{session} {given.get('options') or ''}".strip(),
+            options=f"{given.get('options') or ''} {session}".strip(),  # ours last: they win
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=3,

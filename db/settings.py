@@ -8,8 +8,9 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
+from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import (
     BaseModel,
@@ -48,12 +49,22 @@ class PostgresSettings(Section):
     idle_in_transaction_timeout_ms: Milliseconds = 60_000
     """Milliseconds after which Postgres ends a transaction that nobody works on, so that a stopped process holds no lock for ever."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_file(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("dsn_file"):
-            return values | {"dsn": Path(values["dsn_file"]).read_text("utf-8").strip()}
-        return values
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        if self.dsn_file is not None:
+            try:
+                text = self.dsn_file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"dsn_file {str(self.dsn_file)!r} cannot be read: {error}") from None
+            object.__setattr__(self, "dsn", SecretStr(text))
+        try:
+            conninfo_to_dict(self.dsn.get_secret_value())
+        except ProgrammingError:
+            # libpq's message quotes the text, and the text may hold a password.
+            raise ValueError(
+                "the DSN is neither a libpq URI nor key=value pairs (its text is not shown: it may be secret)"
+            ) from None
+        return self
 
     def address(self) -> str:
         """Return host, port and database without user and password, for messages."""
@@ -113,7 +124,7 @@ class SessionSettings(Section):
     """Silence is judged by other keys' events only after the timeout and this many seconds more."""
     max_events: int = Field(default=10_000, ge=2, le=10_000_000)
     """Events a session may have; beyond, it is dead-lettered as too large."""
-    max_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824)
+    max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
     max_bucket_bytes: int = Field(default=268_435_456, ge=65_536, le=1_900_000_000)
     """Bytes of open events one bucket may hold; beyond, the job stops with an explanation before memory runs out."""
@@ -178,6 +189,15 @@ class JobSettings(Section):
     """Seconds between two heartbeats of the writer."""
     owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)
     """Seconds after which a writer whose connection is still open, but whose heartbeat is not, counts as dead."""
+
+    @model_validator(mode="after")
+    def _heart_beats_in_time(self) -> Self:
+        if self.owner_timeout_s < 3 * self.heartbeat_s:
+            raise ValueError(
+                f"owner_timeout_s ({self.owner_timeout_s}) must be at least three times heartbeat_s ({self.heartbeat_s}), or a healthy "
+                "owner counts as dead"
+            )
+        return self
 
 
 class PublisherSettings(Section):
@@ -306,7 +326,11 @@ def _refuse_unknown_environment() -> None:
         if name.upper().startswith("OUTBOX_") and "__" in name and name.upper() not in known:
             if any(
                 name.upper().startswith(f"{table}__")
-                for table in ("OUTBOX_KAFKA__OPTIONS", "OUTBOX_KAFKA__JAVA_OPTIONS", "OUTBOX_JOB__SPARK_OPTIONS")
+                for table in (
+                    "OUTBOX_KAFKA__OPTIONS",
+                    "OUTBOX_KAFKA__JAVA_OPTIONS",
+                    "OUTBOX_JOB__SPARK_OPTIONS",
+                )
             ):
                 continue
             near = difflib.get_close_matches(name.upper(), known, 1)

@@ -32,6 +32,12 @@ class SessionRow(NamedTuple):
     partitions: bytes | None
     timestamps: bytes | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the outputs' elements."""
+        parts = (self.topics, self.values, self.keys, self.headers, self.partitions, self.timestamps)
+        return sum([len(part) for part in parts if part is not None])
+
 
 class Letter(NamedTuple):
     """A dead letter; its kept events are encoded array elements."""
@@ -121,7 +127,7 @@ def above_high_water(sessions: Sequence[SessionRow], high_water: Offsets) -> lis
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
     """Return the rows of each part, in key-byte order: one row for each key and part (design §3.3 step 4).
 
-    A key's sessions stay in closing order; they take another part only where one row would exceed `max_row_bytes` of values. There is
+    A key's sessions stay in closing order; they take another part only where one row would exceed `max_row_bytes`. There is
     always a first part, even without rows.
     """
     result: list[list[OutputRow]] = [[]]
@@ -147,11 +153,11 @@ def _fitting(sessions: list[SessionRow], max_bytes: int) -> list[list[SessionRow
     groups: list[list[SessionRow]] = [[]]
     size = 0
     for session in sessions:
-        if groups[-1] and size + len(session.values) > max_bytes:
+        if groups[-1] and size + session.size > max_bytes:
             groups.append([])
             size = 0
         groups[-1].append(session)
-        size += len(session.values)
+        size += session.size
     return groups
 
 

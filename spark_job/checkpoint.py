@@ -12,7 +12,7 @@ import orjson
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from db.errors import ContinuityError
+from db.errors import ContinuityError, OutboxError, UnavailableError
 from spark_job.offsets import Offsets, TopicPartition
 
 
@@ -56,7 +56,7 @@ class CheckpointDirectory:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
             stream.close()
         except Py4JJavaError as error:
-            raise ContinuityError(f"{name} cannot be read: {error.java_exception.getMessage()}") from error
+            raise _unreadable(name, error) from error
         return parse_offsets(str(text), name, self._topic_ids)
 
     def _newest(self, log: str) -> int | None:
@@ -66,10 +66,15 @@ class CheckpointDirectory:
                 return None
             names = [status.getPath().getName() for status in self._files.listStatus(folder)]
         except Py4JJavaError as error:
-            raise ContinuityError(
-                f"{self.path}/{log} cannot be listed: {error.java_exception.getMessage()}"
-            ) from error
+            raise _unreadable(f"{self.path}/{log}", error) from error
         return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _unreadable(name: str, error: Py4JJavaError) -> OutboxError:
+    """A file that is not there is a matter of continuity; a file system that fails may be back at the next start."""
+    missing = "FileNotFound" in error.java_exception.getClass().getName()
+    kind = ContinuityError if missing else UnavailableError
+    return kind(f"checkpoint: {name} cannot be read: {error.java_exception.getMessage()}")
 
 
 def parse_offsets(text: str, name: str, topic_ids: Mapping[str, str]) -> Offsets:

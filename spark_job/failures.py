@@ -1,8 +1,14 @@
-"""From what ended the query to an error that says what to do."""
+"""From what ended the job to an error that says what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from db.errors import OutboxError, UnavailableError
+from db.errors import ContinuityError, OutboxError, UnavailableError
 
 
 class JobFailedError(OutboxError):
@@ -11,17 +17,27 @@ class JobFailedError(OutboxError):
     exit_code = 10
 
 
-# (text in Spark's message, what it means and what mends it)
-_KNOWN = (
+# (text in Spark's message, what it means and what mends it): a start again can help
+_FAILURES = (
+    ("BucketTooLarge", "the open sessions of one bucket outgrew [session] max_bucket_bytes"),
+    ("TransformStoppedError", 'the transform failed and [transform] on_error is "stop"'),
+    (
+        "OutOfMemoryError",
+        "Spark ran out of memory: raise [job] driver_memory; the batch that failed is repeated as it was planned",
+    ),
+    ("maxResultSize", "the outputs of one batch do not fit in the driver: raise [job] driver_memory"),
+    ("No space left on device", "the disk of the checkpoint or of Spark's work folder is full"),
+)
+# the same, where going on needs a decision
+_DISCONTINUITIES = (
     (
         "Some data may have been lost",
         "Kafka has deleted offsets that the job still needs, or the topic was made again",
     ),
-    ("BucketTooLarge", "the open sessions of one bucket outgrew [session] max_bucket_bytes"),
-    ("TransformStoppedError", 'the transform failed and [transform] on_error is "stop"'),
-    ("UnknownStateVersion", "the state in the checkpoint was written by another version"),
-    ("OutOfMemoryError", "Spark ran out of memory: lower [job] max_events_per_batch or raise driver_memory"),
-    ("No space left on device", "the disk of the checkpoint or of Spark's work folder is full"),
+    ("UnknownStateVersion", "the state in the checkpoint was written by another version of this job"),
+    ("CANNOT_LOAD_STATE_STORE", "the state in the checkpoint cannot be read"),
+    ("CONCURRENT_STREAM_LOG_UPDATE", "another process writes to the same checkpoint"),
+    ("Multiple streaming jobs detected", "another process writes to the same checkpoint"),
 )
 
 
@@ -29,16 +45,42 @@ def explain(error: BaseException) -> OutboxError:
     """Return the error to end the process with. Nothing was committed by the failed batch: a start repeats it from its plan."""
     if isinstance(error, OutboxError):
         return error
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, psycopg.Error):
+        return _postgres(error)
+    if isinstance(error, KafkaException):
         return UnavailableError(
-            f"Postgres failed during a batch: {str(error).strip()}. The batch is either whole in the outbox or not there; the next start "
-            "finds out. Start again when Postgres is back."
+            f"Kafka: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]."
         )
     text = str(error)
-    for sign, meaning in _KNOWN:
-        if sign in text:
-            return JobFailedError(f"{meaning}. {_relevant(text, sign)}")
-    return JobFailedError(f"the Spark query failed: {text[-2_000:]}")
+    for signs, kind in ((_DISCONTINUITIES, ContinuityError), (_FAILURES, JobFailedError)):
+        for sign, meaning in signs:
+            if sign in text:
+                return kind(f"{meaning}. {_relevant(text, sign)}")
+    return JobFailedError(f"the Spark query failed: {type(error).__name__}: {text[-2_000:]}")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the servers' clients raise into an OutboxError."""
+    try:
+        yield
+    except (psycopg.Error, KafkaException, PySparkException, Py4JError) as error:
+        raise explain(error) from error
+
+
+def _postgres(error: psycopg.Error) -> OutboxError:
+    # The detail may quote a row; names and the primary message do not.
+    what = error.diag.message_primary or str(error).partition("\nDETAIL")[0].strip()
+    gone = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout
+    if isinstance(error, gone):
+        return UnavailableError(
+            f"Postgres failed during a batch: {what}. The batch is either whole in the outbox or not there; the next start finds out. "
+            "Start again when Postgres is back."
+        )
+    constraint = f" (constraint {error.diag.constraint_name})" if error.diag.constraint_name else ""
+    return JobFailedError(
+        f"Postgres refused a batch: {type(error).__name__}: {what}{constraint}. Nothing of it was written."
+    )
 
 
 def _relevant(text: str, sign: str) -> str:

@@ -1,5 +1,6 @@
 """The job on one screen: own the outbox, decide where to resume, then read -> assemble and transform -> commit, batch after batch."""
 
+import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ from db.settings import Settings
 from spark_job import ledger, recovery, transform, writer
 from spark_job.assembly import described, fingerprint
 from spark_job.checkpoint import CheckpointDirectory
+from spark_job.failures import explained
 from spark_job.kafka_input import InputTopics, KafkaInput
 from spark_job.ledger import Generation
-from spark_job.query import Loop, Started, batch_range
+from spark_job.query import Loop, Started
 from spark_job.recovery import Resumption
 from spark_job.sink import Sink
 from spark_job.spark import start_session, stop_session
@@ -34,9 +36,9 @@ def run(settings: Settings, *, take_over: bool = False) -> None:
 
     Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
     """
-    user_transform = transform.load(settings.transform.function)
+    transform_fingerprint = transform.fingerprint(transform.load(settings.transform.function))
     run_id = uuid4()
-    with ExitStack() as cleanup:
+    with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
@@ -45,18 +47,17 @@ def run(settings: Settings, *, take_over: bool = False) -> None:
         spark = start_session(settings.job)
         cleanup.callback(stop_session, spark)
         started = start(connection, settings, kafka, topics, spark, run_id, take_over=take_over)
-        cleanup.callback(writer.release, connection, run_id)
+        cleanup.callback(writer.release, settings.postgres, run_id)
         _report(started, run_id)
         sink = Sink(
             connection,
             run_id=run_id,
             generation=started.generation,
-            transform_fingerprint=transform.fingerprint(user_transform),
+            transform_fingerprint=transform_fingerprint,
             max_row_bytes=settings.job.max_row_bytes,
-            batch_range=lambda batch: batch_range(started, batch),
             input_topics=lambda: kafka.describe_unchanged(topics),
         )
-        loop = Loop(settings, spark, started, sink, kafka)
+        loop = Loop(settings, run_id, spark, started, sink, kafka)
         cleanup.enter_context(_signals(loop))
         cleanup.enter_context(
             writer.Heartbeat(settings.postgres, run_id, settings.job.heartbeat_s, on_fenced=loop.fence)
@@ -76,23 +77,45 @@ def start(
 ) -> Started:
     """Own the outbox, find or open the generation and decide where it resumes: one transaction under the writer lock (design §3.4)."""
     assembly = described(settings)
+    # A living owner must not be ended by a start that is then refused: what cannot change meanwhile is checked before.
+    _fitting(connection, settings, topics, spark, assembly)
     with connection.transaction():
         writer.take_over(connection, run_id, settings.job, force=take_over)
         ledger.insert_first_lane_epoch(connection, settings.publisher.lanes)
-        generation = ledger.newest_generation(connection)
-        if generation is None:
+        found = _fitting(connection, settings, topics, spark, assembly)
+        if found is None:
             generation = _first_generation(settings, kafka, topics, assembly)
             ledger.insert_generation(connection, generation, run_id)
             directory = _directory(spark, settings, generation, topics)
             return Started(generation, Resumption("fresh", 0, generation.start), directory, topics)
-        recovery.check_topics(generation, topics.ids)
-        recovery.check_assembly(generation, assembly, fingerprint(assembly))
-        directory = _directory(spark, settings, generation, topics)
+        generation, directory = found
         newest = ledger.newest_stream_batch(connection, generation.number)
         resumption = recovery.resume(
             generation, newest, directory.state(), directory.end_offsets, directory.uri
         )
         return Started(generation, resumption, directory, topics)
+
+
+def _fitting(
+    connection: psycopg.Connection[TupleRow],
+    settings: Settings,
+    topics: InputTopics,
+    spark: SparkSession,
+    assembly: dict[str, Any],
+) -> tuple[Generation, CheckpointDirectory] | None:
+    """The newest generation and its directory, None in an empty outbox.
+
+    Raises ContinuityError where settings, topics or folder do not fit.
+    """
+    generation = ledger.newest_generation(connection)
+    if generation is None:
+        return None
+    recovery.check_topics(generation, topics.ids)
+    recovery.check_assembly(generation, assembly, fingerprint(assembly))
+    directory = _directory(spark, settings, generation, topics)
+    newest = ledger.newest_stream_batch(connection, generation.number)
+    recovery.check_present(generation, newest, directory.state(), directory.uri)
+    return generation, directory
 
 
 def _first_generation(
@@ -136,11 +159,14 @@ def _report(started: Started, run_id: UUID) -> None:
 
 @contextmanager
 def _signals(loop: Loop) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the loop; the handlers of before are put back."""
+    """SIGTERM and SIGINT stop the loop, a second one the process; the handlers of before are put back."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
+        if loop.is_stopping:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        loop.stop()  # first: writing the log may fail
         log.info("stop_requested", signal=signal.Signals(number).name)
-        loop.stop()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -47,7 +47,10 @@ class KafkaInput:
         self._admin = AdminClient(kafka.client())
         self._group = consumer_group
         self._consumer = (
-            Consumer(kafka.client() | {"group.id": consumer_group, "enable.auto.commit": False})
+            Consumer(
+                kafka.client()
+                | {"group.id": consumer_group, "enable.auto.commit": False, "on_commit": self._on_commit}
+            )
             if consumer_group
             else None
         )
@@ -79,7 +82,12 @@ class KafkaInput:
 
         Raises ContinuityError when one has another id than `expected`: it was deleted and made again.
         """
-        now = self.describe()
+        try:
+            now = self.describe()
+        except SettingsError as error:
+            raise ContinuityError(
+                f"an input topic was deleted while the job read it: {error} One that is made again is another topic."
+            ) from error
         for topic, topic_id in expected.ids.items():
             if now.ids[topic] != topic_id:
                 raise ContinuityError(
@@ -120,7 +128,11 @@ class KafkaInput:
             self._consumer.commit(offsets=offsets, asynchronous=True)
             self._consumer.poll(0)  # serves the client's queue; the consumer subscribes to nothing
         except KafkaException as error:
-            log.warning("group_offsets_not_committed", group=self._group, error=str(error))
+            self._on_commit(error.args[0], [])
+
+    def _on_commit(self, error: KafkaError | None, _offsets: list[KafkaTopicPartition]) -> None:
+        if error is not None:
+            log.warning("group_offsets_not_committed", group=self._group, error=error.str())
 
     def close(self) -> None:
         """Leave the group."""

@@ -26,6 +26,11 @@ class EncodedOutputs(NamedTuple):
     partitions: bytes | None
     timestamps: bytes | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all elements."""
+        return sum([len(part) for part in self[1:] if part is not None])
+
 
 class InvalidOutputError(Exception):
     """A transform returned something that cannot be stored or sent."""
@@ -41,11 +46,7 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
         if not isinstance(event, OutputEvent):
             raise InvalidOutputError(f"output {index} is {type(event).__name__}, not OutputEvent")
     values = b"".join([pgcopy.nullable(_value(event.value, index)) for index, event in enumerate(events)])
-    if len(values) > max_bytes:
-        raise InvalidOutputError(
-            f"{len(events)} outputs have {len(values)} bytes, more than [job] max_row_bytes = {max_bytes}"
-        )
-    return EncodedOutputs(
+    encoded = EncodedOutputs(
         events=len(events),
         topics=b"".join([_topic(event.topic, index) for index, event in enumerate(events)]),
         values=values,
@@ -54,6 +55,11 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
         partitions=_optional([event.partition for event in events], _partition, _nullable_int4),
         timestamps=_optional([event.timestamp for event in events], _timestamp, _nullable_int8),
     )
+    if encoded.size > max_bytes:
+        raise InvalidOutputError(
+            f"{len(events)} outputs have {encoded.size} bytes, more than [job] max_row_bytes = {max_bytes}"
+        )
+    return encoded
 
 
 def _optional(

@@ -1,17 +1,21 @@
 """The streaming query: what Spark runs, what each batch does, and the ways in which it ends."""
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
+from uuid import UUID
 
+import psycopg
+import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from db.errors import FencedError
+from db.errors import FencedError, UnavailableError
 from db.settings import Settings
-from spark_job import packing, rows
+from spark_job import packing, rows, writer
 from spark_job.assembly import assembly_settings
 from spark_job.checkpoint import CheckpointDirectory
 from spark_job.continuity import BatchRange
@@ -23,7 +27,10 @@ from spark_job.sink import Sink
 from spark_job.source import read_events, starting_offsets
 from spark_job.worker import BucketWorker
 
+log = structlog.get_logger()
+
 _POLL_S = 0.1
+_CALLBACK_TIMEOUT_S = 60
 
 
 class StopRequestedError(Exception):
@@ -44,35 +51,48 @@ class Loop:
     """The streaming query and the ways in which it ends."""
 
     def __init__(
-        self, settings: Settings, spark: SparkSession, started: Started, sink: Sink, kafka: KafkaInput
+        self,
+        settings: Settings,
+        run_id: UUID,
+        spark: SparkSession,
+        started: Started,
+        sink: Sink,
+        kafka: KafkaInput,
     ) -> None:
-        self._settings, self._spark, self._started, self._sink, self._kafka = (
-            settings,
-            spark,
-            started,
-            sink,
-            kafka,
-        )
+        self._settings, self._run_id, self._spark = settings, run_id, spark
+        self._started, self._sink, self._kafka = started, sink, kafka
         self._stop = threading.Event()
         self._fenced = threading.Event()
         self._failure: BaseException | None = None
+        self._writing = threading.Lock()
 
     def run(self) -> None:
         """Start the query and wait for its end. Raises OutboxError when it ended for another reason than `stop`."""
         query = self._start_query()
+        ended: BaseException | None = None
         try:
             self._wait(query)
-            query.stop()
         except (StreamingQueryException, Py4JError, OSError) as error:
-            # Stopping in mid-query is the way to stop between two batches; a signal to the whole process group ends the JVM as well.
-            if not self._stop.is_set() or not isinstance(
-                self._failure, StopRequestedError | Py4JError | OSError | None
-            ):
-                raise explain(self._failure or error) from error
-        if self._fenced.is_set():
+            ended = error
+        finally:
+            self._end(query)
+        failure = self._failure or ended
+        if self._fenced.is_set() or self._lost_ownership(failure):
             raise FencedError(
-                "another run has taken this outbox over. Nothing of this run is left to write; it stops."
+                f"another run has taken this outbox over from {self._run_id}. Nothing of this one is left to write; it stops."
             )
+        if failure is None and not self._stop.is_set():
+            raise explain(RuntimeError("Spark ended the query by itself"))
+        if failure is not None and not isinstance(failure, StopRequestedError):
+            # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
+            if not self._stop.is_set() or not isinstance(failure, Py4JError | OSError):
+                raise explain(failure) from ended
+            log.warning("spark_gone_while_stopping", error=type(failure).__name__)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._stop.is_set()
 
     def stop(self) -> None:
         """Stop before the next batch; may be called more than once, from a signal handler too."""
@@ -118,14 +138,33 @@ class Loop:
 
     def _write(self, frame: DataFrame, spark_batch: int) -> None:
         """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
-        try:
-            if self._stop.is_set():
-                raise StopRequestedError
-            self._sink.write(frame.toArrow(), spark_batch)
-            self._kafka.show_progress(batch_range(self._started, spark_batch).end, self._started.topics)
-        except BaseException as error:
-            self._failure = error
-            raise
+        with self._writing:
+            try:
+                if self._stop.is_set():
+                    raise StopRequestedError
+                planned = batch_range(self._started, spark_batch)
+                self._sink.write(frame.toArrow(), spark_batch, planned)
+                self._kafka.show_progress(planned.end, self._started.topics)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop the query and wait for the callback: nothing may be writing when the process cleans up."""
+        with contextlib.suppress(
+            Py4JError, OSError
+        ):  # the JVM may be gone, or slow to stop; the callback counts
+            query.stop()
+        if not self._writing.acquire(timeout=_CALLBACK_TIMEOUT_S):
+            log.error(
+                "batch_still_running", waited_s=_CALLBACK_TIMEOUT_S
+            )  # its commit will fail: the connection is closed next
+
+    def _lost_ownership(self, failure: BaseException | None) -> bool:
+        """A takeover ends this run's connection, so that the first sign of it may be a lost connection."""
+        return isinstance(failure, psycopg.Error | UnavailableError) and writer.was_taken_over(
+            self._settings.postgres, self._run_id
+        )
 
     def _wait(self, query: StreamingQuery) -> None:
         while query.isActive and not self._stop.wait(_POLL_S):

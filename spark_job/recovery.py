@@ -48,39 +48,36 @@ def resume(
         if committed is None and planned in (None, 0):
             return Resumption("unused generation", 0, generation.start)
         raise ContinuityError(
-            f"the checkpoint {path} has committed Spark batch {committed}, but the ledger has no batch of generation "
+            f"the checkpoint {path} has got to Spark batch {planned}, committed {committed}, but the ledger has no batch of generation "
             f"{generation.number}: the database was restored to an older state. Outputs of the lost batches may be in Kafka already. "
             "Restore the database to its newest state."
         )
+    check_present(generation, newest, directory, path)
     n = newest.spark_batch
-    if planned is None:
-        raise ContinuityError(_lost(path, generation, newest, "is empty or missing"))
-    if planned < n or (-1 if committed is None else committed) < n - 1:
-        raise ContinuityError(
-            _lost(
-                path,
-                generation,
-                newest,
-                f"is behind: it has planned Spark batch {planned} and committed {committed}",
-            )
-        )
-    if planned > n + 1 or (committed is not None and committed > n):
+    before = n - 1 if n else None
+    if planned is not None and (planned > n + 1 or (committed is not None and committed > n)):
         raise ContinuityError(
             f"the checkpoint {path} is ahead: it has planned Spark batch {planned} and committed {committed}, while the ledger's "
             f"newest is {n} (batch {newest.batch_id}). The database was restored or failed over to an older state. Outputs of the "
             "batches it lost may be in Kafka already. Restore the database to its newest state."
         )
+    # Spark has planned n and committed n or the one before (a crash between both commits), or it has committed n and planned n + 1.
+    if (planned, committed) not in ((n, before), (n, n), (n + 1, n)):
+        what = f"is behind: it has planned Spark batch {planned} and committed {committed}"
+        raise ContinuityError(_lost(path, generation, newest, what))
     end = planned_end(n)
     if not end.same_as(newest.end):
-        raise ContinuityError(
-            _lost(
-                path,
-                generation,
-                newest,
-                f"is another one: its Spark batch {n} ends elsewhere ({end.differences(newest.end)})",
-            )
-        )
+        what = f"is another one: its Spark batch {n} ends elsewhere ({end.differences(newest.end)})"
+        raise ContinuityError(_lost(path, generation, newest, what))
     return Resumption("checkpoint", n if committed != n else n + 1, newest.end)
+
+
+def check_present(
+    generation: Generation, newest: StreamBatch | None, directory: DirectoryState, path: str
+) -> None:
+    """Raise ContinuityError when the ledger has batches of the generation and its directory has none."""
+    if newest is not None and directory.planned is None:
+        raise ContinuityError(_lost(path, generation, newest, "is empty or missing"))
 
 
 def check_assembly(generation: Generation, assembly: Mapping[str, object], fingerprint: str) -> None:
@@ -94,7 +91,7 @@ def check_assembly(generation: Generation, assembly: Mapping[str, object], finge
     ]
     raise ContinuityError(
         f"the settings that decide what a session is changed since generation {generation.number} was opened: {'; '.join(changed)}. "
-        "Sessions that are open now were begun under the old ones. Put the old values back."
+        "Its checkpoint was made with the old ones. Put them back."
     )
 
 

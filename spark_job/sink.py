@@ -1,7 +1,8 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction (design §3.3)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import structlog
 from psycopg.rows import TupleRow
 
+from db.errors import UnavailableError
 from db.statements import statement
 from spark_job import batch, ledger, storing
 from spark_job.batch import BatchResult, Letter, OutputRow
@@ -46,7 +48,6 @@ class Sink:
         generation: Generation,
         transform_fingerprint: str,
         max_row_bytes: int,
-        batch_range: Callable[[int], BatchRange],
         input_topics: Callable[[], InputTopics],
     ) -> None:
         """`connection` must be in autocommit mode, so that a transaction here is one there."""
@@ -55,28 +56,27 @@ class Sink:
         self._generation = generation
         self._transform_fingerprint = transform_fingerprint
         self._max_row_bytes = max_row_bytes
-        self._batch_range = batch_range
         self._input_topics = input_topics
         self._ensured_to = 0
 
-    def write(self, table: pa.Table, spark_batch: int) -> Committed | None:
-        """Store what Spark computed for `spark_batch`; None when the outbox has it already.
+    def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> Committed | None:
+        """Store what Spark computed for `spark_batch`, the input in `planned`; None when the outbox has it already.
 
         Raises FencedError when another run owns the outbox, ContinuityError when checkpoint, ledger and input do not fit together. Both
-        leave the outbox as it was.
+        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
         """
         began = time.perf_counter()
         # Asked anew for each batch: partitions may have been added, and the offsets must still be those of the same topics.
         topics = self._input_topics()
         result = batch.read(table, topics.places())
-        planned = self._batch_range(spark_batch)
         # What closes below the high water, an earlier generation has dealt with.
         sessions = batch.above_high_water(result.sessions, self._generation.high_water)
         letters = [letter for letter in result.letters if not self._is_settled(letter)]
+        skipped = len(result.sessions) - len(sessions) + len(result.letters) - len(letters)
         parts = batch.parts(sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
-        with self._connection.transaction():
+        with _certain(self._connection):
             # 1. The writer lock: from here on no other run can write, and a zombie stops.
             lock_and_check(self._connection, self._run_id)
             # 2. Continuity: the ledger ends where this batch starts, or has it already.
@@ -105,14 +105,14 @@ class Sink:
                 run_id=self._run_id,
                 transform_fingerprint=self._transform_fingerprint,
                 dead_letters=written,
-                skipped=len(result.sessions) - len(sessions),
+                skipped=skipped,
             )
         committed = Committed(
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),
             output_events=sum(session.outputs for session in sessions),
             dead_letters=written,
-            skipped=len(result.sessions) - len(sessions),
+            skipped=skipped,
         )
         _log_commit(
             committed,
@@ -147,6 +147,20 @@ class Sink:
         if next_id + parts + _ENSURE_EVERY > self._ensured_to:
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+
+
+@contextmanager
+def _certain(connection: psycopg.Connection[TupleRow]) -> Iterator[None]:
+    """A transaction that is known to be committed when the block ends without an error.
+
+    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; Spark must not hear of success.
+    """
+    with connection.transaction() as transaction:
+        yield
+    if transaction.status is not transaction.Status.COMMITTED:
+        raise UnavailableError(
+            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
+        )
 
 
 def _log_commit(

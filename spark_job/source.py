@@ -55,17 +55,18 @@ def read_events(
     shuffle_partitions: int,
 ) -> DataFrame:
     """Return the streaming frame: bucket, source, offset, ts (ms), and as bytes key, value and the header columns that are set."""
+    reader = spark.readStream.format("kafka")
+    for name, value in kafka.java_options.items():
+        reader = reader.option(f"kafka.{name}", value)
+    # After the user's options: what exactly-once rests on is not theirs to change.
     reader = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(source.topics))
         .option("startingOffsets", start)
         .option("maxOffsetsPerTrigger", max_events)
-        .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
     )
-    for name, value in kafka.java_options.items():
-        reader = reader.option(f"kafka.{name}", value)
     headers = {
         column: setting.removeprefix("header:")
         for column, setting in (("type", session.type), ("event_id", session.event_id), ("key", session.key))

@@ -21,8 +21,8 @@ _OPTIONS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "134217728",
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # At short triggers the default of 100 would keep seconds of history only; the files are small.
-    "spark.sql.streaming.minBatchesToRetain": "100",
+    # How many batches back offset log and state files reach. The ledger is the history; Spark needs the last few.
+    "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -51,6 +51,7 @@ def start_session(settings: JobSettings) -> SparkSession:
         "spark.jars": ",".join(str(jar) for jar in spark_connector_jars()),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.driver.memory": settings.driver_memory,
+        "spark.driver.maxResultSize": settings.driver_memory,
         # A batch's garbage dies with the batch: throughput counts, pauses do not.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_settings}",
     }

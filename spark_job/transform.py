@@ -52,7 +52,8 @@ def load(name: str) -> Transform:
 
 def fingerprint(function: Transform) -> str:
     """Return a hash of the source of the transform's module, recorded with each batch."""
-    source = inspect.getsourcefile(inspect.unwrap(function))
+    module = inspect.getmodule(inspect.unwrap(function)) or inspect.getmodule(type(function))
+    source = inspect.getsourcefile(module) if module else None
     text = Path(source).read_bytes() if source else repr(function).encode()
     return hashlib.sha256(text).hexdigest()[:16]
 

@@ -11,7 +11,7 @@ import orjson
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
-from spark_job import pgcopy, rows, transform
+from spark_job import pgcopy, rows
 from spark_job.buckets import lane_hash
 from spark_job.outputs import EncodedOutputs, encode
 from spark_job.packing import unpack
@@ -25,8 +25,10 @@ from spark_job.sessions import (
     to_session,
 )
 from spark_job.source import source_place
+from spark_job.transform import Transform, load
 
 _TRACEBACK_CHARS = 8_000
+_FRAME_BYTES = 256 << 20
 
 Row = dict[str, Any]
 
@@ -58,20 +60,20 @@ class BucketWorker:
         elif state.exists:
             state.remove()
         ended = time.perf_counter()
-        found: list[Row] = [self._session(closed) for closed in assembled.closed]
+        # Outside of any session's error handling: a module that cannot be imported here is not the session's fault.
+        user_transform = load(self.transform)
+        found: list[Row] = [self._session(closed, user_transform) for closed in assembled.closed]
         found += [_letter(letter) for letter in assembled.letters]
         seconds = {"assemble_s": ended - began, "transform_s": time.perf_counter() - ended}
         found.append(_summary(bucket, assembled.summary, assembled.counts, seconds))
-        yield pd.DataFrame(
-            {name: [row.get(name) for row in found] for name in rows.NAMES}, columns=list(rows.NAMES)
-        ).astype(_PANDAS_TYPES)
+        yield from _frames(found)
 
-    def _session(self, closed: ClosedSession) -> Row:
+    def _session(self, closed: ClosedSession, user_transform: Transform) -> Row:
         topic_index, partition = source_place(closed.source)
         session = to_session(closed, self.topics[topic_index], partition)
         try:
-            encoded = encode(transform.load(self.transform)(session), self.max_row_bytes)
-        except Exception as error:  # a user's transform may raise anything
+            encoded = encode(user_transform(session), self.max_row_bytes)
+        except (Exception, SystemExit) as error:  # a user's transform may raise anything
             if self.stop_on_error:
                 raise TransformStoppedError(
                     f"{self.transform} failed for session {closed.key!r} that ends at {session.end} "
@@ -79,6 +81,18 @@ class BucketWorker:
                 ) from error
             return _failed(closed, error)
         return _closed(closed, encoded)
+
+
+def _frames(found: list[Row]) -> Iterator[pd.DataFrame]:
+    """The rows in frames of bounded size: an Arrow column holds no more than 2 GiB."""
+    begin = size = 0
+    for end, row in enumerate(found, 1):
+        size += len(row.get("values") or b"")
+        if size > _FRAME_BYTES or end == len(found):
+            part = found[begin:end]
+            columns = {name: [row.get(name) for row in part] for name in rows.NAMES}
+            yield pd.DataFrame(columns, columns=list(rows.NAMES)).astype(_PANDAS_TYPES)
+            begin, size = end, 0
 
 
 def _closed(closed: ClosedSession, encoded: EncodedOutputs) -> Row:
@@ -103,7 +117,7 @@ def _closed(closed: ClosedSession, encoded: EncodedOutputs) -> Row:
     }
 
 
-def _failed(closed: ClosedSession, error: Exception) -> Row:
+def _failed(closed: ClosedSession, error: BaseException) -> Row:
     return _letter_row(
         key=closed.key,
         place=(closed.source, closed.start_offset, closed.end_offset, closed.end_offset),

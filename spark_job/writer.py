@@ -70,8 +70,8 @@ def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, fo
         log.warning(
             "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
         )
-    locked = connection.execute(statement("spark_job", "lock_writer")).fetchone()
-    if locked is None or locked[0] != owner.run_id:
+    _take_lock(connection)
+    if read_owner(connection).run_id != owner.run_id:
         raise FencedError(
             "another run took this outbox over at the same moment. Start again to see which one owns it."
         )
@@ -86,26 +86,49 @@ def _terminate(connection: Connection, owner: Owner) -> None:
         with connection.transaction():  # a savepoint: a refusal must not end the caller's transaction
             connection.execute(statement("spark_job", "terminate_backend"), {"pid": owner.backend_pid})
     except psycopg.errors.InsufficientPrivilege as error:
-        # Not needed unless that backend holds the lock; then taking it times out and says so.
+        # Not needed unless that backend holds the lock; then taking it fails after [postgres] lock_timeout_ms.
         log.warning("former_writer_not_terminated", backend_pid=owner.backend_pid, error=str(error))
 
 
 def lock_and_check(connection: Connection, run_id: UUID) -> None:
     """Take the writer lock for this transaction. Raises FencedError when another run owns the outbox now."""
-    row = connection.execute(statement("spark_job", "lock_writer")).fetchone()
-    if row is None or row[0] != run_id:
-        now = f"run {row[0]} (pid {row[2]} on {row[1]})" if row and row[0] else "nobody"
+    _take_lock(connection)
+    owner = read_owner(connection)
+    if owner.run_id != run_id:
+        now = f"run {owner.run_id} (pid {owner.pid} on {owner.host})" if owner.run_id else "nobody"
         raise FencedError(
             f"this run ({run_id}) no longer owns the outbox, {now} does. Nothing was written; this process stops."
         )
 
 
-def release(connection: Connection, run_id: UUID) -> None:
+def _take_lock(connection: Connection) -> None:
+    """The writer lock, until the transaction ends.
+
+    An advisory lock, because a lock on the row would hold up the owner's own heartbeat for as long as a batch is written. What is read
+    after it, in a statement of its own, is what the last owner left.
+    """
+    connection.execute(statement("spark_job", "take_writer_lock"))
+
+
+def was_taken_over(postgres: PostgresSettings, run_id: UUID) -> bool:
+    """Ask on a new connection whether another run owns the outbox; False when nobody can be asked."""
+    try:
+        with connect(postgres, "spark-job") as connection:
+            return read_owner(connection).run_id != run_id
+    except UnavailableError:
+        return False
+
+
+def release(postgres: PostgresSettings, run_id: UUID) -> None:
     """Give the ownership back, so that the next start need not ask whether this run is alive.
 
-    A connection that is lost needs no giving back: the next start sees that the backend is gone.
+    On a connection of its own: the sink's may be in the middle of something. Where Postgres is away nothing need be given back, the next
+    start sees that the backend is gone.
     """
-    with contextlib.suppress(psycopg.OperationalError), connection.transaction():
+    with (
+        contextlib.suppress(psycopg.Error, UnavailableError),
+        connect(postgres, "spark-job", autocommit=True) as connection,
+    ):
         connection.execute(statement("spark_job", "release_writer"), {"run_id": run_id})
 
 
@@ -134,15 +157,18 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            # A server that is away is the sink's to report; the heartbeat only tries again.
-            with (
-                contextlib.suppress(UnavailableError, psycopg.Error),
-                connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection,
-            ):
-                while not self._stopped.wait(self._interval_s):
-                    beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
-                    if beat.rowcount == 0:
-                        log.error("fenced", run=str(self._run_id))
-                        self._on_fenced()
-                        return
+            try:
+                self._beat()
+            except (UnavailableError, psycopg.Error) as error:
+                # A server that is away is the sink's to act on; the heartbeat says so and tries again.
+                log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
             self._stopped.wait(self._interval_s)
+
+    def _beat(self) -> None:
+        with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
+            while not self._stopped.wait(self._interval_s):
+                beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
+                if beat.rowcount == 0:
+                    log.error("fenced", run=str(self._run_id))
+                    self._on_fenced()
+                    self._stopped.set()

@@ -65,7 +65,8 @@ CREATE TABLE outbox.identity (
 INSERT INTO outbox.identity (system_identifier, timeline)
 SELECT system_identifier, timeline FROM outbox.server_identity();
 
--- One row: the run that may write. Its row lock is the writer lock; the recorded backend shows whether the owner lives.
+-- One row: the run that may write, read and changed under the writer lock: the advisory lock hashtextextended('outbox.writer', 0). The recorded
+-- backend shows whether the owner lives; its heartbeat changes this row without that lock.
 CREATE TABLE outbox.writer (
     singleton     boolean     NOT NULL DEFAULT true,
     run_id        uuid,
@@ -432,6 +433,8 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA outbox FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_publisher, outbox_auditor;
+-- The sink stages dead letters in a temporary table; some databases take this right from PUBLIC.
+DO $$ BEGIN EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO outbox_writer', current_database()); END $$;
 GRANT SELECT ON outbox.alembic_version, outbox.event TO outbox_writer, outbox_publisher, outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.server_identity(), outbox.try_json(bytea) TO outbox_writer, outbox_publisher, outbox_auditor;
 

@@ -134,7 +134,6 @@ class World:
             generation=self.generation,
             transform_fingerprint="transform",
             max_row_bytes=max_row_bytes,
-            batch_range=lambda spark_batch: self.planned[spark_batch],
             input_topics=lambda: InputTopics({"input": TOPIC_ID}, {"input": [0, 1]}),
         )
 
@@ -145,4 +144,6 @@ class World:
 
     def write(self, spark_batch: int, *found: Row, sink: Sink | None = None) -> Committed | None:
         """Let the sink write a batch."""
-        return (sink or self.sink).write(pa.Table.from_pylist(list(found), SCHEMA), spark_batch)
+        return (sink or self.sink).write(
+            pa.Table.from_pylist(list(found), SCHEMA), spark_batch, self.planned[spark_batch]
+        )

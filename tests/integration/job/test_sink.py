@@ -149,7 +149,7 @@ def test_outputs_and_orphans_below_the_high_water_are_dropped(connection: Connec
         letter("late", 40, 45, "timed_out"),
     )
     assert committed is not None
-    assert (committed.skipped, committed.dead_letters) == (1, 2)
+    assert (committed.skipped, committed.dead_letters) == (2, 2)
     assert one(
         connection, "SELECT array_agg(session_key ORDER BY session_key) FROM outbox.session_output"
     ) == ["at", "elsewhere"]

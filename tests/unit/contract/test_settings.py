@@ -54,12 +54,16 @@ def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.
         ('[session]\nstart = "x"\nend = "x"\n', "start, entry and end must differ"),
         ("[publisher]\nlease_s = 1\npoll_ms = 900\n", "poll_ms (900) must be at most half of lease_s"),
         ("[job\n", "is not valid TOML"),
+        ("[job]\nheartbeat_s = 30\n", "must be at least three times heartbeat_s"),
+        ('[postgres]\ndsn_file = "/absent"\n', "dsn_file '/absent' cannot be read"),
+        ('[postgres]\ndsn = "postgresql//u:s3cret@h/db"\n', "neither a libpq URI nor key=value pairs"),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_way_out(text: str, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(written(text))
     assert expected in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(

@@ -35,7 +35,7 @@ def test_headers_that_are_not_text_are_kept_exactly() -> None:
         ("none", None),
         ("ascii", b"x"),
     ]
-    encoded = encode([OutputEvent("t", b"", headers=headers)], 100)
+    encoded = encode([OutputEvent("t", b"", headers=headers)], 1_000)
     expected = b'[["traceparent","00-ab"],["bin",{"base64":"/wA="}],["nul",{"base64":"AA=="}],["none",null],["ascii","x"]]'
     assert encoded.headers == pgcopy.jsonb(expected)
 

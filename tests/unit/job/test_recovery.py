@@ -58,18 +58,26 @@ def test_a_directory_that_continues_the_ledger_goes_on(planned: int, committed: 
         (ledger_at(3), None, None, "is empty or missing"),
         (ledger_at(3), 2, 2, "is behind"),
         (ledger_at(3), 3, 1, "is behind"),
-        (ledger_at(1), 1, None, None),
+        (ledger_at(3), 4, 2, "is behind"),
+        (ledger_at(3), 4, None, "is behind"),
+        (ledger_at(1), 1, None, "is behind"),
+        (ledger_at(0), 1, None, "is behind"),
         (ledger_at(3), 5, 4, "is ahead"),
         (ledger_at(3), 4, 4, "is ahead"),
         (None, 0, 0, "restored to an older state"),
         (None, 1, 0, "restored to an older state"),
+        (None, 1, None, "restored to an older state"),
     ],
 )
 def test_a_directory_that_does_not_fit_stops_with_an_explanation(
-    newest: StreamBatch | None, planned: int | None, committed: int | None, explanation: str | None
+    newest: StreamBatch | None, planned: int | None, committed: int | None, explanation: str
 ) -> None:
-    with pytest.raises(ContinuityError, match=explanation or "is behind"):
+    with pytest.raises(ContinuityError, match=explanation):
         resume(newest, planned, committed)
+
+
+def test_the_first_batch_committed_in_postgres_only_runs_again() -> None:
+    assert resume(ledger_at(0), 0, None) == recovery.Resumption("checkpoint", 0, Offsets({P0: 110}))
 
 
 def test_a_directory_of_another_history_is_found_by_its_offsets() -> None:
