@@ -433,8 +433,6 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA outbox FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_publisher, outbox_auditor;
--- The sink stages dead letters in a temporary table; some databases take this right from PUBLIC.
-DO $$ BEGIN EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO outbox_writer', current_database()); END $$;
 GRANT SELECT ON outbox.alembic_version, outbox.event TO outbox_writer, outbox_publisher, outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.server_identity(), outbox.try_json(bytea) TO outbox_writer, outbox_publisher, outbox_auditor;
 
