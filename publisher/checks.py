@@ -123,6 +123,17 @@ def check_ledger(position: Position, ledger_commit_id: UUID | None) -> None:
     )
 
 
+def check_parked(record: Progress, found: int) -> None:
+    """Raise LaneStoppedError unless Postgres still has the rows that a transaction put aside; `found` is how many it has."""
+    if found < record.parked:
+        raise LaneStoppedError(
+            Why.DATABASE_RESTORED,
+            f"transaction {record.seq}, {record.after} to {record.cursor}, passed {record.parked} parked rows, but "
+            f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
+            f"{MEND_DATABASE}",
+        )
+
+
 def _same_places(identity: Identity, record: Progress) -> None:
     if record.outbox_uuid != identity.outbox_uuid:
         raise LaneStoppedError(

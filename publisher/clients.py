@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from db.errors import SettingsError
 from db.settings import KafkaSettings
 
 T = TypeVar("T")
@@ -67,6 +68,21 @@ def lane_producer(
     if batch_bytes is not None:
         options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
     return Producer(options, logger=_silent)
+
+
+def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
+    """Raise SettingsError for [kafka.options] that librdkafka refuses; nothing is sent anywhere."""
+    try:
+        client_max_bytes(settings)
+        admin_client(settings)
+        # Of each kind, because each knows options that the others refuse or ignore.
+        lane_producer(settings, "check", transaction_timeout_ms, None)
+        progress_consumer(settings).close()
+    except (KafkaException, OSError, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise SettingsError(
+            f"no Kafka client can be made with these settings: {text}. Correct [kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        ) from error
 
 
 def progress_consumer(settings: KafkaSettings) -> Consumer:

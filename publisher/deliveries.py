@@ -39,11 +39,17 @@ class Tally:
         elif offset > bounds[1]:
             bounds[1] = offset
 
-    def watch(self, batch_id: int, session_key: str) -> Callable[[KafkaError | None, Message], None]:
-        """Return a delivery report callback that also remembers the row whose record Kafka refused for itself."""
+    def watch(
+        self, batch_id: int, session_key: str, *, own_timestamp: bool
+    ) -> Callable[[KafkaError | None, Message], None]:
+        """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
+
+        `own_timestamp`: the row gives the record's time. Otherwise it is this host's clock that Kafka refuses.
+        """
 
         def report(error: KafkaError | None, message: Message) -> None:
-            if error is not None and error.code() in RECORD_ERRORS:
+            clock = error is not None and error.code() == KafkaError.INVALID_TIMESTAMP and not own_timestamp
+            if error is not None and error.code() in RECORD_ERRORS and not clock:
                 self.refused.setdefault((batch_id, session_key), (error.code(), error.str()))
             self.report(error, message)
 
@@ -83,6 +89,18 @@ def record_delivery(
             f"transaction {progress.seq} of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another "
             "holder's by now"
         )
+
+
+def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
+    """Return how many rows Postgres knows as put aside in what a transaction passed."""
+    from_batch, from_key = progress.after.exclusive_bound()
+    to_batch, to_key = progress.cursor.exclusive_bound()
+    row = connection.execute(
+        statement("publisher", "parked_within"),
+        lease.parameters
+        | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
+    ).fetchone()
+    return 0 if row is None else row[0]
 
 
 def commit_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:

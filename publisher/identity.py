@@ -36,11 +36,36 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
 
 def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
     """Bind the outbox to this cluster and prefix, or find that it is. Raises LaneStoppedError where it belongs elsewhere."""
+    _check_server(read_identity(connection))
     connection.execute(
         statement("publisher", "bind_identity"),
         {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
     )
     identity = read_identity(connection)
+    _check_places(identity, cluster_id, prefix)
+    return identity
+
+
+def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> None:
+    """Raise LaneStoppedError unless a new connection leads to the outbox that this process has bound at its start."""
+    found = read_identity(connection)
+    if found.outbox_uuid != bound.outbox_uuid:
+        raise LaneStoppedError(
+            Why.OTHER_OUTBOX,
+            f"this publisher was started for outbox {bound.outbox_uuid}, now [postgres] dsn leads to {found.outbox_uuid}. "
+            "Restart `publisher run` if that is meant, else correct the dsn (OUTBOX_POSTGRES__DSN)",
+        )
+    _check_server(found)
+    if found.server_system_identifier != bound.server_system_identifier:
+        raise LaneStoppedError(
+            Why.OTHER_SERVER,
+            f"this publisher was started on the Postgres server {bound.server_system_identifier}, now [postgres] dsn "
+            f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
+        )
+    _check_places(found, bound.cluster_id, bound.transactional_id_prefix)
+
+
+def _check_server(identity: OutboxIdentity) -> None:
     if identity.system_identifier != identity.server_system_identifier:
         raise LaneStoppedError(
             Why.OTHER_SERVER,
@@ -49,6 +74,9 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
             "Once the original is gone for good and this copy is its newest state, let the owner of the schema run: "
             "UPDATE outbox.identity SET system_identifier = (SELECT system_identifier FROM outbox.server_identity())",
         )
+
+
+def _check_places(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
     check_cluster(identity.cluster_id, cluster_id)
     if identity.transactional_id_prefix != prefix:
         raise LaneStoppedError(
@@ -57,10 +85,9 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
             f"{identity.transactional_id_prefix!r}, now it is {prefix!r}: a publisher that still runs with the old one "
             "would not be fenced. Set it back (OUTBOX_PUBLISHER__TRANSACTIONAL_ID_PREFIX)",
         )
-    return identity
 
 
-def check_cluster(bound: str | None, cluster_id: str) -> None:
+def check_cluster(bound: str | None, cluster_id: str | None) -> None:
     """Raise LaneStoppedError unless the outbox is bound to this cluster."""
     if bound != cluster_id:
         raise LaneStoppedError(

@@ -12,15 +12,16 @@ from db.connection import connect
 from db.statements import statement
 from publisher import clients
 from publisher.admission import Admission
-from publisher.checks import LaneStoppedError, Mirror, Position, Why, decide
+from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_parked, decide
 from publisher.cursor import ChunkLimits, Cursor
-from publisher.deliveries import Tally, commit_id_at, record_delivery
-from publisher.identity import check_cluster
+from publisher.deliveries import Tally, commit_id_at, parked_within, record_delivery
+from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
 from publisher.progress import Progress, progress_key
 from publisher.progress_reader import read_progress
 from publisher.reader import Chunk, Reader
 from publisher.records import Row
+from publisher.refusals import no_row_s_fault
 from publisher.shared import Epoch, Shared, StartOverError
 from publisher.transaction import RecordRefusedError, Transaction
 
@@ -67,7 +68,10 @@ class Lane:
         """
         settings = self._shared.settings
         # 1. The lease, for liveness only.
+        self._lease = None
         connection = self._connect()
+        # A new connection may lead elsewhere: nothing is written before it is known to be the same outbox.
+        check_unchanged(connection, self._shared.outbox)
         self._lease = Lease.claim(
             connection, self._epoch.epoch, self.lane, self._shared.holder, settings.publisher.lease_s
         )
@@ -82,6 +86,7 @@ class Lane:
         self._position = self._decide(connection, record)
         unrecorded = self._position.unrecorded
         if unrecorded is not None:
+            check_parked(unrecorded, parked_within(connection, self._lease, unrecorded))
             record_delivery(connection, self._lease, unrecorded, unrecorded.after, None)
         self._admission.begin(connection, self._lease, self._position.cursor)
         self._set_stopped(connection, None)
@@ -115,6 +120,11 @@ class Lane:
             self._one_by_one = False
             raise StartOverError
         return Outcome.DELIVERED
+
+    def confirm(self) -> None:
+        """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
+        if self._lease is not None:
+            self._lease.renew(self._connect())
 
     def stopped(self, reason: str) -> None:
         """Show the reason in `outbox.lane`, if Postgres can be reached and the lane is ours."""
@@ -208,11 +218,11 @@ class Lane:
             consumer.close()
 
     def _decide(self, connection: psycopg.Connection[Any], record: Progress | None) -> Position:
-        row = connection.execute(
-            statement("publisher", "lane_state"), {"epoch": self._epoch.epoch, "lane": self.lane}
-        ).fetchone()
+        row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
         if row is None:
-            raise LeaseLostError(f"lane {self.lane} of epoch {self._epoch.epoch} is no longer in outbox.lane")
+            raise LeaseLostError(
+                f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"
+            )
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
         first = Cursor(self._epoch.from_batch - 1)
         at = (record.cursor if record is not None else first).batch_id
@@ -246,6 +256,7 @@ class Lane:
             commit_id=chunk.commit_id,
             sessions=sum([len(row.session_ends) for row in rows]),
             events=sum([len(row.topics) for row in rows]),
+            parked=len(chunk.rows) - len(rows),
         )
         headers = shared.settings.publisher.headers
         transaction = Transaction(producer, headers, shared.stop, one_by_one=self._one_by_one)
@@ -264,8 +275,7 @@ class Lane:
         if not error.rows:
             raise LaneStoppedError(
                 Why.RECORD_REFUSED,
-                f"Kafka refuses the lane's own progress record: {error}. Raise max.message.bytes of topic "
-                f"{self._shared.progress_topic} to its default",
+                no_row_s_fault(error.code, str(error), self._shared.progress_topic),
                 retry=True,
             )
         for (batch_id, session_key), found in error.rows.items():

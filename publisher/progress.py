@@ -11,7 +11,10 @@ from publisher.cursor import Cursor
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`."""
+    """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
+
+    `parked` counts the rows in between that were put aside in Postgres instead of sent.
+    """
 
     outbox_uuid: UUID
     cluster_id: str
@@ -23,6 +26,7 @@ class Progress:
     commit_id: UUID
     sessions: int
     events: int
+    parked: int = 0
 
     def key(self) -> bytes:
         """Return the record's key."""
@@ -43,6 +47,7 @@ class Progress:
                 "commit_id": self.commit_id,
                 "sessions": self.sessions,
                 "events": self.events,
+                "parked": self.parked,
             }
         )
 
@@ -55,18 +60,39 @@ class Progress:
                 raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
-                cluster_id=fields["cluster_id"],
-                epoch=fields["epoch"],
-                lane=fields["lane"],
-                seq=fields["seq"],
-                after=Cursor(*fields["after"]),
-                cursor=Cursor(*fields["cursor"]),
+                cluster_id=_text(fields["cluster_id"]),
+                epoch=_number(fields["epoch"]),
+                lane=_number(fields["lane"]),
+                seq=_number(fields["seq"]),
+                after=_cursor(fields["after"]),
+                cursor=_cursor(fields["cursor"]),
                 commit_id=UUID(fields["commit_id"]),
-                sessions=fields["sessions"],
-                events=fields["events"],
+                sessions=_number(fields["sessions"]),
+                events=_number(fields["events"]),
+                # Records of before this field was added do not have it.
+                parked=_number(fields.get("parked", 0)),
             )
-        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+        except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"not a progress record: {value[:200]!r}") from error
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _cursor(value: Any) -> Cursor:
+    if not isinstance(value, list) or len(value) != 2:
+        raise TypeError
+    batch_id, session_key = value
+    return Cursor(_number(batch_id), None if session_key is None else _text(session_key))
 
 
 def progress_key(epoch: int, lane: int) -> bytes:

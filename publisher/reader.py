@@ -59,11 +59,11 @@ class Reader:
             commits = {row.batch_id: row.commit_id for row in window}
             last = ahead[-1].batch_id if ahead else at.batch_id
             upper = last if epoch_end is None else min(last, epoch_end)
-            if upper < at.batch_id or Cursor(upper) == at:
+            if at >= Cursor(upper):
                 return Chunk([], at, position.commit_id, False, epoch_end)
             rows, exhausted = self._rows(cursor, at, upper)
         if exhausted:
-            full = len(ahead) == _LEDGER_WINDOW and upper == last
+            full = len(ahead) >= _LEDGER_WINDOW and upper == last
             return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)
         return Chunk(rows, end, commits[end.batch_id], True, epoch_end)

@@ -15,6 +15,8 @@ DeliveryReport = Callable[[KafkaError | None, Message], None]
 Produce = Callable[..., None]
 
 ANY_PARTITION = -1
+SENT_NOW = 0
+"""librdkafka's timestamp for "the time of sending"; so a record of 1970-01-01 00:00 UTC cannot be sent."""
 _INDEXES = [b"%d" % index for index in range(1_000)]
 
 
@@ -37,7 +39,7 @@ class Row(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One Kafka record, in the order of `Producer.produce`. `timestamp_ms` 0: the time of sending."""
+    """One Kafka record, in the order of `Producer.produce`. `timestamp_ms` SENT_NOW: the time of sending."""
 
     topic: str
     value: bytes | None
@@ -112,7 +114,8 @@ def produce_plain(produce: Produce, row: Row, start: int, reached: list[int], re
 def records(row: Row, headers: Sequence[str] = ()) -> Iterator[Record]:
     """Yield every record of a row in order. `headers` names the optional ones that the settings ask for.
 
-    Raises ValueError when the row's sessions do not account for its outputs or a header cannot be read.
+    Raises ValueError when the row's sessions do not account for its outputs, a header cannot be read or a timestamp
+    cannot be sent.
     """
     if sum(row.session_outputs) != len(row.topics):
         raise ValueError(
@@ -136,20 +139,36 @@ def records(row: Row, headers: Sequence[str] = ()) -> Iterator[Record]:
             key = row.keys[event] if row.keys is not None else None
             to_partition = row.partitions[event] if row.partitions is not None else None
             timestamp = row.timestamps_ms[event] if row.timestamps_ms is not None else None
+            if timestamp == SENT_NOW:
+                raise ValueError(
+                    f"output {event} has the timestamp 0 ms, which the Kafka client sends as now"
+                )
             own = row.headers[event] if row.headers is not None else None
             yield Record(
                 row.topics[event],
                 row.values[event],
                 session_key if key is None else key,
                 ANY_PARTITION if to_partition is None else to_partition,
-                timestamp or 0,
+                SENT_NOW if timestamp is None else timestamp,
                 [
                     ("outbox-id", f"{topic_id}/{partition}/{end}/{index}".encode()),
                     *common,
-                    *((name, _header_value(value)) for name, value in own or ()),
+                    *_own_headers(own),
                 ],
             )
             event += 1
+
+
+def _own_headers(stored: object) -> Iterator[Header]:
+    """Yield the headers of one output as they are stored, a list of [name, value]."""
+    if stored is None:
+        return
+    if not isinstance(stored, list):
+        raise ValueError(f"its headers are not a list of [name, value] but a {type(stored).__name__}")
+    for pair in stored:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise ValueError(f"a header is not [name, value] but {pair!r}")
+        yield pair[0], _header_value(pair[1])
 
 
 def _header_value(value: object) -> bytes | None:
@@ -157,7 +176,7 @@ def _header_value(value: object) -> bytes | None:
         return None
     if isinstance(value, str):
         return value.encode()
-    if isinstance(value, dict) and value.keys() == {"base64"}:
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
         return base64.b64decode(value["base64"], validate=True)
     raise ValueError(f'a header value is neither text, {{"base64": …}} nor null but a {type(value).__name__}')
 

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from publisher.records import ANY_PARTITION, Record, Row, batch_size, is_plain, records, value_bytes
+from publisher.records import ANY_PARTITION, SENT_NOW, Record, Row, batch_size, is_plain, records, value_bytes
 
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
@@ -18,7 +18,10 @@ RECORD_ERRORS: dict[int, Reason] = {
     KafkaError.INVALID_RECORD: "invalid",
     KafkaError.INVALID_TIMESTAMP: "invalid",
 }
-"""Broker errors that concern one record, with the reason its row is parked for. Every other one concerns the lane."""
+"""Broker errors that concern one record, with the reason its row is parked for. Every other one concerns the lane.
+
+INVALID_TIMESTAMP is the row's own only where the row gives the time; else it is this host's clock.
+"""
 
 
 class TopicLimits(NamedTuple):
@@ -57,13 +60,32 @@ def refusal(
     return None
 
 
+def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
+    """Return what is wrong when Kafka refuses a record of a transaction, but none of its rows is to blame."""
+    if code == KafkaError.INVALID_TIMESTAMP:
+        return (
+            f"Kafka refuses the time of sending: {text}. The clock of this host and the brokers' differ by more than "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topics allow. Set the clock "
+            "right; the lane goes on by itself then"
+        )
+    if RECORD_ERRORS[code] == "too_large":
+        return (
+            f"Kafka refuses the lane's own progress record: {text}. Raise max.message.bytes of topic {progress_topic} "
+            "to its default; the lane goes on by itself then"
+        )
+    return (
+        f"Kafka refuses the lane's own progress record as invalid: {text}. Compare the settings of topic "
+        f"{progress_topic} with those of another compacted topic; the lane goes on by itself once it takes records"
+    )
+
+
 def _record_refusal(index: int, record: Record, topic: TopicLimits, client_max_bytes: int) -> Refusal | None:
     where = f"output {index} for topic {record.topic!r}"
     if record.partition != ANY_PARTITION and not 0 <= record.partition < topic.partitions:
         return Refusal(
             "invalid", f"{where} names partition {record.partition}; the topic has {topic.partitions}"
         )
-    if record.timestamp_ms < 0:
+    if record.timestamp_ms < SENT_NOW:
         return Refusal("invalid", f"{where} has the timestamp {record.timestamp_ms} ms, before 1970")
     size = batch_size(record)
     if topic.max_bytes is not None and size > topic.max_bytes:

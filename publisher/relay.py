@@ -19,8 +19,9 @@ from db.migrate import require_current
 from db.settings import Settings
 from db.statements import statement
 from publisher import clients
+from publisher.backoff import Backoff
 from publisher.checks import Identity
-from publisher.identity import OutboxIdentity, bind
+from publisher.identity import OutboxIdentity, bind, check_unchanged
 from publisher.lane import Lane
 from publisher.shared import Epoch, Shared
 from publisher.topics import Topics
@@ -46,21 +47,27 @@ class Relay:
         """Deliver until `stop` is set.
 
         Raises ContinuityError when this outbox must not be published from here or every lane stopped,
-        SchemaError, UnavailableError.
+        SchemaError, SettingsError, UnavailableError.
         """
-        with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
-            require_current(connection)
-            shared, identity = self._bind(connection)
-            self._wakeup.start()
-            try:
-                while (epoch := self._next_epoch(connection)) is not None:
-                    self._started(identity, epoch)
-                    self._run_epoch(shared, epoch)
-            finally:
-                self._stop.set()
-                self._wakeup.join()
+        clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
+        try:
+            with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
+                require_current(connection)
+                shared = self._bind(connection)
+        except UnavailableError:
+            if self._stop.is_set():
+                return
+            raise
+        self._wakeup.start()
+        try:
+            while (epoch := self._next_epoch(shared)) is not None:
+                self._report(shared, epoch)
+                self._run_epoch(shared, epoch)
+        finally:
+            self._stop.set()
+            self._wakeup.join()
 
-    def _bind(self, connection: psycopg.Connection[Any]) -> tuple[Shared, OutboxIdentity]:
+    def _bind(self, connection: psycopg.Connection[Any]) -> Shared:
         settings = self._settings
         topics = Topics(
             clients.admin_client(settings.kafka),
@@ -79,19 +86,45 @@ class Relay:
         if identity.timeline != identity.server_timeline:
             # Each lane proves by its commit ids that nothing delivered was lost in it.
             _log.warning("postgres_promoted", recorded=identity.timeline, now=identity.server_timeline)
-        shared = Shared(
+        return Shared(
             settings=settings,
+            outbox=identity,
             identity=Identity(identity.outbox_uuid, cluster_id),
             topics=topics,
             progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
             holder=f"{socket.gethostname()}:{os.getpid()}",
             stop=self._stop,
         )
-        return shared, identity
 
-    def _next_epoch(self, connection: psycopg.Connection[Any]) -> Epoch | None:
-        """Return the oldest epoch that is not through, waiting for the job to make the first; None once stopped."""
+    def _report(self, shared: Shared, epoch: Epoch) -> None:
+        try:
+            self._started(shared.outbox, epoch)
+        except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason not to deliver
+            _log.warning("start_not_reported", reason=str(error))
+
+    def _next_epoch(self, shared: Shared) -> Epoch | None:
+        """Return the oldest epoch that is not through, waiting for the job to make the first; None once stopped.
+
+        Waits for a Postgres that is away. Raises LaneStoppedError when the one that comes back is another.
+        """
+        backoff = Backoff(least_s=0.1, most_s=10.0)
         wake = self._wakeup.subscribe()
+        try:
+            while not self._stop.is_set():
+                try:
+                    with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
+                        check_unchanged(connection, shared.outbox)
+                        return self._wait_for_epoch(connection, wake)
+                # InternalError: a standby that is not promoted yet takes no writes.
+                except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
+                    if backoff.failures == 0:
+                        _log.warning("retrying", reason=str(error).strip())
+                    self._stop.wait(backoff.next())
+            return None
+        finally:
+            self._wakeup.unsubscribe(wake)
+
+    def _wait_for_epoch(self, connection: psycopg.Connection[Any], wake: threading.Event) -> Epoch | None:
         waiting = False
         while not self._stop.is_set():
             row = connection.execute(statement("publisher", "current_epoch")).fetchone()
@@ -100,7 +133,6 @@ class Relay:
                 connection.execute(
                     statement("publisher", "add_lanes"), {"epoch": epoch.epoch, "lanes": epoch.lanes}
                 )
-                self._wakeup.unsubscribe(wake)
                 return epoch
             if not waiting:
                 waiting = True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from db.settings import Settings
 from publisher.checks import Identity
+from publisher.identity import OutboxIdentity
 from publisher.topics import Topics
 
 
@@ -26,6 +27,8 @@ class Shared:
     """What all lanes of this process have in common."""
 
     settings: Settings
+    outbox: OutboxIdentity
+    """As it was bound at the start of the process."""
     identity: Identity
     topics: Topics
     progress_topic: str

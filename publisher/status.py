@@ -31,6 +31,11 @@ class LaneStatus:
     lag_rows: int
     oldest_undelivered_s: float | None
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether rows wait that nobody delivers."""
+        return self.holder is None and self.lag_rows > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -42,8 +47,8 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether no lane has a reason to stand still."""
-        return all(lane.stopped_reason is None for lane in self.lanes)
+        """Whether no lane stands still that has something to deliver or a reason not to."""
+        return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for machines."""

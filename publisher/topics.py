@@ -28,6 +28,8 @@ _PROGRESS_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 
+_MISSING_POLL_S = 0.2
+
 
 class OutputTopic(NamedTuple):
     """A topic as Kafka describes it: its id changes when it is deleted and made again."""
@@ -48,13 +50,18 @@ class Topics:
         create: bool,
         give_up: Callable[[], bool] = lambda: False,
         max_age_s: float = 60.0,
+        missing_s: float = 5.0,
     ) -> None:
-        """`create`: missing output topics are created. `give_up`: asked while waiting, ends the wait."""
+        """`create`: missing output topics are created. `give_up`: asked while waiting, ends the wait.
+
+        `missing_s`: how long a missing progress topic is asked for again before it is believed to be gone.
+        """
         self._admin = admin
         self._timeout_s = timeout_s
         self._create = create
         self._give_up = give_up
         self._max_age_s = max_age_s
+        self._missing_s = missing_s
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, OutputTopic]] = {}
 
@@ -78,10 +85,23 @@ class Topics:
     def ensure_progress(self, topic: str, partitions: int, replication: int, *, create: bool) -> None:
         """Make sure that the progress topic exists, is compacted and has a partition for each lane.
 
-        Raises LaneStoppedError when it is not compacted, or missing while `create` is false.
+        Raises LaneStoppedError when it is not compacted, or missing for some seconds while `create` is false.
         """
-        with self._lock:
-            self._ensure_progress(topic, partitions, replication, create)
+        deadline = time.monotonic() + self._missing_s
+        while True:
+            try:
+                with self._lock:
+                    self._ensure_progress(topic, partitions, replication, create)
+                return
+            except LaneStoppedError as error:
+                # A broker that just started may not know its topics yet.
+                if error.why is not Why.KAFKA_LOST or time.monotonic() > deadline:
+                    raise
+                if self._give_up():
+                    raise KafkaException(
+                        KafkaError(KafkaError._TIMED_OUT, "stopped while waiting for the progress topic")
+                    ) from error
+                time.sleep(_MISSING_POLL_S)
 
     def _ensure_progress(self, topic: str, partitions: int, replication: int, create: bool) -> None:
         try:

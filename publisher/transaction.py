@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.deliveries import Tally
 from publisher.progress import Progress
-from publisher.records import Row, is_plain, produce_plain, records
+from publisher.records import SENT_NOW, DeliveryReport, Row, is_plain, produce_plain, records
 from publisher.refusals import RECORD_ERRORS, Refusal
 
 # How long a transaction in flight may still wait for Kafka once the publisher is to stop.
@@ -20,10 +21,14 @@ _REPORTS_WAIT_S = 5.0
 
 
 class RecordRefusedError(Exception):
-    """Kafka refused a record for itself. `rows`: what to park, (batch_id, session_key) -> why; empty where unknown."""
+    """Kafka refused a record for itself. `rows`: what to park, (batch_id, session_key) -> why; empty where unknown.
 
-    def __init__(self, message: str, rows: dict[tuple[int, str], Refusal]) -> None:
-        super().__init__(message)
+    `code` is the Kafka error's.
+    """
+
+    def __init__(self, cause: KafkaError, rows: dict[tuple[int, str], Refusal]) -> None:
+        super().__init__(cause.str())
+        self.code = cause.code()
         self.rows = rows
 
 
@@ -51,7 +56,7 @@ class Transaction:
                 else:
                     self._send(row)
             # Last, so that whoever sees it sees every event before it.
-            producer.produce(progress_topic, progress.encode(), progress.key(), progress.lane)
+            self._produce(progress_topic, progress.encode(), progress.key(), progress.lane)
             self._flush()
             producer.commit_transaction()
         except KafkaException as error:
@@ -66,7 +71,7 @@ class Transaction:
                 row: Refusal(RECORD_ERRORS[code], f"Kafka refused it: {text}")
                 for row, (code, text) in self.tally.refused.items()
             }
-            raise RecordRefusedError(cause.str(), refused) from error
+            raise RecordRefusedError(cause, refused) from error
 
     def _send_plain(self, row: Row) -> None:
         reached = [0]
@@ -78,23 +83,31 @@ class Transaction:
                 self._wait_for_room()
 
     def _send(self, row: Row) -> None:
-        report = self.tally.watch(row.batch_id, row.session_key) if self._one_by_one else self.tally.report
+        report: DeliveryReport = self.tally.report
         for record in records(row, self._headers):
-            while True:
-                try:
-                    self._producer.produce(
-                        record.topic,
-                        record.value,
-                        record.key,
-                        record.partition,
-                        report,
-                        None,
-                        record.timestamp_ms,
-                        record.headers,
-                    )
-                    break
-                except BufferError:
-                    self._wait_for_room()
+            if self._one_by_one:
+                report = self.tally.watch(
+                    row.batch_id, row.session_key, own_timestamp=record.timestamp_ms != SENT_NOW
+                )
+            self._produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                report,
+                None,
+                record.timestamp_ms,
+                record.headers,
+            )
+
+    def _produce(self, *record: Any) -> None:
+        """Produce one record, in the order of `Producer.produce`, as soon as the queue has room for it."""
+        while True:
+            try:
+                self._producer.produce(*record)
+                return
+            except BufferError:
+                self._wait_for_room()
 
     def _wait_for_room(self) -> None:
         """Let librdkafka send from its full queue. A failed transaction never empties it."""

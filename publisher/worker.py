@@ -48,6 +48,12 @@ class Worker:
 
     def run(self) -> None:
         """Work until there is nothing left to do. Sets `stopped` or `bug`; raises nothing."""
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
+            self.bug = self.bug or error
+
+    def _work(self) -> None:
         is_open = False
         try:
             while not self._stop.is_set():
@@ -101,6 +107,8 @@ class Worker:
                 retry=True,
             )
         if isinstance(error, LaneStoppedError):
+            if not error.retry and not self._confirmed():
+                return False
             self._change("stopped", reason=str(error), retrying=error.retry)
             self._show(str(error))
             if not error.retry:
@@ -119,6 +127,16 @@ class Worker:
             self._show(f"retrying: {reason}")
         self._stop.wait(delay)
         return False
+
+    def _confirmed(self) -> bool:
+        """Whether a stop for good may be believed: not while another publisher may have changed what we look at."""
+        try:
+            self._lane.confirm()
+        except (psycopg.Error, UnavailableError, FencedError) as error:
+            self._change("retrying", reason=_reason(error))
+            self._stop.wait(self._backoff.next())
+            return False
+        return True
 
     def _change(self, state: str, **details: object) -> None:
         """Log a change of state, once."""

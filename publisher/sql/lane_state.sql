@@ -1,4 +1,5 @@
+-- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0)
 FROM outbox.lane l
-WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s
+WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s

@@ -6,7 +6,7 @@ SELECT
     ) AS held,
     l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason,
     (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq),
-    greatest(0, upper.batch_id - l.cursor_batch),
+    greatest(0, upper.batch_id - greatest(l.cursor_batch, e.from_batch - 1)),
     (SELECT count(*) FROM (
         SELECT FROM outbox.session_output o
         WHERE o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, e.from_batch) AND o.batch_id <= upper.batch_id

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from db.migrate import upgrade
 from db.settings import KafkaSettings
 from devstack.kafka import Kafka, KafkaServer
+from devstack.postgres import Postgres
 from devstack.topics import create_topics
 from publisher.clients import admin_client, progress_consumer
 from publisher.progress import Progress
@@ -18,7 +20,9 @@ from tests.integration.publisher.harness import (
     Watcher,
     assert_exactly_once,
     drained,
+    query,
     settings_for,
+    status_of,
     wait_until,
 )
 from tests.integration.publisher.outbox_rows import Outbox, simple
@@ -51,6 +55,78 @@ def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(
             own_kafka.start()
             wait_until(lambda: drained(database), "the rest")
         assert_exactly_once(outbox, watcher)
+
+
+def test_a_postgres_that_restarts_under_a_running_publisher_costs_nothing(
+    tmp_path: Path, kafka: KafkaServer, topic: str, watcher: Watcher
+) -> None:
+    server = Postgres(tmp_path / "postgres", fast=True)
+    server.start()
+    try:
+        dsn = server.create_database("outbox")
+        upgrade(dsn)
+        outbox = Outbox(dsn, topic)
+        with InThread(settings_for(dsn, kafka.bootstrap_servers, transaction_sessions=5)) as relay:
+            for batch in range(1, 10):
+                outbox.batch(simple(batch, keys=40))
+            wait_until(lambda: len(watcher.seen) > 50, "the first events")
+            server.stop()
+            server.start()
+            # Another epoch, so that the process looks for the next one after the restart, too.
+            outbox.add_epoch(2, 10, 3)
+            for batch in range(10, 13):
+                outbox.batch(simple(batch, keys=40))
+            wait_until(lambda: relay.ended() or (epochs(dsn) == 2 and drained(dsn)), "the rest")
+        assert relay.error is None
+        assert_exactly_once(outbox, watcher)
+    finally:
+        server.destroy()
+
+
+def test_a_postgres_that_restarts_while_the_publisher_waits_for_the_job_costs_nothing(
+    tmp_path: Path, kafka: KafkaServer, topic: str, watcher: Watcher
+) -> None:
+    server = Postgres(tmp_path / "postgres", fast=True)
+    server.start()
+    try:
+        dsn = server.create_database("outbox")
+        upgrade(dsn)
+        with InThread(settings_for(dsn, kafka.bootstrap_servers)) as relay:
+            wait_until(lambda: connected(dsn), "the publisher's connection")
+            server.stop()
+            server.start()
+            wait_until(lambda: relay.ended() or connected(dsn), "the publisher's next connection")
+            outbox = Outbox(dsn, topic)
+            outbox.batch(simple(1, keys=4))
+            wait_until(lambda: relay.ended() or drained(dsn), "the delivery")
+        assert relay.error is None
+        assert_exactly_once(outbox, watcher)
+    finally:
+        server.destroy()
+
+
+def connected(dsn: str) -> bool:
+    """Whether a publisher listens for the job: it waits for lanes then, or will at once."""
+    return query(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'publisher%%'") == [
+        (2,)
+    ]
+
+
+def epochs(dsn: str) -> int:
+    """The newest epoch that status shows, 0 between two."""
+    return max((lane.epoch for lane in status_of(dsn).lanes), default=0)
+
+
+def test_a_stop_while_kafka_does_not_answer_at_the_start_is_no_failure(database: str) -> None:
+    with InThread(settings_for(database, "127.0.0.1:1")) as relay:
+        wait_until(
+            lambda: (
+                query(database, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'publisher'")
+                != [(0,)]
+            ),
+            "the start",
+        )
+    assert relay.error is None
 
 
 def test_the_end_is_not_believed_while_another_transaction_hides_it(

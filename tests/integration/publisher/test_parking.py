@@ -2,11 +2,14 @@
 
 import time
 
+import psycopg
 import pytest
 
 from db.settings import Settings
+from db.statements import statement
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from publisher.lease import Lease
 from publisher.records import Record, batch_size
 from tests.integration.publisher.harness import (
     InThread,
@@ -95,6 +98,43 @@ def test_a_record_refused_while_others_still_wait_to_be_sent_is_found(
         wait_until(lambda: drained(outbox.dsn), "everything but the row that Kafka refuses")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "invalid")]
+
+
+def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:
+    with psycopg.connect(outbox.dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO outbox.lane (epoch, lane) VALUES (1, 0)")
+        connection.execute("SET ROLE outbox_publisher")
+        held = Lease.claim(connection, 1, 0, "first", 30.0)
+        assert held is not None
+        row = {"session_key": "k", "reason": "invalid", "detail": "x"}
+        assert (
+            connection.execute(
+                statement("publisher", "park"), held.parameters | row | {"batch_id": 1}
+            ).rowcount
+            == 1
+        )
+        assert Lease.claim(connection, 1, 0, "second", 30.0) is not None
+        assert (
+            connection.execute(
+                statement("publisher", "park"), held.parameters | row | {"batch_id": 2}
+            ).rowcount
+            == 0
+        )
+        assert connection.execute(statement("publisher", "lane_state"), held.parameters).fetchone() is None
+
+
+def test_headers_and_timestamps_that_cannot_be_sent_are_parked(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch(
+        {"a": [Session([b"1"], 10, headers=[[["name"]]])], "b": [Session([b"1"], 11, timestamps_ms=[0])]}
+    )
+    outbox.written.clear()
+    outbox.batch({"a": [Session([b"2"], 20, headers=[[["name", "value"]]])]})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "the second row")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("a", 1, "invalid"), ("b", 1, "invalid")]
 
 
 def test_a_partition_that_the_topic_does_not_have_is_parked(

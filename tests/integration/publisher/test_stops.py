@@ -27,7 +27,7 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.integration.publisher.outbox_rows import Outbox, Session, simple
 
 
 def deliver(outbox: Outbox, settings: Settings) -> None:
@@ -163,6 +163,60 @@ def test_a_replaced_output_topic_stops_the_lane(
     create_topics(kafka.bootstrap_servers, {outbox.topic: (3, {})})
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "output_topic_replaced")
+
+
+def test_parked_rows_lost_in_a_failover_stop_the_lane(database: str, topic: str, kafka: KafkaServer) -> None:
+    outbox = Outbox(database, topic, lanes=1)
+    settings = settings_for(database, kafka.bootstrap_servers)
+    outbox.batch(
+        simple(1, keys=4)
+        | {"bad": [Session([b"1"], 7, partitions=[99])], "worse": [Session([b"1"], 8, partitions=[99])]}
+    )
+    deliver(outbox, settings)
+    set_back = "UPDATE outbox.lane SET seq = 0, cursor_batch = 0, cursor_key = NULL, cursor_commit_id = NULL, sessions = 0, events = 0"
+    # With the parked rows a mirror one behind is the trace of a crash, and filled.
+    query(database, "DELETE FROM outbox.delivery")
+    query(database, set_back)
+    deliver(outbox, settings)
+    query(database, "DELETE FROM outbox.delivery")
+    query(database, set_back)
+    query(database, "DELETE FROM outbox.parked WHERE session_key = 'bad'")
+    stops_with(outbox, settings, "database_restored")
+    assert "passed 2 parked rows, but outbox.parked has 1" in shown(outbox)[0]
+
+
+def test_a_connection_that_leads_to_another_outbox_later_stops_the_publisher(
+    outbox: Outbox, settings: Settings
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    with InThread(settings) as relay:
+        wait_until(lambda: drained(outbox.dsn), "the first batch")
+        query(outbox.dsn, "UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
+        query(
+            outbox.dsn,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'publisher lane%%'",
+        )
+        wait_until(relay.ended, "the stop")
+    assert "other_outbox" in str(relay.error)
+
+
+def test_a_lane_with_a_backlog_that_nobody_holds_is_not_healthy(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    assert status_of(outbox.dsn).healthy
+    outbox.batch(simple(2, keys=4))
+    assert not status_of(outbox.dsn).healthy
+
+
+def test_the_lag_of_a_new_epoch_counts_from_its_first_batch(outbox: Outbox, settings: Settings) -> None:
+    for batch in range(1, 6):
+        outbox.batch(simple(batch, keys=4))
+    deliver(outbox, settings)
+    outbox.add_epoch(2, 6, 1)
+    outbox.batch(simple(6, keys=4))
+    query(outbox.dsn, "INSERT INTO outbox.lane (epoch, lane) VALUES (2, 0)")
+    assert [lane.lag_batches for lane in status_of(outbox.dsn).lanes if lane.epoch == 2] == [1]
 
 
 def test_a_gap_in_the_ledger_stops_the_lane(outbox: Outbox, settings: Settings) -> None:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from uuid import UUID
 
+import orjson
 import pytest
 
-from publisher.checks import Identity, LaneStoppedError, Mirror, Position, Why, decide
+from publisher.checks import Identity, LaneStoppedError, Mirror, Position, Why, check_parked, decide
 from publisher.cursor import Cursor
 from publisher.progress import Progress
 
@@ -83,13 +84,38 @@ def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> 
         decide(IDENTITY, None, FRESH, Position(0, Cursor(9), None), None)
 
 
+def test_a_progress_record_of_before_parked_rows_were_counted_has_none() -> None:
+    old = orjson.loads(RECORD.encode())
+    del old["parked"]
+    assert Progress.decode(orjson.dumps(old)) == RECORD
+
+
+def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
+    passed = replace(RECORD, parked=2)
+    check_parked(RECORD, 0)
+    check_parked(passed, 2)
+    with pytest.raises(LaneStoppedError, match="database_restored"):
+        check_parked(passed, 1)
+
+
 def test_a_progress_record_reads_back_as_it_was_written() -> None:
     assert Progress.decode(RECORD.encode()) == RECORD
     assert RECORD.key() == b"1/0"
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": 1, "outbox_uuid": "x"}']
+    "value",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"version": 2}',
+        b'{"version": 1, "outbox_uuid": "x"}',
+        b'{"version": 1, "outbox_uuid": 5}',
+        RECORD.encode().replace(b'"seq":7', b'"seq":"7"'),
+        RECORD.encode().replace(b"[3,null]", b'["3",null]'),
+        RECORD.encode().replace(b"[3,null]", b"[3]"),
+    ],
 )
 def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"progress record|badly formed"):
