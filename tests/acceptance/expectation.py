@@ -1,0 +1,185 @@
+"""What must come out of an input topic: its records read back, judged by the reference model, and transformed."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from db.settings import SessionSettings, Settings
+from spark_job import Event, OutputEvent, Session
+from spark_job.api import Position, utc
+from spark_job.assembly import assembly_settings
+from tests.acceptance.transforms import RefusedSessionError, twenty
+from tests.reference.model import ExpectedSession, Record, expected_sessions
+
+_MASK = 0xFFFFFFFF
+_SPARK_SEED = 42
+
+
+class Output(NamedTuple):
+    """An event that must be delivered. `headers` are the transform's own."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    outbox_id: str
+
+
+class Letter(NamedTuple):
+    """A dead letter that must be there."""
+
+    reason: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    closing_offset: int
+    session_key: str | None
+    event_count: int
+    offsets: tuple[int, ...]
+    times_ms: tuple[int, ...]
+    values: tuple[bytes | None, ...]
+
+
+@dataclass
+class Expectation:
+    """Everything that must come out of an input. `outputs` in closing order for each session key."""
+
+    records: int = 0
+    sessions: int = 0
+    duplicates: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    """{partition: end offset}"""
+    outputs: list[Output] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+
+
+def expect(
+    records: Sequence[Record], topic: str, topic_id: str, session: SessionSettings, buckets: int
+) -> Expectation:
+    """Judge the input's records. `source` of a record is its partition."""
+
+    @cache
+    def bucket_of(key: str) -> int:
+        return spark_hash(key.encode()) % buckets
+
+    judged = expected_sessions(records, assembly_settings(Settings(session=session)), bucket_of)
+    expected = Expectation(records=len(records), duplicates=judged.duplicates)
+    for record in records:
+        expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)
+    for letter in judged.letters:
+        place = (letter.source, letter.first_offset, letter.last_offset, letter.closing_offset)
+        expected.letters.append(
+            Letter(letter.reason, *place, letter.key, letter.n_events, *_columns(letter.events))
+        )
+    for closed in judged.sessions:
+        try:
+            outputs = list(twenty(_session(closed, topic)))
+        except RefusedSessionError:
+            expected.letters.append(_failed(closed))
+            continue
+        expected.sessions += 1
+        identity = f"{topic_id}/{closed.source}/{closed.end_offset}"
+        expected.outputs += [
+            _output(output, closed.key, f"{identity}/{index}") for index, output in enumerate(outputs)
+        ]
+    return expected
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Record]:
+    """Read a topic from its first record to its end of now."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "input", "enable.auto.commit": False})
+    try:
+        partitions = [
+            TopicPartition(topic, number, 0)
+            for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ]
+        left = sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in partitions)
+        consumer.assign(partitions)
+        records: list[Record] = []
+        while len(records) < left:
+            # No more than there are: asked for more, it would wait for them.
+            messages = consumer.consume(min(10_000, left - len(records)), timeout=30)
+            assert messages, f"{topic}: {len(records)} of {left} records came"
+            for message in messages:
+                assert message.error() is None, message.error()
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                records.append(
+                    Record(partition, offset, message.timestamp()[1], message.key(), message.value())
+                )
+        return records
+    finally:
+        consumer.close()
+
+
+def spark_hash(data: bytes) -> int:
+    """Spark's `hash` of a string, by which the job chooses a key's bucket.
+
+    Murmur3 that mixes the bytes after the last whole word one by one: `Murmur3_x86_32.hashUnsafeBytes` in its source.
+    """
+    whole = len(data) // 4
+    rest = len(data) - whole * 4
+    mixed = _SPARK_SEED
+    for word in struct.unpack(f"<{whole}i{rest}b", data):
+        block = _rotated(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+        mixed = (_rotated(mixed ^ block, 13) * 5 + 0xE6546B64) & _MASK
+    mixed ^= len(data)
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _MASK
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _MASK
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK
+
+
+def _session(closed: ExpectedSession, topic: str) -> Session:
+    return Session(
+        key=closed.key,
+        events=[Event(event.type, event.raw, event.ts, event.offset) for event in closed.events],
+        started_at=utc(closed.events[0].ts),
+        ended_at=utc(closed.events[-1].ts),
+        start=Position(topic, closed.source, closed.start_offset),
+        end=Position(topic, closed.source, closed.end_offset),
+    )
+
+
+def _output(output: OutputEvent, session_key: str, outbox_id: str) -> Output:
+    key = session_key if output.key is None else output.key
+    value = output.value
+    return Output(
+        topic=output.topic,
+        key=key.encode() if isinstance(key, str) else key,
+        value=value if value is None or isinstance(value, bytes) else orjson.dumps(value),
+        headers=tuple(
+            (name, text.encode() if isinstance(text, str) else text) for name, text in output.headers
+        ),
+        outbox_id=outbox_id,
+    )
+
+
+def _failed(closed: ExpectedSession) -> Letter:
+    return Letter(
+        "transform_failed",
+        closed.source,
+        closed.start_offset,
+        closed.end_offset,
+        closed.end_offset,
+        closed.key,
+        len(closed.events),
+        *_columns((event.offset, event.ts, event.raw) for event in closed.events),
+    )
+
+
+def _columns(
+    events: Iterable[tuple[int, int, bytes | None]],
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[bytes | None, ...]]:
+    kept = list(events)
+    return tuple(e[0] for e in kept), tuple(e[1] for e in kept), tuple(e[2] for e in kept)

@@ -1,0 +1,81 @@
+"""Session events with everything that goes wrong in them, written to a topic while the test runs."""
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain, count
+from types import TracebackType
+from typing import Self
+
+from db.settings import KafkaSettings
+from examples.clickstream.anomalies import Anomalies
+from examples.clickstream.events import Record
+from examples.clickstream.generator import Shape, generate
+from examples.clickstream.producer import TopicWriter, paced
+
+ANOMALIES = Anomalies(duplicates=0.05, orphans=0.03, restarts=0.03, malformed=0.03, missing_ends=0.03)
+ENTRIES = 10
+
+
+def rounds(
+    seed: int, sessions: int, sessions_per_second: float, number: int | None = None
+) -> Iterator[Record]:
+    """Yield `number` rounds (None: without end) of `sessions` sessions; each round has the keys of the one before.
+
+    The event time begins now. The last sessions of a round are still open when the next round begins.
+    """
+    start_ms = int(time.time() * 1000)
+    every_ms = int(sessions * 1000 / sessions_per_second)
+    numbers = count() if number is None else range(number)
+    shapes = (
+        Shape(
+            sessions=sessions,
+            sessions_per_second=sessions_per_second,
+            entries=ENTRIES,
+            seed=(seed + n) % 2**32,
+            start_ms=start_ms + n * every_ms,
+        )
+        for n in numbers
+    )
+    return chain.from_iterable(generate(shape, ANOMALIES) for shape in shapes)
+
+
+def write(bootstrap: str, topic: str, records: Iterator[Record]) -> None:
+    """Write all records as fast as Kafka takes them."""
+    with TopicWriter(KafkaSettings(bootstrap_servers=bootstrap), topic) as writer:
+        writer.write(records)
+
+
+class Feeder:
+    """Writes records when their event time has come, in a thread, until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str, records: Iterator[Record]) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._records = records
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feeder")
+        self.written = 0
+        """Records so far."""
+
+    def stop(self) -> None:
+        """Write nothing more; returns when Kafka has what was written."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with TopicWriter(KafkaSettings(bootstrap_servers=self._bootstrap), self._topic) as writer:
+            for group in paced(self._records, 1, wait=self._stop.wait):
+                writer.write(group)
+                self.written += len(group)
+                if self._stop.is_set():
+                    return
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,283 @@
+"""The whole product on one database and its own topics: both services as processes, consumers that watch, and the verdict."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import psycopg
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from db.settings import SessionSettings
+from db.topic_ids import topic_id_text
+from devstack.topics import create_topics
+from tests.acceptance import verdict
+from tests.acceptance.expectation import Expectation, expect, read_topic
+from tests.acceptance.feed import Feeder, rounds, write
+from tests.acceptance.service import Service, wait_until
+from tests.acceptance.transforms import CARTS, INPUT, PAGES
+from tests.acceptance.watcher import Watcher
+
+SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
+BUCKETS = 4
+LANES = 3
+_PARTITIONS = 3
+COMPLETION_TIMEOUT_S = 180.0
+
+Options = dict[str, dict[str, Any]]
+
+
+class Position(NamedTuple):
+    """How far the job is: Spark batch numbers, -1 where there is none."""
+
+    planned: int
+    stored: int
+    committed: int
+
+
+class Pipeline:
+    """Topics, both services, and consumers of the output topics that watch from the start on. Use `with`."""
+
+    def __init__(
+        self, dsn: str, bootstrap: str, prefix: str, folder: Path, *, options: Options | None = None
+    ) -> None:
+        """`options`: settings {section: {key: value}} beside those below."""
+        self.dsn = dsn
+        self.bootstrap = bootstrap
+        self.input = prefix + INPUT
+        self.outputs = [prefix + PAGES, prefix + CARTS]
+        self.checkpoint = folder / "checkpoint"
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        self.options: Options = {
+            "postgres": {"dsn": dsn},
+            "kafka": {"bootstrap_servers": bootstrap},
+            "source": {"topics": [self.input], "consumer_group": f"{prefix}job"},
+            "session": SESSION.model_dump(exclude_unset=True),
+            "transform": {"function": "tests.acceptance.transforms:twenty"},
+            "job": {
+                "checkpoint": str(self.checkpoint),
+                "master": "local[2]",
+                "driver_memory": "1g",
+                "trigger_ms": 100,
+                "buckets": BUCKETS,
+                "max_events_per_batch": 4_000,
+                "heartbeat_s": 0.5,
+                "owner_timeout_s": 3.0,
+                "spark_options": {"spark.local.dir": str(scratch)},
+            },
+            "publisher": {
+                "lanes": LANES,
+                "transaction_sessions": 50,
+                "poll_ms": 500,
+                "idle_progress_s": 1.0,
+                "lease_s": 5.0,
+            },
+        }
+        for section, values in (options or {}).items():
+            self.options[section] = self.options.get(section, {}) | values
+        # Killed processes tidy nothing up: what they leave lies in the test's own folder.
+        settings = environment(self.options)
+        self._environment = settings | {
+            "TMPDIR": str(scratch),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1",
+        }
+        self._folder = folder
+        self._jobs: list[Service] = []
+        self.job = self.another_job()
+        self.publisher = Service("publisher", self._environment, folder / "publisher.log")
+        create_topics(bootstrap, {topic: (_PARTITIONS, {}) for topic in (self.input, *self.outputs)})
+        self.watcher = Watcher(bootstrap, self.outputs)
+        self._cleanup = ExitStack()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as cleanup:
+            self._connection = cleanup.enter_context(
+                psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
+            )
+            cleanup.enter_context(self.watcher)
+            cleanup.callback(self.publisher.destroy)
+            cleanup.callback(self._destroy_jobs)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def another_job(self) -> Service:
+        """A further `spark-job run` with the same settings; `self.job` is the one that should be working."""
+        job = Service("spark_job", self._environment, self._folder / f"spark-job-{len(self._jobs)}.log")
+        self._jobs.append(job)
+        return job
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for service in (*self._jobs, self.publisher):
+                print(service.tail())
+        self._cleanup.close()
+
+    def _destroy_jobs(self) -> None:
+        for job in self._jobs:
+            job.destroy()
+
+    # Input
+
+    def feed(self, seed: int, *, sessions: int, number: int = 1) -> None:
+        """Write `number` rounds of `sessions` sessions at once; the keys of a round come again in the next."""
+        write(self.bootstrap, self.input, rounds(seed, sessions, 100, number))
+
+    @contextmanager
+    def load(self, seed: int, *, sessions_per_second: float) -> Iterator[Feeder]:
+        """Write rounds of ten seconds in the background, until the block ends."""
+        endless = rounds(seed, int(sessions_per_second * 10), sessions_per_second)
+        with Feeder(self.bootstrap, self.input, endless) as feeder:
+            yield feeder
+
+    # Where it is
+
+    def ask(self, sql: str, *parameters: object) -> list[Any]:
+        """Return the rows of one query, over a connection that is open already: quick enough to catch a moment."""
+        assert self._connection is not None
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def wait_until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        *,
+        timeout_s: float = 120.0,
+        poll_s: float = 0.02,
+        alive: tuple[Service, ...] = (),
+    ) -> None:
+        """Return once `condition` holds; fail when it does not, or when one of `alive` ends before."""
+
+        def holds() -> object:
+            for service in alive:
+                assert service.is_alive(), f"{what} did not happen, because {service.tail()}"
+            return condition()
+
+        wait_until(
+            holds,
+            lambda: f"{what}\n{self.position()}\n{self.job.tail()}\n{self.publisher.tail()}",
+            timeout_s=timeout_s,
+            poll_s=poll_s,
+        )
+
+    def owner(self) -> int | None:
+        """Pid of the run that owns the outbox."""
+        pid = self.ask("SELECT pid FROM outbox.writer")[0][0]
+        assert pid is None or isinstance(pid, int)
+        return pid
+
+    def owns(self, job: Service) -> bool:
+        """Whether this job has taken the outbox."""
+        return self.owner() == job.pid
+
+    def batches(self) -> int:
+        """Newest batch of the ledger."""
+        return int(self.ask("SELECT coalesce(max(batch_id), 0) FROM outbox.batch")[0][0])
+
+    def written(self) -> list[Any]:
+        """Everything that a job writes but its heartbeat: to compare before and after."""
+        return self.ask(
+            "SELECT (SELECT jsonb_agg(b ORDER BY b.batch_id) FROM outbox.batch b),"
+            " (SELECT jsonb_agg(g) FROM outbox.generation g), (SELECT count(*) FROM outbox.session_output),"
+            " (SELECT count(*) FROM outbox.dead_letter), (SELECT jsonb_agg(u ORDER BY u.bucket) FROM outbox.bucket u)",
+        )
+
+    def position(self) -> Position:
+        """Read the checkpoint's logs and the ledger."""
+        stored = self.ask("SELECT coalesce(max(spark_batch), -1) FROM outbox.batch")[0][0]
+        return Position(self._newest("offsets"), int(stored), self._newest("commits"))
+
+    def generation_directory(self) -> Path:
+        """The one generation's checkpoint directory."""
+        (directory,) = self.checkpoint.iterdir()
+        return directory
+
+    def job_has_gone(self) -> bool:
+        """Whether Postgres has ended the job's connections, so that nothing is half way any more."""
+        found = self.ask(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'spark-job%%'",
+        )
+        return found == [(0,)]
+
+    def _newest(self, log: str) -> int:
+        if not self.checkpoint.exists() or not (folders := list(self.checkpoint.iterdir())):
+            return -1
+        folder = folders[0] / log
+        names = os.listdir(folder) if folder.exists() else []
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    # The end
+
+    def expectation(self) -> Expectation:
+        """What must come out of the input as it is now."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        answer = admin.describe_topics(TopicCollection([self.input]))[self.input]
+        records = read_topic(self.bootstrap, self.input)
+        return expect(records, self.input, topic_id_text(answer.result().topic_id), SESSION, BUCKETS)
+
+    def complete(self, expected: Expectation) -> None:
+        """Wait until the job has dealt with the whole input, and each lane with the whole ledger."""
+        self.wait_for_input(expected)
+        self.wait_until(
+            lambda: self.ask(
+                "SELECT count(*) = %s FROM outbox.lane WHERE cursor_key IS NULL"
+                " AND cursor_batch = (SELECT max(batch_id) FROM outbox.batch)",
+                LANES,
+            )[0][0],
+            "the delivery of all batches",
+            timeout_s=COMPLETION_TIMEOUT_S,
+            alive=(self.publisher,),
+        )
+
+    def wait_for_input(self, expected: Expectation) -> None:
+        """Wait until the job has dealt with the whole input."""
+        self.wait_until(
+            lambda: self._done(expected.ends),
+            "the end of the input",
+            timeout_s=COMPLETION_TIMEOUT_S,
+            alive=(self.job,),
+        )
+
+    def _done(self, wanted: dict[int, int]) -> bool:
+        rows = self.ask("SELECT done_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
+        if not rows:
+            return False
+        (done,) = rows[0][0].values()
+        return all(done.get(str(partition), 0) >= end for partition, end in wanted.items())
+
+    def stop(self) -> None:
+        """SIGTERM to both services; they must end in order and leave nothing held."""
+        assert self.job.terminate() == 0, self.job.tail()
+        assert self.publisher.terminate() == 0, self.publisher.tail()
+        verdict.assert_nothing_held(self.dsn)
+
+    def assert_exactly_once(self, expected: Expectation) -> None:
+        """Assert all of design §7. Both services are stopped, everything is delivered."""
+        verdict.assert_no_open_transaction(self.bootstrap, [*self.outputs, self.progress_topic()])
+        ends = verdict.ends(self.bootstrap, self.outputs, committed=True)
+        self.wait_until(lambda: self.watcher.has_read_to(ends), "reading the output topics to their ends")
+        verdict.assert_delivered(expected, self.watcher.seen)
+        verdict.assert_outbox(self.dsn, expected)
+        verdict.assert_ledger_agrees(self.dsn)
+        verdict.assert_delivery_agrees(self.dsn)
+
+    def progress_topic(self) -> str:
+        """Name of the publisher's progress topic."""
+        ((outbox_uuid,),) = self.ask("SELECT outbox_uuid FROM outbox.identity")
+        return f"outbox-progress-{outbox_uuid}"
+
+
+def environment(options: Options) -> dict[str, str]:
+    """The OUTBOX_ variables of settings {section: {key: value}}."""
+    return {
+        f"OUTBOX_{section}__{key}".upper(): value if isinstance(value, str) else json.dumps(value)
+        for section, values in options.items()
+        for key, value in values.items()
+    }

@@ -1,0 +1,142 @@
+"""`spark-job run` and `publisher run` as real processes, started, signalled and killed from outside."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from devstack.process import ServerProcess, launch
+
+ROOT = Path(__file__).parents[2]
+STOP_TIMEOUT_S = 60.0
+_LOG_LINES = 60
+
+
+def wait_until(
+    condition: Callable[[], object],
+    what: str | Callable[[], str],
+    *,
+    timeout_s: float = 120.0,
+    poll_s: float = 0.02,
+) -> None:
+    """Return once `condition` holds; fail with `what` did not happen."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(poll_s)
+
+
+class Service:
+    """One of the two services, which may live several times. It dies with the test, whatever happens."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
+        """`environment`: the OUTBOX_ settings."""
+        self.module = module
+        self._environment = environment
+        self._log = log
+        self._process: ServerProcess | None = None
+
+    def start(self, *options: str, **settings: str) -> None:
+        """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
+        assert not self.is_alive(), f"{self.module} runs already"
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+        environment = kept | {"PYTHONPATH": str(ROOT)} | dict(self._environment) | settings
+        command = [sys.executable, "-m", self.module, "run", *options]
+        self._process = launch(self.module, command, log=self._log, environment=environment)
+
+    @property
+    def pid(self) -> int:
+        """Of the life that was started last."""
+        return self._started().identity.pid
+
+    def is_alive(self) -> bool:
+        """Whether it runs; a stopped process does."""
+        return self._process is not None and self._process.is_alive()
+
+    def kill(self) -> None:
+        """SIGKILL to the one process that was started. What it started itself must end by itself."""
+        os.kill(self.pid, signal.SIGKILL)
+        wait_until(lambda: not self.is_alive(), f"the end of {self.module}")
+        try:
+            wait_until(
+                lambda: not self._family(), lambda: f"{self.module} left these behind: {self._family()}"
+            )
+        finally:
+            self.destroy()
+
+    def crash(self) -> None:
+        """SIGKILL to the process and all that it started, at once: the machine's power fails."""
+        for process in self._family():
+            process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not self._family(), f"the end of {self.module}")
+        self.destroy()
+
+    def terminate(self) -> int:
+        """SIGTERM; return the exit code."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.wait()
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for the end of it and all that it started, and return the exit code."""
+        process = self._started()
+        assert process.guardian is not None
+        wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s=timeout_s)
+        code = process.guardian.wait(timeout_s)
+        self.destroy()
+        return code
+
+    def pause(self) -> None:
+        """SIGSTOP to it and all that it started."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        """SIGCONT to it and all that it started."""
+        self._started().resume()
+
+    def started(self, name: str) -> psutil.Process:
+        """The process of that name that it started."""
+        found = [process for process in self._family() if process.name() == name]
+        assert len(found) == 1, f"{self.module} runs {found}, wanted one {name}"
+        return found[0]
+
+    def log(self) -> str:
+        """All that it printed, in all its lives."""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+    def tail(self) -> str:
+        """The end of that, for the messages of failed tests."""
+        lines = self.log().splitlines()[-_LOG_LINES:]
+        return f"{self.module} {'runs' if self.is_alive() else 'does not run'}:\n" + "\n".join(lines)
+
+    def destroy(self) -> None:
+        """End whatever is left of it."""
+        for process in self._family():
+            process.kill()
+        if self._process is not None:
+            self._process.kill()
+
+    def _started(self) -> ServerProcess:
+        assert self._process is not None, f"{self.module} was never started"
+        return self._process
+
+    def _family(self) -> Sequence[psutil.Process]:
+        """It and all that it started, orphans too: `launch` gives each service a session of its own."""
+        return [] if self._process is None else _members(self._process.identity.pid)
+
+
+def _members(session: int) -> list[psutil.Process]:
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == session:
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found

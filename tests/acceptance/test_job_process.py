@@ -1,0 +1,171 @@
+"""The job as a process: how it stops, what it refuses, who may write, and what a crash between the two commits does."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from tests.acceptance.pipeline import Pipeline
+
+
+def test_a_crash_between_the_two_commits_and_a_stop_repeat_nothing(pipeline: Pipeline) -> None:
+    job = pipeline.job
+    pipeline.publisher.start()
+    with pipeline.load(1, sessions_per_second=60):
+        job.start()
+        pipeline.wait_until(lambda: pipeline.batches() >= 2, "two batches", alive=(job,))
+        with held_up_batch(pipeline):
+            # Postgres' commit needs the driver, which is Python; Spark's needs the JVM.
+            job.started("java").send_signal(signal.SIGSTOP)
+            batches = pipeline.batches()
+        pipeline.wait_until(lambda: pipeline.batches() == batches + 1, "Postgres' commit", alive=(job,))
+        job.crash()
+        crashed = pipeline.position()
+        assert crashed.stored == crashed.planned == crashed.committed + 1
+
+        job.start()
+        pipeline.wait_until(
+            lambda: pipeline.position().stored >= crashed.stored + 3, "more batches", alive=(job,)
+        )
+        assert repeated(pipeline) == [(crashed.stored, None)]
+        assert job.terminate() == 0, job.tail()
+        stopped = pipeline.position()
+        assert stopped.stored == stopped.committed
+        assert pipeline.owner() is None
+
+        job.start()
+        pipeline.wait_until(
+            lambda: pipeline.position().stored >= stopped.stored + 2, "more batches", alive=(job,)
+        )
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+    assert repeated(pipeline) == [(crashed.stored, None)]
+
+
+def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
+    first, second, third = pipeline.job, pipeline.another_job(), pipeline.another_job()
+    pipeline.publisher.start()
+    with pipeline.load(2, sessions_per_second=60):
+        first.start()
+        pipeline.wait_until(lambda: pipeline.batches() >= 1, "a batch", alive=(first,))
+        second.start()
+        assert second.wait() == 4, second.tail()
+        assert "--take-over" in second.log()
+        assert pipeline.owns(first)
+        batches = pipeline.batches()
+        pipeline.wait_until(lambda: pipeline.batches() > batches, "another batch", alive=(first,))
+
+        second.start("--take-over")
+        pipeline.wait_until(lambda: pipeline.owns(second), "the takeover", alive=(second,))
+        assert first.wait() == 4, first.tail()
+        batches = pipeline.batches()
+        pipeline.wait_until(lambda: pipeline.batches() > batches, "another batch", alive=(second,))
+
+        pipeline.job = second
+        with held_up_batch(pipeline):
+            second.pause()
+        # The process stands still in the middle of its transaction, and holds the writer lock.
+        third.start()
+        pipeline.wait_until(lambda: pipeline.owns(third), "the takeover", alive=(third,))
+        pipeline.job = third
+        batches = pipeline.batches()
+        pipeline.wait_until(lambda: pipeline.batches() > batches, "another batch", alive=(third,))
+        second.resume()
+        assert second.wait() == 4, second.tail()
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+
+
+def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_otherwise(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.feed(3, sessions=200, number=2)
+    expected = pipeline.expectation()
+    assert [letter for letter in expected.letters if letter.reason == "transform_failed"]
+    pipeline.job.start(OUTBOX_TRANSFORM__ON_ERROR="stop", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="100000")
+    assert pipeline.job.wait() == 10, pipeline.job.tail()
+    assert '[transform] on_error is "stop"' in pipeline.job.log()
+    assert pipeline.batches() == 0
+    assert pipeline.ask("SELECT reason FROM outbox.dead_letter") == []
+
+    pipeline.publisher.start()
+    pipeline.job.start()
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+
+
+def test_changed_session_settings_and_a_lost_checkpoint_stop_the_job_and_nothing_is_written(
+    pipeline: Pipeline,
+) -> None:
+    job = pipeline.job
+    pipeline.feed(4, sessions=100)
+    job.start()
+    pipeline.wait_until(lambda: pipeline.batches() >= 1, "a batch", alive=(job,))
+    assert job.terminate() == 0, job.tail()
+    before = pipeline.written()
+
+    job.start(OUTBOX_SESSION__TIMEOUT_S="6")
+    assert job.wait() == 5, job.tail()
+    assert "timeout_s: 5.0 -> 6.0" in job.log()
+    assert pipeline.written() == before
+    assert pipeline.owner() is None
+
+    shutil.rmtree(pipeline.checkpoint)
+    job.start()
+    assert job.wait() == 5, job.tail()
+    assert f"{pipeline.checkpoint}/gen-1-" in job.log()
+    assert "is empty or missing" in job.log()
+    assert pipeline.written() == before
+    assert pipeline.owner() is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "exit_code", "explanation"),
+    [
+        ("OUTBOX_SOURCE__TOPICS", json.dumps(["no-such-topic"]), 2, "'no-such-topic' does not exist"),
+        ("OUTBOX_TRANSFORM__FUNCTION", "no_such_module:f", 2, "importing no_such_module failed"),
+        ("OUTBOX_POSTGRES__DSN", "postgresql://127.0.0.1:1/outbox", 6, "127.0.0.1:1/outbox cannot be used"),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_so_before_spark_starts(
+    pipeline: Pipeline, setting: str, value: str, exit_code: int, explanation: str
+) -> None:
+    before = pipeline.written()
+    pipeline.job.start(**{setting: value})
+    assert pipeline.job.wait() == exit_code, pipeline.job.tail()
+    assert explanation in pipeline.job.log()
+    assert "Traceback" not in pipeline.job.log()
+    assert pipeline.written() == before
+    assert pipeline.owner() is None
+
+
+@contextmanager
+def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
+    """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row."""
+    with psycopg.connect(pipeline.dsn) as blocker:
+        blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
+        pipeline.wait_until(
+            lambda: pipeline.ask(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
+            ),
+            "a batch that waits to write its ledger row",
+            alive=(pipeline.job,),
+        )
+        yield
+
+
+def repeated(pipeline: Pipeline) -> list[tuple[int, bytes | None]]:
+    """(Spark batch, hash where it differed) of the batches that Spark ran again after they were in the outbox."""
+    return pipeline.ask(
+        "SELECT spark_batch, recomputed_hash FROM outbox.batch WHERE recomputed_at IS NOT NULL"
+    )

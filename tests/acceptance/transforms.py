@@ -1,0 +1,41 @@
+"""A transform for the acceptance tests: cheap, and its outputs depend on every byte of the session's events."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from spark_job import OutputEvent, Session
+
+INPUT = "in"
+PAGES = "pages"
+CARTS = "carts"
+"""Ends of the topics' names. The tests give every topic of a pipeline the same beginning."""
+
+_PAGES_PER_SESSION = 15
+_FAILS_EVERY = 97
+_SILENT_EVERY = 53
+
+
+class RefusedSessionError(Exception):
+    """What the transform raises for the sessions that it fails on."""
+
+
+def twenty(session: Session) -> Iterable[OutputEvent]:
+    """Return twenty outputs to two topics; none for some sessions, and an error for some, by the end's offset."""
+    end = session.end.offset
+    if end % _FAILS_EVERY == 0:
+        raise RefusedSessionError(f"session {session.key} ends at {end}")
+    if end % _SILENT_EVERY == 0:
+        return []
+    prefix = session.start.topic.removesuffix(INPUT)
+    content = blake2b(b"".join([event.raw for event in session.events]), digest_size=16).hexdigest()
+    stamp = f"{session.key} {session.start.offset}-{end} {content} {session.started_at.isoformat()}".encode()
+    pages = prefix + PAGES
+    carts = prefix + CARTS
+    return [
+        *(OutputEvent(pages, b"%02d " % n + stamp) for n in range(_PAGES_PER_SESSION)),
+        OutputEvent(carts, {"key": session.key, "events": len(session.events), "content": content}),
+        OutputEvent(carts, stamp, key=f"{session.key}/cart".encode()),
+        OutputEvent(carts, stamp, headers=[("currency", "EUR"), ("binary", b"\x00\xff")]),
+        OutputEvent(carts, stamp, timestamp=session.ended_at),
+        OutputEvent(carts, None),
+    ]
