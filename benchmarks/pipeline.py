@@ -26,6 +26,8 @@ from examples.clickstream.generator import Shape, generate_blocks
 from examples.clickstream.producer import TopicWriter, paced
 
 EVENTS_PER_SESSION = 102
+_START_S = 20
+_WARM_UP_S = 30
 screen = Console(stderr=True)
 
 
@@ -162,7 +164,6 @@ def _throughput(here: World, sessions: int, settings: dict[str, str]) -> Timelin
 
 def _latency(here: World, rate: float, seconds: int, settings: dict[str, str]) -> dict[str, Any]:
     """Latency from an end event's timestamp to the arrival of the session's last output at a read_committed consumer."""
-    warm_up = 30
     latencies: list[tuple[float, float]] = []
     stop = threading.Event()
     watcher = threading.Thread(target=_watch, args=(here, latencies, stop))
@@ -172,24 +173,25 @@ def _latency(here: World, rate: float, seconds: int, settings: dict[str, str]) -
     ):
         watcher.start()
         try:
-            began = time.monotonic()
+            # The job's start and its backlog are not what is measured: the clock runs from a while after the first output.
+            length = seconds + _START_S + _WARM_UP_S
             shape = Shape(
-                int(rate * (seconds + warm_up)),
-                sessions_per_second=rate,
-                start_ms=int(time.time() * 1000) + 500,
+                int(rate * length), sessions_per_second=rate, start_ms=int(time.time() * 1000) + 500
             )
+            began = time.monotonic()
             with TopicWriter(
                 KafkaSettings(bootstrap_servers=here.bootstrap_servers), INPUT, with_timestamps=True
             ) as writer:
                 for group in paced(chain.from_iterable(generate_blocks(shape)), 1):
                     writer.write(group)
                     _check_alive(here, job, publisher)
-            while len(latencies) < shape.sessions and time.monotonic() - began < seconds + warm_up + 60:
+            while len(latencies) < shape.sessions and time.monotonic() - began < length + 60:
                 time.sleep(0.1)
         finally:
             stop.set()
             watcher.join()
-    measured = sorted(latency for at, latency in latencies if at > began + warm_up)
+    warm = latencies[0][0] + _WARM_UP_S
+    measured = [latency for at, latency in latencies if at > warm]
     cuts = statistics.quantiles(measured, n=100)
     return {
         "latency_sessions_per_s": rate,

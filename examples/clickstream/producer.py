@@ -68,6 +68,7 @@ class TopicWriter:
             raise ProduceError(
                 f"{left} records for topic {self._topic!r} were not taken within {_FLUSH_TIMEOUT_S:g} s: is Kafka up?"
             )
+        self._producer.close()  # now, not when it is collected: it would look for its broker until then
 
     def __enter__(self) -> Self:
         return self
