@@ -1,7 +1,7 @@
 """Many events in one row: what crosses Spark's shuffle is a few Arrow tables instead of every event.
 
 Before the shuffle each task packs the events of a bucket into one Arrow IPC stream; after it the bucket's worker puts them together again.
-So the JVM neither copies, sorts nor converts an event once more: of its time per event about half is saved (docs/decisions/0004).
+So the JVM neither copies, sorts nor converts an event once more: a quarter of its time per event is saved (docs/decisions/0004).
 """
 
 from collections.abc import Iterable, Iterator
