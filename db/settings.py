@@ -202,7 +202,7 @@ class JobSettings(Section):
 
 class PublisherSettings(Section):
     lanes: int = Field(default=8, ge=1, le=1024)
-    """Lanes of the first epoch. Changing it later needs `publisher lanes`."""
+    """Lanes of the first epoch. Read when the outbox is used for the first time only; a command to change them later is still to come."""
     transactional_id_prefix: str = Field(default="outbox", min_length=1, max_length=100)
     """Start of each lane's transactional id; on a cluster with ACLs, what to allow."""
     progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
