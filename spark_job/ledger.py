@@ -63,7 +63,6 @@ class StreamBatch:
     end: Offsets
     done: Offsets
     safe: Offsets
-    content_hash: bytes
     created_at: datetime
 
 
@@ -89,7 +88,6 @@ def newest_stream_batch(connection: Connection, generation: int) -> StreamBatch 
         end=Offsets.from_json(row["end_offsets"]),
         done=Offsets.from_json(row["done_offsets"]),
         safe=Offsets.from_json(row["safe_offsets"]),
-        content_hash=row["content_hash"],
         created_at=row["created_at"],
     )
 

@@ -3,7 +3,7 @@
 The one identity that survives any restart (design §1). In Postgres: JSON `{topic id: {partition: offset}}`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
 
 
@@ -44,7 +44,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
     def max(self, other: "Offsets") -> "Offsets":
         """Return the greater of both for each partition that either names."""
-        return self._combine(other, max)
+        return Offsets({where: max(self.at(where), other.at(where)) for where in {*self, *other}})
 
     def same_as(self, other: "Offsets") -> bool:
         """Tell whether both name the same positions; a missing partition equals 0."""
@@ -57,9 +57,6 @@ class Offsets(Mapping[TopicPartition, int]):
             for where in sorted({*self, *other})
             if self.at(where) != other.at(where)
         )
-
-    def _combine(self, other: "Offsets", choose: Callable[[int, int], int]) -> "Offsets":
-        return Offsets({where: choose(self.at(where), other.at(where)) for where in {*self, *other}})
 
     def __getitem__(self, where: TopicPartition) -> int:
         return self._map[where]

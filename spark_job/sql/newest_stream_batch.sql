@@ -1,4 +1,4 @@
-SELECT batch_id, spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets, content_hash, created_at
+SELECT batch_id, spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets, created_at
 FROM outbox.batch
 WHERE generation = %(generation)s AND kind = 'stream'
 ORDER BY spark_batch DESC, part

@@ -19,9 +19,7 @@ GENERATION = Generation(
 
 def ledger_at(spark_batch: int) -> StreamBatch:
     start, end = Offsets({P0: 100 + 10 * spark_batch}), Offsets({P0: 110 + 10 * spark_batch})
-    return StreamBatch(
-        spark_batch + 5, spark_batch, start, end, end, end, b"", datetime(2026, 1, 1, tzinfo=UTC)
-    )
+    return StreamBatch(spark_batch + 5, spark_batch, start, end, end, end, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def planned_end(spark_batch: int) -> Offsets:
