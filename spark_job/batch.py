@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_job import pgcopy, rows
 from spark_job.offsets import Offsets, TopicPartition
+from spark_job.outputs import EncodedOutputs
 
 
 class SessionRow(NamedTuple):
@@ -24,19 +25,7 @@ class SessionRow(NamedTuple):
     ended_ms: int
     events: int
     lane_hash: int
-    outputs: int
-    topics: bytes
-    values: bytes
-    keys: bytes | None
-    headers: bytes | None
-    partitions: bytes | None
-    timestamps: bytes | None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the outputs' elements."""
-        parts = (self.topics, self.values, self.keys, self.headers, self.partitions, self.timestamps)
-        return sum([len(part) for part in parts if part is not None])
+    outputs: EncodedOutputs
 
 
 class Letter(NamedTuple):
@@ -153,17 +142,17 @@ def _fitting(sessions: list[SessionRow], max_bytes: int) -> list[list[SessionRow
     groups: list[list[SessionRow]] = [[]]
     size = 0
     for session in sessions:
-        if groups[-1] and size + session.size > max_bytes:
+        if groups[-1] and size + session.outputs.size > max_bytes:
             groups.append([])
             size = 0
         groups[-1].append(session)
-        size += session.size
+        size += session.outputs.size
     return groups
 
 
 def _row(sessions: list[SessionRow]) -> OutputRow:
     n = len(sessions)
-    outputs = sum(session.outputs for session in sessions)
+    outputs = sum(session.outputs.events for session in sessions)
     fields = [
         pgcopy.array(pgcopy.TEXT, n, b"".join([pgcopy.data(s.where.topic_id.encode()) for s in sessions])),
         pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.where.partition for s in sessions)),
@@ -172,13 +161,13 @@ def _row(sessions: list[SessionRow]) -> OutputRow:
         pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.started_ms for s in sessions)),
         pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.ended_ms for s in sessions)),
         pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.events for s in sessions)),
-        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.outputs for s in sessions)),
-        pgcopy.array(pgcopy.TEXT, outputs, b"".join([s.topics for s in sessions])),
-        pgcopy.array(pgcopy.BYTEA, outputs, b"".join([s.values for s in sessions])),
-        _optional(pgcopy.BYTEA, sessions, [s.keys for s in sessions]),
-        _optional(pgcopy.JSONB, sessions, [s.headers for s in sessions]),
-        _optional(pgcopy.INT4, sessions, [s.partitions for s in sessions]),
-        _optional(pgcopy.INT8, sessions, [s.timestamps for s in sessions]),
+        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.outputs.events for s in sessions)),
+        pgcopy.array(pgcopy.TEXT, outputs, b"".join([s.outputs.topics for s in sessions])),
+        pgcopy.array(pgcopy.BYTEA, outputs, b"".join([s.outputs.values for s in sessions])),
+        _optional(pgcopy.BYTEA, sessions, [s.outputs.keys for s in sessions]),
+        _optional(pgcopy.JSONB, sessions, [s.outputs.headers for s in sessions]),
+        _optional(pgcopy.INT4, sessions, [s.outputs.partitions for s in sessions]),
+        _optional(pgcopy.INT8, sessions, [s.outputs.timestamps for s in sessions]),
     ]
     return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, b"".join(fields))
 
@@ -188,10 +177,10 @@ def _optional(oid: int, sessions: list[SessionRow], elements: list[bytes | None]
     if all(element is None for element in elements):
         return pgcopy.NULL
     filled = [
-        pgcopy.NULL * session.outputs if element is None else element
+        pgcopy.NULL * session.outputs.events if element is None else element
         for session, element in zip(sessions, elements, strict=True)
     ]
-    return pgcopy.array(oid, sum(session.outputs for session in sessions), b"".join(filled))
+    return pgcopy.array(oid, sum(session.outputs.events for session in sessions), b"".join(filled))
 
 
 def _session(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> SessionRow:
@@ -204,13 +193,15 @@ def _session(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Se
         row["ended_ms"],
         row["events"],
         row["lane_hash"],
-        row["outputs"],
-        row["topics"],
-        row["values"],
-        row["keys"],
-        row["headers"],
-        row["partitions"],
-        row["timestamps"],
+        EncodedOutputs(
+            row["outputs"],
+            row["topics"],
+            row["values"],
+            row["keys"],
+            row["headers"],
+            row["partitions"],
+            row["timestamps"],
+        ),
     )
 
 

@@ -110,7 +110,7 @@ class Sink:
         committed = Committed(
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),
-            output_events=sum(session.outputs for session in sessions),
+            output_events=sum(session.outputs.events for session in sessions),
             dead_letters=written,
             skipped=skipped,
         )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from spark_job import batch, pgcopy
 from spark_job.batch import SessionRow
 from spark_job.offsets import Offsets, TopicPartition
+from spark_job.outputs import EncodedOutputs
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 
@@ -13,23 +14,8 @@ P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 def session(
     key: str, end: int, where: TopicPartition = P0, value: bytes = b"v", keys: bytes | None = None
 ) -> SessionRow:
-    return SessionRow(
-        key.encode(),
-        where,
-        end - 2,
-        end,
-        0,
-        1,
-        3,
-        7,
-        1,
-        pgcopy.data(b"t"),
-        pgcopy.data(value),
-        keys,
-        None,
-        None,
-        None,
-    )
+    outputs = EncodedOutputs(1, pgcopy.data(b"t"), pgcopy.data(value), keys, None, None, None)
+    return SessionRow(key.encode(), where, end - 2, end, 0, 1, 3, 7, outputs)
 
 
 def test_sessions_that_close_below_the_high_water_are_dropped_and_others_kept() -> None:
