@@ -126,10 +126,12 @@ CREATE TABLE outbox.batch (
     recomputed_at timestamp with time zone,
     recomputed_hash bytea,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    output_bytes bigint DEFAULT 0 NOT NULL,
     CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
     CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
     CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
     CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
+    CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
     CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
     CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
     CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
@@ -182,12 +184,14 @@ CREATE TABLE outbox.dead_letter (
     resolved_batch bigint,
     state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    event_types text[],
     CONSTRAINT dead_letter_events_parallel CHECK (((cardinality(event_times_ms) = cardinality(event_offsets)) AND (cardinality(event_values) = cardinality(event_offsets)) AND (event_count >= cardinality(event_offsets)))),
     CONSTRAINT dead_letter_natural CHECK (((LEAST((partition)::bigint, first_offset, (revision)::bigint) >= 0) AND (batch_id > 0) AND (event_count > 0))),
     CONSTRAINT dead_letter_offsets_ordered CHECK (((first_offset <= last_offset) AND (last_offset <= closing_offset))),
     CONSTRAINT dead_letter_reason_known CHECK ((reason = ANY (ARRAY['malformed'::text, 'no_start'::text, 'restarted'::text, 'timed_out'::text, 'too_large'::text, 'transform_failed'::text]))),
     CONSTRAINT dead_letter_resolved_by CHECK (((state = 'resolved'::text) = (resolved_batch IS NOT NULL))),
-    CONSTRAINT dead_letter_state_known CHECK ((state = ANY (ARRAY['open'::text, 'resolved'::text, 'discarded'::text])))
+    CONSTRAINT dead_letter_state_known CHECK ((state = ANY (ARRAY['open'::text, 'resolved'::text, 'discarded'::text]))),
+    CONSTRAINT dead_letter_types_parallel CHECK ((cardinality(event_types) = cardinality(event_offsets)))
 );
 
 --
@@ -350,7 +354,9 @@ CREATE VIEW outbox.event AS
             WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
             ELSE 'pending'::text
         END AS delivery_state,
-    b.created_at AS committed_at
+    b.created_at AS committed_at,
+    b.kind AS batch_kind,
+    b.generation
    FROM ((((((outbox.session_output o
      JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
      CROSS JOIN LATERAL ( SELECT t.topic_id,
@@ -389,11 +395,19 @@ CREATE TABLE outbox.generation (
     assembly_fingerprint text NOT NULL,
     run_id uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_generation integer,
+    from_batch bigint,
+    savepoint text COLLATE pg_catalog."C",
+    read_again bigint DEFAULT 0 NOT NULL,
+    explanation text DEFAULT ''::text NOT NULL,
+    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
     CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
     CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
     CONSTRAINT generation_positive CHECK ((generation > 0)),
+    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
     CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
-    CONSTRAINT generation_revision_natural CHECK ((revision >= 0))
+    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
+    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
 );
 
 --
@@ -411,6 +425,93 @@ CREATE TABLE outbox.identity (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT identity_one_row CHECK (singleton),
     CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
+);
+
+--
+-- Name: request; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.request (
+    request_id bigint NOT NULL,
+    run_id uuid NOT NULL,
+    kind text NOT NULL,
+    arguments jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    answered_at timestamp with time zone,
+    outcome text,
+    answer text,
+    CONSTRAINT request_answered_whole CHECK ((num_nulls(answered_at, outcome, answer) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT request_arguments_object CHECK ((jsonb_typeof(arguments) = 'object'::text)),
+    CONSTRAINT request_kind_known CHECK ((kind = ANY (ARRAY['stop'::text, 'restore'::text, 'rescale'::text]))),
+    CONSTRAINT request_outcome_known CHECK ((outcome = ANY (ARRAY['done'::text, 'refused'::text])))
+);
+
+--
+-- Name: request_request_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.request ALTER COLUMN request_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.request_request_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: run; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.run (
+    run_id uuid NOT NULL,
+    generation integer NOT NULL,
+    restored text NOT NULL,
+    spark_batch bigint NOT NULL,
+    resumes_at jsonb NOT NULL,
+    high_water jsonb NOT NULL,
+    read_again bigint NOT NULL,
+    explanation text NOT NULL,
+    attempt integer NOT NULL,
+    transform_fingerprint text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    ended_because text,
+    CONSTRAINT run_ended_whole CHECK ((num_nulls(ended_at, ended_because) = ANY (ARRAY[0, 2]))),
+    CONSTRAINT run_natural CHECK (((LEAST(spark_batch, read_again) >= 0) AND (attempt > 0))),
+    CONSTRAINT run_objects CHECK (((jsonb_typeof(resumes_at) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text))),
+    CONSTRAINT run_restored_known CHECK ((restored = ANY (ARRAY['fresh'::text, 'unused_generation'::text, 'checkpoint'::text, 'savepoint'::text, 'new_generation'::text])))
+);
+
+--
+-- Name: savepoint; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.savepoint (
+    savepoint_id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    generation integer NOT NULL,
+    batch_id bigint,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT savepoint_name_form CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'::text))
+);
+
+--
+-- Name: savepoint_savepoint_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.savepoint ALTER COLUMN savepoint_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.savepoint_savepoint_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -500,6 +601,9 @@ CREATE TABLE outbox.writer (
     backend_start timestamp with time zone,
     heartbeat_at timestamp with time zone,
     started_at timestamp with time zone,
+    held_back_since timestamp with time zone,
+    held_back_because text,
+    CONSTRAINT writer_held_back_whole CHECK ((num_nulls(held_back_since, held_back_because) = ANY (ARRAY[0, 2]))),
     CONSTRAINT writer_one_row CHECK (singleton),
     CONSTRAINT writer_whole CHECK ((num_nulls(run_id, host, pid, backend_pid, heartbeat_at, started_at) = ANY (ARRAY[0, 6])))
 );
@@ -615,6 +719,27 @@ ALTER TABLE ONLY outbox.parked
     ADD CONSTRAINT parked_pkey PRIMARY KEY (session_key, batch_id);
 
 --
+-- Name: request request_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.request
+    ADD CONSTRAINT request_pkey PRIMARY KEY (request_id);
+
+--
+-- Name: run run_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.run
+    ADD CONSTRAINT run_pkey PRIMARY KEY (run_id);
+
+--
+-- Name: savepoint savepoint_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.savepoint
+    ADD CONSTRAINT savepoint_pkey PRIMARY KEY (savepoint_id);
+
+--
 -- Name: session_output session_output_key; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -665,6 +790,24 @@ CREATE INDEX dead_letter_session_key_idx ON outbox.dead_letter USING btree (sess
 --
 
 CREATE INDEX delivery_committed_at_idx ON outbox.delivery USING btree (committed_at);
+
+--
+-- Name: request_open_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX request_open_idx ON outbox.request USING btree (run_id) WHERE (answered_at IS NULL);
+
+--
+-- Name: run_started_at_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX run_started_at_idx ON outbox.run USING btree (started_at);
+
+--
+-- Name: savepoint_name_key; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE UNIQUE INDEX savepoint_name_key ON outbox.savepoint USING btree (name) WHERE (deleted_at IS NULL);
 
 --
 -- Name: session_output_cursor_idx; Type: INDEX; Schema: outbox; Owner: -
@@ -749,6 +892,27 @@ ALTER TABLE ONLY outbox.lane
 
 ALTER TABLE ONLY outbox.parked
     ADD CONSTRAINT parked_lane_fkey FOREIGN KEY (epoch, lane) REFERENCES outbox.lane(epoch, lane);
+
+--
+-- Name: run run_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.run
+    ADD CONSTRAINT run_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation(generation);
+
+--
+-- Name: savepoint savepoint_batch_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.savepoint
+    ADD CONSTRAINT savepoint_batch_fkey FOREIGN KEY (batch_id) REFERENCES outbox.batch(batch_id);
+
+--
+-- Name: savepoint savepoint_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.savepoint
+    ADD CONSTRAINT savepoint_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation(generation);
 
 --
 -- Name: SCHEMA outbox; Type: ACL; Schema: -; Owner: -
@@ -1046,6 +1210,63 @@ GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publish
 GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
 
 --
+-- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.request TO outbox_writer;
+GRANT SELECT ON TABLE outbox.request TO outbox_auditor;
+
+--
+-- Name: COLUMN request.answered_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(answered_at) ON TABLE outbox.request TO outbox_writer;
+
+--
+-- Name: COLUMN request.outcome; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(outcome) ON TABLE outbox.request TO outbox_writer;
+
+--
+-- Name: COLUMN request.answer; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(answer) ON TABLE outbox.request TO outbox_writer;
+
+--
+-- Name: TABLE run; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.run TO outbox_writer;
+GRANT SELECT ON TABLE outbox.run TO outbox_auditor;
+
+--
+-- Name: COLUMN run.ended_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_at) ON TABLE outbox.run TO outbox_writer;
+
+--
+-- Name: COLUMN run.ended_because; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_because) ON TABLE outbox.run TO outbox_writer;
+
+--
+-- Name: TABLE savepoint; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.savepoint TO outbox_writer;
+GRANT SELECT ON TABLE outbox.savepoint TO outbox_auditor;
+
+--
+-- Name: COLUMN savepoint.deleted_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(deleted_at) ON TABLE outbox.savepoint TO outbox_writer;
+
+--
 -- Name: TABLE writer; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -1093,3 +1314,15 @@ GRANT UPDATE(heartbeat_at) ON TABLE outbox.writer TO outbox_writer;
 --
 
 GRANT UPDATE(started_at) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.held_back_since; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(held_back_since) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.held_back_because; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(held_back_because) ON TABLE outbox.writer TO outbox_writer;

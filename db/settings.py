@@ -172,9 +172,9 @@ class JobSettings(Section):
     trigger_ms: int = Field(default=200, ge=0, le=3_600_000)
     """Milliseconds between the starts of two batches; 0: as soon as possible."""
     buckets: int = Field(default=8, ge=1, le=4096)
-    """Groups of keys whose state is kept together. A multiple of `shuffle_partitions`; part of the assembly."""
+    """Groups of keys whose state is kept together, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
-    """Tasks that assemble at once, best the cores. Part of the assembly, because Spark's state is kept in as many pieces."""
+    """Tasks that assemble at once, best the cores. Of the first generation; later `spark-job rescale`."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
     """Input events of one batch at the most, so that the first one after an outage fits in memory."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
@@ -186,9 +186,14 @@ class JobSettings(Section):
     spark_options: dict[str, str] = {}
     """Further Spark configuration, as Spark names it."""
     heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
-    """Seconds between two heartbeats of the writer."""
+    """Seconds between two heartbeats of the writer, and between two looks for requests of `spark-job` commands."""
     owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)
     """Seconds after which a writer whose connection is still open, but whose heartbeat is not, counts as dead."""
+
+    max_backlog_events: int = Field(default=0, ge=0)
+    """Undelivered output events at which the job takes no further batch until the publisher has caught up; 0: no bound."""
+    max_backlog_bytes: int = Field(default=0, ge=0)
+    """The same by bytes of undelivered output values; 0: no bound."""
 
     @model_validator(mode="after")
     def _heart_beats_in_time(self) -> Self:
@@ -197,6 +202,33 @@ class JobSettings(Section):
                 f"owner_timeout_s ({self.owner_timeout_s}) must be at least three times heartbeat_s ({self.heartbeat_s}), or a healthy "
                 "owner counts as dead"
             )
+        return self
+
+
+class RestartSettings(Section):
+    strategy: Literal["exponential", "fixed_delay", "failure_rate", "none"] = "exponential"
+    """What the job does after a failure that may pass by itself: start again inside the process, by this rule; `none`: end the process."""
+    attempts: int = Field(default=0, ge=0)
+    """`fixed_delay` and `exponential`: restarts in succession before the job gives up; 0: no bound."""
+    delay_s: float = Field(default=1.0, ge=0, le=3_600)
+    """Seconds before a restart; of `exponential` the first one's."""
+    max_delay_s: float = Field(default=60.0, ge=0, le=86_400)
+    """`exponential`: longest delay."""
+    multiplier: float = Field(default=2.0, ge=1, le=100)
+    """`exponential`: each delay is this many times the one before."""
+    jitter: float = Field(default=0.1, ge=0, le=1)
+    """`exponential`: part of the delay that is random, so that many jobs do not come back at once."""
+    reset_after_s: float = Field(default=300.0, ge=0, le=86_400)
+    """`fixed_delay` and `exponential`: seconds without a failure after which the count of restarts and the delay begin anew."""
+    failures: int = Field(default=5, ge=1, le=10_000)
+    """`failure_rate`: failures within `window_s` at which the job gives up."""
+    window_s: float = Field(default=600.0, gt=0, le=604_800)
+    """`failure_rate`: length of the window in seconds."""
+
+    @model_validator(mode="after")
+    def _delay_grows(self) -> Self:
+        if self.strategy == "exponential" and self.max_delay_s < self.delay_s:
+            raise ValueError(f"max_delay_s ({self.max_delay_s}) must not be below delay_s ({self.delay_s})")
         return self
 
 
@@ -259,6 +291,7 @@ class Settings(BaseSettings):
     session: SessionSettings = SessionSettings()
     transform: TransformSettings = TransformSettings()
     job: JobSettings = JobSettings()
+    restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
     log: LogSettings = LogSettings()
 
