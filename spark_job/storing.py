@@ -7,6 +7,7 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
+from db.fault_points import reach
 from db.statements import statement
 from spark_job import batch, ledger, pgcopy
 from spark_job.batch import BatchResult, Letter, OutputRow, Summary
@@ -27,6 +28,7 @@ def copy_rows(
         copy.write(pgcopy.HEADER)
         for row in rows:
             copy.write(row.copy(batch_id, lanes, revision))
+            reach("sink.during_copy")
         copy.write(pgcopy.TRAILER)
 
 
