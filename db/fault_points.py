@@ -21,10 +21,11 @@ from pathlib import Path
 from db.errors import OutboxError, SettingsError
 
 POINTS = {
-    "start.before_transaction": "before the start's transaction",
+    "start.begins": "before a start connects to anything",
     "start.after_take_over": "after the take-over",
     "start.after_decision": "after the decision where to resume",
-    "start.after_generation": "after the generation's insert, before COMMIT",
+    "start.after_generation": "after the generation's insert",
+    "start.after_run": "after the run's record, before COMMIT",
     "start.after_commit": "after the start's COMMIT",
     "start.before_query": "before the query starts",
     "query.before_action": "callback entered, before Spark's action",

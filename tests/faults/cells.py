@@ -67,10 +67,11 @@ REPEATED_BATCH = Situation(
 FIRST_START = Situation(
     "the first start",
     (
-        Cell("start.before_transaction", Kind.NOTHING),
+        Cell("start.begins", Kind.NOTHING),
         Cell("start.after_take_over", Kind.NOTHING),
         Cell("start.after_decision", Kind.NOTHING),
         Cell("start.after_generation", Kind.NOTHING),
+        Cell("start.after_run", Kind.NOTHING),
         Cell("start.after_commit", Kind.UNUSED, opens=1),
         Cell("start.before_query", Kind.UNUSED),
     ),
@@ -78,9 +79,10 @@ FIRST_START = Situation(
 RESTART = Situation(
     "a restart",
     (
-        Cell("start.before_transaction", Kind.STORED),
+        Cell("start.begins", Kind.STORED),
         Cell("start.after_take_over", Kind.STORED),
         Cell("start.after_decision", Kind.STORED),
+        Cell("start.after_run", Kind.STORED),
         Cell("start.after_commit", Kind.STORED),
         Cell("start.before_query", Kind.STORED),
     ),
@@ -89,10 +91,11 @@ RESTART = Situation(
 LOST_CHECKPOINT = Situation(
     "checkpoint lost",
     (
-        Cell("start.before_transaction", Kind.LOST, loses=True),
+        Cell("start.begins", Kind.LOST, loses=True),
         Cell("start.after_take_over", Kind.LOST),
         Cell("start.after_decision", Kind.LOST),
         Cell("start.after_generation", Kind.LOST),
+        Cell("start.after_run", Kind.LOST),
         Cell("start.after_commit", Kind.UNUSED, opens=1),
         Cell("start.before_query", Kind.UNUSED),
         Cell("sink.after_ledger", Kind.PLANNED),

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -23,7 +24,7 @@ def matrix(request: pytest.FixtureRequest) -> Matrix:
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Writes a line to the terminal while the test runs: a whole group takes minutes."""
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    capture: Any = request.config.pluginmanager.get_plugin("capturemanager")
 
     def write(line: str) -> None:
         with capture.global_and_fixture_disabled():

@@ -64,6 +64,7 @@ class Play:
                 found = self._cell(cell, row)
                 if situation.one_by_one or row is rows[-1]:
                     row.then = self._recovery(found)
+                row.result = HELD
             except BaseException as error:
                 row.result = f"FAILED: {type(error).__name__}"
                 raise
@@ -73,7 +74,6 @@ class Play:
                 self._tell(
                     f"{row.situation}: {row.place} {row.action}: {row.found}; {row.then}: {row.result}"
                 )
-            row.result = HELD
 
     def _cell(self, cell: Cell, row: Row) -> State:
         """Let the fault happen and judge what it left."""

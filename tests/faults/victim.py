@@ -10,7 +10,7 @@ from tests.faults.state import input_ends, is_caught_up, open_transactions
 
 _TIMEOUT_S = 240.0
 _KILLED = 256 - 9  # what the guardian makes of SIGKILL
-_BETWEEN_ATTEMPTS = Fault("start.before_transaction", Action.HOLD)
+_BETWEEN_ATTEMPTS = Fault("start.begins", Action.HOLD)
 
 
 class Victim(ABC):

@@ -72,7 +72,7 @@ def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan)
 
 
 def test_a_process_that_is_held_goes_on_when_the_plan_is_replaced_even_by_the_same(plan: Plan) -> None:
-    hold = Fault("start.before_transaction", Action.HOLD)
+    hold = Fault("start.begins", Action.HOLD)
     plan.write(hold)
     passed = threading.Event()
 
