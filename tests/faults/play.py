@@ -40,6 +40,7 @@ class Play:
     def run(self, situations: Sequence[Situation]) -> None:
         """Play all cells, then ask for the whole verdict. The group's rows are those of the situations, in their order."""
         self._pipeline.publisher.start()
+        self._feed()
         rows = iter(self._group.rows)
         for situation in situations:
             self._situation(situation, [next(rows) for _ in situation.cells])
@@ -98,9 +99,12 @@ class Play:
         return found
 
     def _strike(self, cell: Cell) -> State:
-        self._seed += 1
-        self._victim.strike(cell.point, cell.hit, lambda: self._pipeline.feed(self._seed, sessions=SESSIONS))
+        self._victim.strike(cell.point, cell.hit, self._feed)
         return State.read(self._pipeline)
+
+    def _feed(self) -> None:
+        self._seed += 1
+        self._pipeline.feed(self._seed, sessions=SESSIONS)
 
     def _recovery(self, found: State) -> str:
         """Let the job recover and judge what it made of what the fault had left; return that for the table."""
