@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if matrix is None:
         return
     text = StringIO()
-    Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.table())
+    Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.shown())
     terminalreporter.write(text.getvalue())
     page = os.environ.get("FAULT_TABLE")
     if page and matrix.is_green:
