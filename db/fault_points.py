@@ -53,6 +53,7 @@ class Action(StrEnum):
 
     KILL = "kill"  # SIGKILL to the own process
     RAISE = "raise"  # InjectedFaultError
+    PASS = "pass"  # nothing; the faults behind it in the plan count from here on
     HOLD = "hold"  # the thread stands still until the test writes another plan
 
 
@@ -111,7 +112,7 @@ class Plan:
     def reach(self, point: str) -> None:
         """Do what is due at this point, if anything is."""
         fault = self._take(point)
-        if fault is None:
+        if fault is None or fault.action == Action.PASS:
             return
         if fault.action == Action.KILL:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -16,7 +16,10 @@ from tests.faults.victim import VICTIMS
 
 SAMPLE = Situation(
     "a sample",
-    (Cell("sink.after_ledger", Kind.PLANNED), Cell("sink.after_commit", Kind.STORED)),
+    (
+        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_commit", Kind.STORED, with_rows=True),
+    ),
     one_by_one=True,
 )
 
