@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from db.errors import OutboxError, SettingsError
+from db.errors import SettingsError, UnavailableError
 
 POINTS = {
     "start.begins": "before a start connects to anything",
@@ -57,11 +57,8 @@ class Action(StrEnum):
     HOLD = "hold"  # the thread stands still until the test writes another plan
 
 
-class InjectedFaultError(OutboxError):
-    """A fault that a test injected. It counts as one that passes by itself, like a server that was away."""
-
-    exit_code = 6
-    passes_by_itself = True
+class InjectedFaultError(UnavailableError):
+    """A fault that a test injected. It passes by itself, like a server that was away, and is treated as one."""
 
 
 @dataclass(frozen=True)
