@@ -41,6 +41,24 @@ _DISCONTINUITIES = (
 )
 
 
+# What Postgres refuses for now, what it means, and what mends it. Each has ended the transaction: nothing of the batch was written.
+_POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
+    (psycopg.errors.DiskFull, "the disk of Postgres is full: {what}. Make room there and start again"),
+    (
+        psycopg.errors.LockNotAvailable,
+        "somebody else held a lock for longer than [postgres] lock_timeout_ms: {what}. pg_stat_activity and pg_locks show who; start again",
+    ),
+    (
+        psycopg.errors.IdleInTransactionSessionTimeout,
+        "this process stood still inside a batch for longer than [postgres] idle_in_transaction_timeout_ms: {what}. Start again",
+    ),
+    (
+        psycopg.errors.ReadOnlySqlTransaction,
+        "this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn, with target_session_attrs=read-write",
+    ),
+)
+
+
 def explain(error: BaseException) -> OutboxError:
     """Return the error to end the process with. Nothing was committed by the failed batch: a start repeats it from its plan."""
     if isinstance(error, OutboxError):
@@ -71,7 +89,10 @@ def explained() -> Iterator[None]:
 def _postgres(error: psycopg.Error) -> OutboxError:
     # The detail may quote a row; names and the primary message do not.
     what = error.diag.message_primary or str(error).partition("\nDETAIL")[0].strip()
-    gone = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout
+    for kind, advice in _POSTGRES:
+        if isinstance(error, kind):
+            return UnavailableError(f"{advice.format(what=what)}. Nothing of the batch was written.")
+    gone = psycopg.OperationalError | psycopg.InterfaceError
     if isinstance(error, gone):
         return UnavailableError(
             f"Postgres failed during a batch: {what}. The batch is either whole in the outbox or not there; the next start finds out. "

@@ -164,6 +164,14 @@ class Start:
             if former.kind == "ahead":
                 findings.append(Finding("outbox_behind", former.text, "--accept-outbox-behind"))
         run = runs.newest(connection)
+        if run is not None and run.server_changed:
+            # No stop by itself: the checkpoint shows whether that server has all that the old one had.
+            log.warning(
+                "postgres_changed",
+                system_identifier=(run.system_identifier, run.server_system_identifier),
+                timeline=(run.timeline, run.server_timeline),
+                checkpoint=fit.kind,
+            )
         if fit.kind == "lost" and run is not None and run.server_changed:
             # Without the checkpoint nothing can show whether that server has all that the old one had.
             findings.append(

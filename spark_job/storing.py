@@ -58,24 +58,24 @@ def insert_letters(
 def upsert_buckets(
     connection: Connection, summaries: Sequence[Summary], generation: int, batch_id: int
 ) -> None:
-    """Keep the last summary of each bucket: one without new data sends none (design §3.1)."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            statement("spark_job", "upsert_bucket"),
-            [
-                {
-                    "generation": generation,
-                    "bucket": summary.bucket,
-                    "batch_id": batch_id,
-                    "open_sessions": summary.open_sessions,
-                    "open_events": summary.open_events,
-                    "open_bytes": summary.open_bytes,
-                    "state_bytes": summary.state_bytes,
-                    "oldest_open": Jsonb(summary.oldest.to_json()),
-                }
-                for summary in summaries
-            ],
-        )
+    """Keep the last summary of each bucket: one without new data sends none (design §3.1).
+
+    One statement, never executemany: psycopg ends its pipeline with a Flush behind the answer, by which Postgres takes the session for
+    busy, and a process that stood still then would hold the writer lock without idle_in_transaction_session_timeout ever ending it.
+    """
+    connection.execute(
+        statement("spark_job", "upsert_buckets"),
+        {
+            "generation": generation,
+            "batch_id": batch_id,
+            "buckets": [summary.bucket for summary in summaries],
+            "open_sessions": [summary.open_sessions for summary in summaries],
+            "open_events": [summary.open_events for summary in summaries],
+            "open_bytes": [summary.open_bytes for summary in summaries],
+            "state_bytes": [summary.state_bytes for summary in summaries],
+            "oldest_open": [Jsonb(summary.oldest.to_json()) for summary in summaries],
+        },
+    )
 
 
 def insert_ledger_rows(

@@ -75,9 +75,11 @@ def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, fo
             "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
         )
     _take_lock(connection)
-    if read_owner(connection).run_id != owner.run_id:
+    now = read_owner(connection)
+    if now.run_id not in (None, owner.run_id):
         raise FencedError(
-            "another run took this outbox over at the same moment. Start again to see which one owns it."
+            f"run {now.run_id} (pid {now.pid} on {now.host}) took this outbox over at the same moment and owns it now. Stop it, or start "
+            "with --take-over to fence it."
         )
     connection.execute(
         statement("spark_job", "own_writer"),

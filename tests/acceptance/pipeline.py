@@ -27,7 +27,7 @@ SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace
 BUCKETS = 4
 LANES = 3
 _PARTITIONS = 3
-COMPLETION_TIMEOUT_S = 180.0
+COMPLETION_TIMEOUT_S = 300.0
 
 Options = dict[str, dict[str, Any]]
 
@@ -98,14 +98,19 @@ class Pipeline:
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
-            self._connection = cleanup.enter_context(
-                psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
-            )
+            self._connection = cleanup.enter_context(self._connect())
             cleanup.enter_context(self.watcher)
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
         return self
+
+    def reconnect(self) -> None:
+        """Ask whichever server takes writes now: after Postgres was restarted, or failed over."""
+        self._connection = self._cleanup.enter_context(self._connect())
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
 
     def another_job(self) -> Service:
         """A further `spark-job run` with the same settings; `self.job` is the one that should be working."""

@@ -2,12 +2,10 @@
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 
+from tests.acceptance.moments import held_up_batch
 from tests.acceptance.pipeline import Pipeline
 
 
@@ -120,22 +118,6 @@ def test_a_start_that_cannot_succeed_says_so_before_spark_starts(
     assert "Traceback" not in pipeline.job.log()
     assert pipeline.written() == before
     assert pipeline.owner() is None
-
-
-@contextmanager
-def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
-    """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row."""
-    with psycopg.connect(pipeline.dsn) as blocker:
-        blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
-        pipeline.wait_until(
-            lambda: pipeline.ask(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
-            ),
-            "a batch that waits to write its ledger row",
-            alive=(pipeline.job,),
-        )
-        yield
 
 
 def repeated(pipeline: Pipeline) -> list[tuple[int, bytes | None]]:

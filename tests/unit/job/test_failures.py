@@ -13,7 +13,18 @@ from spark_job.failures import JobFailedError, explain, explained
         (FencedError("mine"), FencedError, "mine"),
         (psycopg.OperationalError("server closed"), UnavailableError, "server closed"),
         (psycopg.InterfaceError("the connection is closed"), UnavailableError, "connection is closed"),
-        (psycopg.errors.IdleInTransactionSessionTimeout("idle"), UnavailableError, "idle"),
+        (
+            psycopg.errors.IdleInTransactionSessionTimeout("idle"),
+            UnavailableError,
+            "idle_in_transaction_timeout_ms",
+        ),
+        (psycopg.errors.DiskFull("no space"), UnavailableError, "the disk of Postgres is full: no space"),
+        (psycopg.errors.LockNotAvailable("canceled"), UnavailableError, "lock_timeout_ms"),
+        (
+            psycopg.errors.ReadOnlySqlTransaction("read-only"),
+            UnavailableError,
+            "target_session_attrs=read-write",
+        ),
         (
             psycopg.errors.CheckViolation("violates\nDETAIL:  Failing row contains (secret)"),
             JobFailedError,
