@@ -45,7 +45,8 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
     assert found.safe == {P0: 7, P1: 5}
     assert found.done == {P0: 10, P1: 5}
     assert found.topics == {TOPIC_ID: "input"}
-    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy"]
+    assert create(connection, "after").batch_id == 2
+    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy", "after"]
 
 
 def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
