@@ -172,7 +172,7 @@ class JobSettings(Section):
     trigger_ms: int = Field(default=200, ge=0, le=3_600_000)
     """Milliseconds between the starts of two batches; 0: as soon as possible."""
     buckets: int = Field(default=8, ge=1, le=4096)
-    """Groups of keys whose state is kept together, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
+    """Groups of keys with common state, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
     """Tasks that assemble at once, best the cores. Of the first generation; later `spark-job rescale`."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
