@@ -1,24 +1,18 @@
-"""A restore or a rescale that a person asks for: what it would do, and doing it where no job runs.
-
-A running job does it itself, between two batches (`spark_job.asking`).
-"""
+"""A restore or a rescale that a person asks for: what it would do, and the report of what was done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 from psycopg.types.json import Jsonb
 
-from db.errors import FencedError, SettingsError
+from db.errors import SettingsError
 from db.settings import Settings
 from db.statements import statement
-from spark_job import ledger, opening, position, recovery, savepoints, writer
-from spark_job.assembly import described
-from spark_job.kafka_input import InputTopics, KafkaInput
+from spark_job import ledger, opening, position, recovery, savepoints
+from spark_job.kafka_input import KafkaInput
 from spark_job.ledger import Connection, Generation
-from spark_job.position import Position
-from spark_job.recovery import Accepted, Input, Opening
+from spark_job.recovery import Opening
 from spark_job.requests import Kind
 from spark_job.savepoints import Savepoint
 
@@ -81,7 +75,18 @@ def preview(
     connection: Connection, settings: Settings, kafka: KafkaInput, kind: Kind, arguments: Mapping[str, Any]
 ) -> Move:
     """Return what a restore or a rescale would do now. Raises SettingsError or ContinuityError where it would be refused."""
-    _, decision = _decide(connection, settings, kafka, kafka.describe(), kind, arguments)
+    at = position.read(connection)
+    if at is None:
+        raise SettingsError(
+            "no job has ever started on this outbox: there is nothing to go on from. `spark-job run` starts one."
+        )
+    decision = recovery.open_wanted(
+        at,
+        opening.wanted(connection, at, kind, arguments),
+        opening.read_input(settings, kafka, kafka.describe()),
+        opening.accepted(arguments),
+        greatest_revision=ledger.greatest_revision(connection),
+    )
     savepoint = savepoints.get(connection, arguments["savepoint"]) if kind == "restore" else None
     if savepoint is None:
         return Move(decision, None, 0, 0)
@@ -95,29 +100,6 @@ def preview(
     ).fetchone()
     assert row is not None
     return Move(decision, savepoint, row[0], row[1])
-
-
-def apply(
-    connection: Connection, settings: Settings, kafka: KafkaInput, kind: Kind, arguments: Mapping[str, Any]
-) -> Generation:
-    """Open the generation, as the owner of the outbox for one transaction: the next start of the job goes on with it.
-
-    Raises FencedError when a job lives, and as `preview`.
-    """
-    run_id = uuid4()
-    topics = kafka.describe()
-    with connection.transaction():
-        try:
-            # A run that hangs loses the outbox by this: it must not write behind the new generation when it wakes.
-            writer.take_over(connection, run_id, settings.job, force=False)
-        except FencedError as error:
-            raise FencedError(
-                "a job was started at this moment. Give the command again, and it asks that job."
-            ) from error
-        at, decision = _decide(connection, settings, kafka, topics, kind, arguments)
-        generation = opening.insert(connection, decision, at, topics.names, run_id)
-        writer.give_back(connection, run_id)
-    return generation
 
 
 def report(generation: Generation) -> dict[str, Any]:
@@ -136,25 +118,3 @@ def report(generation: Generation) -> dict[str, Any]:
         "read_again": generation.read_again,
         "explanation": generation.explanation,
     }
-
-
-def _decide(
-    connection: Connection,
-    settings: Settings,
-    kafka: KafkaInput,
-    topics: InputTopics,
-    kind: Kind,
-    arguments: Mapping[str, Any],
-) -> tuple[Position, Opening]:
-    at = position.read(connection)
-    if at is None:
-        raise SettingsError(
-            "no job has ever started on this outbox: there is nothing to go back to. `spark-job run` starts one."
-        )
-    greatest_revision = ledger.greatest_revision(connection)
-    now = Input(
-        topics.ids, kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest"), described(settings)
-    )
-    accepted = Accepted(data_loss=bool(arguments.get("accept_data_loss")))
-    wanted = opening.wanted(connection, at, kind, arguments, greatest_revision=greatest_revision)
-    return at, recovery.open_wanted(at, wanted, now, accepted, greatest_revision=greatest_revision)

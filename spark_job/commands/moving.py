@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
+from db.errors import FencedError
 from db.settings import Settings
-from spark_job import asking, ledger, moves
+from spark_job import asking, ledger, moves, opening
 from spark_job.commands.common import confirm, errors, kafka_input, outbox, progress
 from spark_job.ledger import Generation
 from spark_job.requests import Kind
@@ -46,8 +47,17 @@ def move(
             generation = ledger.newest_generation(connection)
             assert generation is not None
         else:
-            generation = moves.apply(connection, settings, kafka, kind, arguments)
+            generation = _open(settings, kind, arguments)
     _print(generation, foreseen, running=owner is not None, as_json=as_json)
+
+
+def _open(settings: Settings, kind: Kind, arguments: Mapping[str, Any]) -> Generation:
+    try:
+        return opening.open_by_command(settings, kind, arguments)
+    except FencedError as error:
+        raise FencedError(
+            "a job was started at this moment. Give the command again, and it asks that job."
+        ) from error
 
 
 def _print(generation: Generation, foreseen: moves.Move, *, running: bool, as_json: bool) -> None:

@@ -6,7 +6,6 @@ import typer
 
 from db.errors import SettingsError
 from db.settings import load_settings
-from spark_job.commands.moving import move
 from spark_job.commands.options import Config, Json, Timeout, Yes
 
 
@@ -32,6 +31,10 @@ def rescale(
 
     A running job does it between two batches. The numbers hold from then on, whatever the settings say.
     """
+    from spark_job.commands.moving import (
+        move,
+    )  # Spark's imports cost seconds that the other commands need not pay
+
     if buckets % shuffle_partitions:
         raise SettingsError(
             f"{buckets} buckets cannot be spread evenly over {shuffle_partitions} shuffle partitions: choose a multiple of them."

@@ -12,7 +12,6 @@ from db.errors import SettingsError, UnavailableError
 from db.settings import Settings, load_settings
 from spark_job import savepoints
 from spark_job.commands.common import errors, kafka_input, outbox, writer_lock
-from spark_job.commands.moving import move
 from spark_job.commands.options import Config, Json, Timeout, Yes
 from spark_job.savepoints import Life, Savepoint
 
@@ -111,6 +110,10 @@ def restore(
 
     A running job does it between two batches; where none runs, the next start goes on from there.
     """
+    from spark_job.commands.moving import (
+        move,
+    )  # Spark's imports cost seconds that the other commands need not pay
+
     arguments = {"savepoint": name, "policy": policy.value, "accept_data_loss": accept_data_loss}
     move(load_settings(config), "restore", arguments, timeout_s=timeout, yes=yes, as_json=as_json)
 
