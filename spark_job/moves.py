@@ -88,8 +88,12 @@ def preview(
         greatest_revision=ledger.greatest_revision(connection),
     )
     savepoint = savepoints.get(connection, arguments["savepoint"]) if kind == "restore" else None
-    if savepoint is None:
-        return Move(decision, None, 0, 0)
+    sessions, outputs = closed_since(connection, savepoint) if savepoint else (0, 0)
+    return Move(decision, savepoint, sessions, outputs)
+
+
+def closed_since(connection: Connection, savepoint: Savepoint) -> tuple[int, int]:
+    """Return (sessions, outputs) in the outbox that close at or after a savepoint: each session once, with the outputs sent last."""
     row = connection.execute(
         statement("spark_job", "closed_since"),
         {
@@ -99,7 +103,7 @@ def preview(
         },
     ).fetchone()
     assert row is not None
-    return Move(decision, savepoint, row[0], row[1])
+    return row[0], row[1]
 
 
 def report(generation: Generation) -> dict[str, Any]:

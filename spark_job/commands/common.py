@@ -14,7 +14,6 @@ from db.migrate import require_current
 from db.settings import Settings
 from db.statements import statement
 from spark_job import ledger
-from spark_job.kafka_input import KafkaInput
 from spark_job.ledger import Connection
 
 errors = Console(stderr=True)
@@ -26,16 +25,6 @@ def outbox(settings: Settings, command: str) -> Iterator[Connection]:
     with connect(settings.postgres, f"spark-job {command}", autocommit=True) as connection:
         require_current(connection)
         yield connection
-
-
-@contextmanager
-def kafka_input(settings: Settings) -> Iterator[KafkaInput]:
-    """Ask Kafka about the input topics, in no consumer group."""
-    kafka = KafkaInput(settings.kafka, settings.source.topics, "")
-    try:
-        yield kafka
-    finally:
-        kafka.close()
 
 
 @contextmanager
@@ -66,10 +55,15 @@ def progress(connection: Connection, what: str) -> Iterator[Callable[[float], No
         yield show
 
 
+def somebody_to_ask() -> bool:
+    """Whether a person sits at the other end."""
+    return sys.stdin.isatty()
+
+
 def confirm(yes: bool) -> None:
     """Ask whether to go on. Raises SettingsError where nobody can be asked, typer.Abort on a no."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not somebody_to_ask():
         raise SettingsError("this changes what the job does next, and there is nobody to ask: say --yes.")
     typer.confirm("Go on?", abort=True, err=True)

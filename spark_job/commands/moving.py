@@ -9,7 +9,8 @@ from rich.console import Console
 from db.errors import FencedError
 from db.settings import Settings
 from spark_job import asking, ledger, moves, opening
-from spark_job.commands.common import confirm, errors, kafka_input, outbox, progress
+from spark_job.commands.common import confirm, errors, outbox, progress
+from spark_job.commands.kafka import kafka_input
 from spark_job.ledger import Generation
 from spark_job.requests import Kind
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from db.errors import SettingsError, UnavailableError
 from db.settings import Settings, load_settings
 from spark_job import savepoints
-from spark_job.commands.common import errors, kafka_input, outbox, writer_lock
+from spark_job.commands.common import errors, outbox, writer_lock
 from spark_job.commands.options import Config, Json, Timeout, Yes
 from spark_job.savepoints import Life, Savepoint
 
@@ -120,6 +120,8 @@ def restore(
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:
     """Ask Kafka; where it does not answer, the list is still worth having."""
+    from spark_job.commands.kafka import kafka_input
+
     try:
         with kafka_input(settings) as kafka:
             topics = kafka.describe()
