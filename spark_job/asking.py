@@ -16,6 +16,7 @@ from spark_job.requests import Connection, Kind
 from spark_job.writer import Owner
 
 _POLL_S = 0.2
+_GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
 
 
 class RefusedError(OutboxError):
@@ -33,11 +34,7 @@ class State:
     answer: str | None
     owner_run_id: UUID | None
     owner_lives: bool
-
-    @property
-    def run_has_ended(self) -> bool:
-        """Whether the run that was asked gave the outbox back or lost it."""
-        return self.owner_run_id != self.run_id
+    job_connected: bool  # any job, also one that has not taken the outbox yet
 
 
 def living_owner(connection: Connection, settings: JobSettings) -> Owner | None:
@@ -58,16 +55,18 @@ def ask(
     """Ask a run, wait until that is done, and return its answer. `waiting` is called with the seconds so far.
 
     Return None when the run was asked to stop and ended in another way. Raises RefusedError with the job's reason; UnavailableError when
-    it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then what was asked may
-    still be done.
+    it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
+    taken back, and nothing was done.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
-    began = time.monotonic()
-    while not _is_settled(state := _read(connection, request_id), kind):
-        waited = time.monotonic() - began
-        if waited > timeout_s:
+    began = connected = time.monotonic()
+    while True:
+        state, now = _read(connection, request_id), time.monotonic()
+        connected = now if state.job_connected else connected
+        lost = _lost(state, kind, run_id, now - connected, now - began, timeout_s)
+        if state.outcome is not None or (lost and requests.withdraw(connection, request_id)):
             break
-        waiting(waited)
+        waiting(now - began)
         time.sleep(_POLL_S)
     if state.outcome == "refused":
         raise RefusedError(f"the job goes on as before: {state.answer}")
@@ -75,20 +74,24 @@ def ask(
         return state.answer or ""
     if kind == "stop" and state.owner_run_id is None:
         return None
+    raise UnavailableError(f"run {run_id} {lost}. Nothing was done; ask again.")
+
+
+def _lost(
+    state: State, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
+) -> str | None:
+    """Return why no answer is to be expected any more, None while there may be one. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
-        raise UnavailableError(
-            f"run {run_id} ended before it answered, and run {state.owner_run_id} owns the outbox now: nothing was done. Ask again."
-        )
+        return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
+    if state.owner_run_id is None and (kind == "stop" or gone_s > _GONE_S):
+        # A stop is answered before the outbox is given back. Of a restore or a rescale, the run ends first; then its process starts the
+        # next run, which answers as it takes the outbox.
+        return "ended before it answered, and no job runs now"
     if state.owner_run_id is not None and not state.owner_lives:
-        raise UnavailableError(
-            f"run {run_id} died before it answered: nothing was done. Ask again: where no job runs, the command does it by itself."
-        )
-    what = (
-        "no job runs now" if state.run_has_ended else "it acts on the request as soon as its batch has ended"
-    )
-    raise UnavailableError(
-        f"run {run_id} has not answered within {timeout_s:g} s; {what}. `spark-job status` shows what it does; --timeout waits longer."
-    )
+        return "died before it answered"
+    if waited_s > timeout_s:
+        return f"has not answered within {timeout_s:g} s (`spark-job status` shows what it does; --timeout waits longer)"
+    return None
 
 
 def wait_for_end(
@@ -108,17 +111,6 @@ def wait_for_end(
             )
         waiting(time.monotonic() - began)
         time.sleep(_POLL_S)
-
-
-def _is_settled(state: State, kind: Kind) -> bool:
-    """Whether it is known what became of the request."""
-    if state.outcome is not None or state.owner_run_id not in (None, state.run_id):
-        return True
-    if state.owner_run_id is None:
-        # A stop is answered before the outbox is given back. Of a restore or a rescale, the run ends first; then its process starts the
-        # next run, which answers as it takes the outbox.
-        return kind == "stop"
-    return not state.owner_lives
 
 
 def _read(connection: Connection, request_id: int) -> State:

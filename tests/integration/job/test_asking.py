@@ -29,7 +29,9 @@ class Job:
     """The part of a job that owns the outbox and answers, without Spark."""
 
     def __init__(self, database: str) -> None:
-        self.connection = psycopg.connect(database, autocommit=True, options=ROLE)
+        self.connection = psycopg.connect(
+            database, autocommit=True, options=ROLE, application_name="spark-job"
+        )
         self.run_id = self.own()
 
     def own(self) -> UUID:
@@ -124,6 +126,21 @@ def test_a_job_that_dies_is_told_at_once(connection: Connection, job: Job, kind:
     assert "died before it answered" in str(found.error)
 
 
+def test_a_process_that_dies_between_two_runs_is_told(
+    database: str, connection: Connection, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_GONE_S", 1.0)
+    found = Asking(connection, job, "restore")
+    request = job.asked()
+    writer.give_back(job.connection, job.run_id)
+    job.connection.close()
+    found.end()
+    assert isinstance(found.error, UnavailableError)
+    assert "no job runs now" in str(found.error)
+    with psycopg.connect(database) as late, pytest.raises(requests.WithdrawnError):
+        requests.answer(late, request.request_id, "done", "too late")
+
+
 def test_a_run_that_was_to_stop_and_ended_by_itself_is_no_error(connection: Connection, job: Job) -> None:
     found = Asking(connection, job, "stop")
     job.asked()
@@ -137,7 +154,7 @@ def test_a_job_in_a_long_batch_is_waited_for_as_long_as_asked(connection: Connec
     found.end()
     assert isinstance(found.error, UnavailableError)
     assert "has not answered within 0.5 s" in str(found.error)
-    assert requests.pending(job.connection, job.run_id) is not None
+    assert requests.pending(job.connection, job.run_id) is None, "a job that answers later must not do it"
 
 
 def test_only_a_living_owner_is_asked(connection: Connection, job: Job) -> None:

@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
-from db.errors import OutboxError
+from db.errors import FencedError, OutboxError
 from db.settings import load_settings
 from db.topic_ids import topic_id_text
 from devstack.kafka import KafkaServer
@@ -262,8 +262,8 @@ def test_a_run_that_hangs_is_fenced_by_a_restore(outbox: Outbox) -> None:
             writer.take_over(hanging, outbox.world.run_id, load_settings(None).job, force=False)
         hanging.execute("UPDATE outbox.writer SET heartbeat_at = clock_timestamp() - interval '1 hour'")
         run("savepoint", "restore", "monday", "--yes")
-        with pytest.raises(psycopg.OperationalError):
-            hanging.execute("SELECT 1")
+        with pytest.raises(FencedError, match="nobody does"), hanging.transaction():
+            writer.lock_and_check(hanging, outbox.world.run_id)
     assert writer.read_owner(outbox.connection).run_id is None
 
 
