@@ -11,6 +11,9 @@ from db import logs
 from db.command import run_command
 from db.settings import load_settings
 from spark_job import status as job_status
+from spark_job.commands import savepoint
+from spark_job.commands.rescale import rescale
+from spark_job.commands.stop import stop
 
 app = typer.Typer(
     help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
@@ -102,6 +105,11 @@ def status(
     else:
         Console().print(job_status.table(found))
     raise typer.Exit(0 if found.alive else 1)
+
+
+app.command()(stop)
+app.add_typer(savepoint.app, name="savepoint")
+app.command()(rescale)
 
 
 def main() -> None:

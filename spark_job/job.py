@@ -26,7 +26,7 @@ from spark_job.failures import explained
 from spark_job.kafka_input import KafkaInput
 from spark_job.query import Loop
 from spark_job.recovery import Accepted
-from spark_job.requests import Request
+from spark_job.requests import Request, WithdrawnError
 from spark_job.sink import Sink
 from spark_job.spark import LazySession
 from spark_job.start import RequestRefusedError, Start, Started
@@ -80,9 +80,9 @@ def attempt(
         )
         try:
             started = start.run(connection, kafka, topics, spark.get())
-        except RequestRefusedError as error:
+        except (RequestRefusedError, WithdrawnError) as error:
             assert plan.request is not None
-            requests.answer(connection, plan.request.request_id, "refused", str(error))
+            requests.refuse(connection, plan.request.request_id, str(error))
             log.warning("request_refused", kind=plan.request.kind, because=str(error))
             return replace(plan, request=None)
         cleanup.push(partial(_end, settings, run_id))
@@ -129,7 +129,7 @@ def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID, reque
             text = f"stopped between two batches{f', savepoint {name!r}{place}' if name else ''}"
             requests.answer(connection, request.request_id, "done", text)
     except OutboxError as error:
-        requests.answer(connection, request.request_id, "refused", str(error))
+        requests.refuse(connection, request.request_id, str(error))
         log.warning("request_refused", kind=request.kind, because=str(error))
         return False
     return True

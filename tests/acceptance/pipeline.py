@@ -1,10 +1,14 @@
 """The whole product on one database and its own topics: both services as processes, consumers that watch, and the verdict."""
 
 import json
+import operator
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -17,9 +21,9 @@ from db.settings import SessionSettings
 from db.topic_ids import topic_id_text
 from devstack.topics import create_topics
 from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation, expect, read_topic
+from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
 from tests.acceptance.feed import Feeder, rounds, write
-from tests.acceptance.service import Service, wait_until
+from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import CARTS, INPUT, PAGES
 from tests.acceptance.watcher import Watcher
 
@@ -130,6 +134,37 @@ class Pipeline:
         for job in self._jobs:
             job.destroy()
 
+    # Commands
+
+    def begin(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        """Start `spark-job <arguments>` with nobody at the terminal; `settings` are OUTBOX_ variables of this command only."""
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "spark_job", *arguments],
+            cwd=ROOT,
+            env=kept | self._environment | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
+        with self.begin(*arguments) as process:
+            try:
+                output, explanation = process.communicate(timeout=COMPLETION_TIMEOUT_S)
+            finally:
+                process.kill()
+        assert process.returncode == code, (
+            f"{arguments}: exit code {process.returncode}\n{output}\n{explanation}"
+        )
+        return explanation if code else output
+
+    def command_json(self, *arguments: str) -> Any:
+        """Run it with --json and read that."""
+        return json.loads(self.command(*arguments, "--json"))
+
     # Input
 
     def feed(self, seed: int, *, sessions: int, number: int = 1) -> None:
@@ -238,12 +273,18 @@ class Pipeline:
 
     # The end
 
-    def expectation(self) -> Expectation:
-        """What must come out of the input as it is now."""
+    def expectation(self, *shares: Share) -> Expectation:
+        """What must come out of the input as it is now. `shares`: by revision, where something was reissued."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        answer = admin.describe_topics(TopicCollection([self.input]))[self.input]
+        topic_id = topic_id_text(
+            admin.describe_topics(TopicCollection([self.input]))[self.input].result().topic_id
+        )
         records = read_topic(self.bootstrap, self.input)
-        return expect(records, self.input, topic_id_text(answer.result().topic_id), SESSION, BUCKETS)
+        session = SessionSettings(**self.options["session"])
+        parts = [
+            expect(records, self.input, topic_id, session, BUCKETS, share) for share in shares or (WHOLE,)
+        ]
+        return reduce(operator.add, parts)
 
     def complete(self, expected: Expectation) -> None:
         """Wait until the job has dealt with the whole input, and each lane with the whole ledger."""
