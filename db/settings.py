@@ -27,6 +27,7 @@ from db.errors import SettingsError
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 _HEADER = re.compile(r"header:.+")
+_TEST_DATABASE = "test_"
 
 Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
 
@@ -70,6 +71,10 @@ class PostgresSettings(Section):
         """Return host, port and database without user and password, for messages."""
         parts = conninfo_to_dict(self.dsn.get_secret_value())
         return f"{parts.get('host') or 'the local socket'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
+
+    def database(self) -> str:
+        """Return the name of the database, empty where the DSN leaves it to libpq."""
+        return str(conninfo_to_dict(self.dsn.get_secret_value()).get("dbname") or "")
 
 
 class KafkaSettings(Section):
@@ -172,7 +177,7 @@ class JobSettings(Section):
     trigger_ms: int = Field(default=200, ge=0, le=3_600_000)
     """Milliseconds between the starts of two batches; 0: as soon as possible."""
     buckets: int = Field(default=8, ge=1, le=4096)
-    """Groups of keys whose state is kept together, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
+    """Groups of keys with common state, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
     """Tasks that assemble at once, best the cores. Of the first generation; later `spark-job rescale`."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
@@ -193,7 +198,7 @@ class JobSettings(Section):
     max_backlog_events: int = Field(default=0, ge=0)
     """Undelivered output events at which the job takes no further batch until the publisher has caught up; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
-    """The same by bytes of undelivered output values; 0: no bound."""
+    """The same by bytes of undelivered outputs as the outbox encodes them; 0: no bound."""
 
     @model_validator(mode="after")
     def _heart_beats_in_time(self) -> Self:
@@ -274,6 +279,13 @@ class LogSettings(Section):
     """Lines for people or for machines."""
 
 
+class InjectionSettings(Section):
+    """`[testing]`, which docs/configuration.md mentions only: see db/fault_points.py."""
+
+    fault_file: Path | None = None
+    """The plan of the faults that a test injects."""
+
+
 class Settings(BaseSettings):
     """All sections. Environment variables win over the file."""
 
@@ -294,6 +306,16 @@ class Settings(BaseSettings):
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
     log: LogSettings = LogSettings()
+    testing: InjectionSettings = InjectionSettings()
+
+    @model_validator(mode="after")
+    def _faults_in_tests_only(self) -> Self:
+        if self.testing.fault_file is not None and not self.postgres.database().startswith(_TEST_DATABASE):
+            raise ValueError(
+                f"[testing] makes the service die on purpose: it is refused unless the name of the database, "
+                f"{self.postgres.database()!r}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
+            )
+        return self
 
     @model_validator(mode="after")
     def _buckets_fill_partitions(self) -> Self:

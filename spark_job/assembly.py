@@ -1,12 +1,15 @@
 """From the settings file to the assembler's settings, and the fingerprint that a generation keeps of them."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from db.settings import Settings
 from spark_job.sessions import AssemblySettings
+
+_PARALLELISM = ("buckets", "shuffle_partitions")
 
 
 def assembly_settings(settings: Settings) -> AssemblySettings:
@@ -42,9 +45,23 @@ def described(settings: Settings) -> dict[str, Any]:
     }
 
 
-def fingerprint(description: dict[str, Any]) -> str:
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two descriptions, for people. Buckets and shuffle partitions are the generation's own: no change."""
+    return [
+        f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
+        for name in sorted({*before, *now} - {*_PARALLELISM})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def with_parallelism(description: Mapping[str, Any], of: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `description` with the buckets and shuffle partitions of another one: only a rescale changes them."""
+    return {**description, **{name: of[name] for name in _PARALLELISM if name in of}}
+
+
+def fingerprint(description: Mapping[str, Any]) -> str:
     """Return a hash of `described`."""
-    return hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    return hashlib.sha256(orjson.dumps(dict(description), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
 def _path(setting: str | None) -> tuple[str, ...] | None:

@@ -4,37 +4,42 @@ Through Hadoop's FileSystem, as Spark itself writes it, so every URI that Spark 
 runs, `commits/<n>` after it (Spark, `OffsetSeqLog` and `CommitLog`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
+from uuid import UUID
 
 import orjson
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from db.errors import ContinuityError, OutboxError, UnavailableError
+from spark_job.directory_fit import DirectoryState
 from spark_job.offsets import Offsets, TopicPartition
 
-
-@dataclass(frozen=True)
-class DirectoryState:
-    """How far a checkpoint directory has got: the newest batch planned and committed, None where there is none."""
-
-    planned: int | None
-    committed: int | None
+_DIRECTORY = re.compile(r"gen-(\d+)-.+")
 
 
 class CheckpointDirectory:
     """One generation's directory."""
 
     def __init__(self, spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> None:
-        """`topic_ids`: {topic: topic id}, to translate Spark's offsets, which name topics."""
+        """`topic_ids`: {topic: topic id} of the generation, to translate Spark's offsets, which name topics."""
         jvm: Any = spark._jvm
         self.path = path
         self._topic_ids = topic_ids
         self._jvm = jvm
         self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def mark(self, outbox_uuid: UUID) -> None:
+        """Leave the outbox's name in the directory: one that its ledger does not know later shows that the database lost its end."""
+        marker = self._jvm.org.apache.hadoop.fs.Path(self._root, _marker(outbox_uuid))
+        try:
+            if not self._files.exists(marker):
+                self._files.create(marker, True).close()
+        except Py4JJavaError as error:
+            raise _unreadable(f"{self.path}/{_marker(outbox_uuid)}", error) from error
 
     @property
     def uri(self) -> str:
@@ -68,6 +73,34 @@ class CheckpointDirectory:
         except Py4JJavaError as error:
             raise _unreadable(f"{self.path}/{log}", error) from error
         return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def unknown_directories(
+    spark: SparkSession, root: str, known: Collection[str], above: int, outbox_uuid: UUID
+) -> dict[int, str]:
+    """Return {generation: path} of this outbox's directories below `root` that its ledger does not know.
+
+    `known`: names of those it knows; `above`: only generations with a greater number. Raises UnavailableError when `root` cannot be read.
+    """
+    jvm: Any = spark._jvm
+    folder = jvm.org.apache.hadoop.fs.Path(root)
+    found: dict[int, str] = {}
+    try:
+        files = folder.getFileSystem(spark._jsc.hadoopConfiguration())
+        for status in files.listStatus(folder) if files.exists(folder) else ():
+            path = status.getPath()
+            name = _DIRECTORY.fullmatch(path.getName())
+            if name is None or name[0] in known or int(name[1]) <= above:
+                continue
+            if files.exists(jvm.org.apache.hadoop.fs.Path(path, _marker(outbox_uuid))):
+                found[int(name[1])] = str(path.toString())
+    except Py4JJavaError as error:
+        raise _unreadable(root, error) from error
+    return found
+
+
+def _marker(outbox_uuid: UUID) -> str:
+    return f"outbox-{outbox_uuid}"
 
 
 def _unreadable(name: str, error: Py4JJavaError) -> OutboxError:

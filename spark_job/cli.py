@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,6 +26,10 @@ Config = Annotated[
 ]
 
 
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(f"--{name}", help=text, envvar=f"OUTBOX_{name.upper().replace('-', '_')}")
+
+
 @app.command()
 def run(
     config: Config = None,
@@ -35,13 +39,54 @@ def run(
             "--take-over", help="Fence the run that owns this outbox now, even though its heartbeat is alive."
         ),
     ] = False,
+    accept_outbox_behind: Annotated[
+        bool,
+        _flag(
+            "accept-outbox-behind",
+            "Go on although the database was restored or failed over to an older state: outputs that are in Kafka already go out "
+            "again, with equal outbox-ids.",
+        ),
+    ] = False,
+    accept_new_topic: Annotated[
+        bool,
+        _flag(
+            "accept-new-topic",
+            "Go on although an input topic was deleted and made again: sessions open in the old one are given up.",
+        ),
+    ] = False,
+    accept_data_loss: Annotated[
+        bool,
+        _flag("accept-data-loss", "Go on although Kafka has deleted input that is still needed."),
+    ] = False,
+    accept_changed_assembly: Annotated[
+        bool,
+        _flag(
+            "accept-changed-assembly",
+            "Go on with changed session settings: what is open is read again and judged by the new ones.",
+        ),
+    ] = False,
+    new_generation: Annotated[
+        bool,
+        typer.Option(
+            "--new-generation",
+            help="Give the checkpoint up and go on from the ledger, for a batch that can never be written. Nothing is lost or repeated.",
+        ),
+    ] = False,
 ) -> None:
-    """Run the job until SIGTERM or SIGINT, which stop it between two batches."""
+    """Run the job until SIGTERM, SIGINT or `spark-job stop`, which stop it between two batches.
+
+    A lost or damaged checkpoint needs no flag. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or repeat something;
+    without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
+    """
     from spark_job import job  # Spark's imports cost seconds that `status` need not pay
+    from spark_job.recovery import Accepted
 
     settings = load_settings(config)
     logs.configure(settings.log)
-    job.run(settings, take_over=take_over)
+    accepted = Accepted(
+        accept_outbox_behind, accept_new_topic, accept_data_loss, accept_changed_assembly, new_generation
+    )
+    job.run(settings, accepted, take_over=take_over)
 
 
 @app.command()

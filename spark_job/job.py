@@ -1,54 +1,92 @@
 """The job on one screen: own the outbox, decide where to resume, then read -> assemble and transform -> commit, batch after batch."""
 
 import os
-import secrets
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
-from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import structlog
 from psycopg.rows import TupleRow
-from pyspark.sql import SparkSession
 
+from db import fault_points
 from db.connection import connect
+from db.errors import OutboxError
+from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
-from spark_job import ledger, recovery, transform, writer
-from spark_job.assembly import described, fingerprint
-from spark_job.checkpoint import CheckpointDirectory
+from spark_job import requests, savepoints, transform, writer
+from spark_job.backlog import Brake
 from spark_job.failures import explained
-from spark_job.kafka_input import InputTopics, KafkaInput
-from spark_job.ledger import Generation
-from spark_job.query import Loop, Started
-from spark_job.recovery import Resumption
+from spark_job.kafka_input import KafkaInput
+from spark_job.query import Loop
+from spark_job.recovery import Accepted
+from spark_job.requests import Request
 from spark_job.sink import Sink
-from spark_job.spark import start_session, stop_session
+from spark_job.spark import LazySession
+from spark_job.start import RequestRefusedError, Start, Started
 
 log = structlog.get_logger()
 
 
-def run(settings: Settings, *, take_over: bool = False) -> None:
-    """Run until SIGTERM or SIGINT, which stop between two batches.
+@dataclass(frozen=True)
+class Plan:
+    """What the next attempt is told beside the settings."""
+
+    attempt: int = 1
+    accepted: Accepted = field(default_factory=Accepted)
+    take_over: bool = False
+    request: Request | None = None
+
+
+def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> None:
+    """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
 
     Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
     """
-    transform_fingerprint = transform.fingerprint(transform.load(settings.transform.function))
+    fingerprint = transform.fingerprint(transform.load(settings.transform.function))
+    fault_points.arm(settings.testing.fault_file)
+    plan: Plan | None = Plan(accepted=accepted, take_over=take_over)
+    with ExitStack() as cleanup:
+        stop = cleanup.enter_context(_stop_signals())
+        spark = LazySession(settings.job)
+        cleanup.callback(spark.stop)
+        while plan is not None and not stop.is_set():
+            plan = attempt(settings, plan, spark, stop, fingerprint)
+
+
+def attempt(
+    settings: Settings, plan: Plan, spark: LazySession, stop: threading.Event, transform_fingerprint: str
+) -> Plan | None:
+    """One life of the query: from taking the outbox over to its end. Return what comes next, None where the job ends.
+
+    Raises OutboxError where it failed.
+    """
     run_id = uuid4()
+    reach("start.begins")
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
         topics = kafka.describe()
-        spark = start_session(settings.job)
-        cleanup.callback(stop_session, spark)
-        started = start(connection, settings, kafka, topics, spark, run_id, take_over=take_over)
-        cleanup.callback(writer.release, settings.postgres, run_id)
-        _report(started, run_id)
+        start = Start(
+            settings, run_id, plan.attempt, transform_fingerprint, plan.accepted, plan.take_over, plan.request
+        )
+        try:
+            started = start.run(connection, kafka, topics, spark.get())
+        except RequestRefusedError as error:
+            assert plan.request is not None
+            requests.answer(connection, plan.request.request_id, "refused", str(error))
+            log.warning("request_refused", kind=plan.request.kind, because=str(error))
+            return replace(plan, request=None)
+        cleanup.push(partial(_end, settings, run_id))
+        _report(started, run_id, plan.attempt)
         sink = Sink(
             connection,
             run_id=run_id,
@@ -57,120 +95,88 @@ def run(settings: Settings, *, take_over: bool = False) -> None:
             max_row_bytes=settings.job.max_row_bytes,
             input_topics=lambda: kafka.describe_unchanged(topics),
         )
-        loop = Loop(settings, run_id, spark, started, sink, kafka)
-        cleanup.enter_context(_signals(loop))
-        cleanup.enter_context(
-            writer.Heartbeat(settings.postgres, run_id, settings.job.heartbeat_s, on_fenced=loop.fence)
+        brake = Brake(connection, run_id, settings.job)
+        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, brake, stop)
+        heartbeat = writer.Heartbeat(
+            settings.postgres,
+            run_id,
+            settings.job.heartbeat_s,
+            on_fenced=loop.fence,
+            on_request=loop.ask,
         )
-        loop.run()
+        reach("start.before_query")
+        with heartbeat:
+            request = loop.run()
+        if request is None:
+            return None
+        log.info("request_accepted", kind=request.kind, arguments=request.arguments)
+        if request.kind == "stop" and _stop_as_asked(connection, run_id, request):
+            return None
+        # The person's word has been used; the process goes on with what the outbox says now.
+        return Plan(plan.attempt + 1, request=None if request.kind == "stop" else request)
 
 
-def start(
-    connection: psycopg.Connection[TupleRow],
-    settings: Settings,
-    kafka: KafkaInput,
-    topics: InputTopics,
-    spark: SparkSession,
-    run_id: UUID,
-    *,
-    take_over: bool,
-) -> Started:
-    """Own the outbox, find or open the generation and decide where it resumes: one transaction under the writer lock (design §3.4)."""
-    assembly = described(settings)
-    # A living owner must not be ended by a start that is then refused: what cannot change meanwhile is checked before.
-    _fitting(connection, settings, topics, spark, assembly)
-    with connection.transaction():
-        writer.take_over(connection, run_id, settings.job, force=take_over)
-        ledger.insert_first_lane_epoch(connection, settings.publisher.lanes)
-        found = _fitting(connection, settings, topics, spark, assembly)
-        if found is None:
-            generation = _first_generation(settings, kafka, topics, assembly)
-            ledger.insert_generation(connection, generation, run_id)
-            directory = _directory(spark, settings, generation, topics)
-            return Started(generation, Resumption("fresh", 0, generation.start), directory, topics)
-        generation, directory = found
-        newest = ledger.newest_stream_batch(connection, generation.number)
-        resumption = recovery.resume(
-            generation, newest, directory.state(), directory.end_offsets, directory.uri
-        )
-        return Started(generation, resumption, directory, topics)
+def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID, request: Request) -> bool:
+    """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
 
-
-def _fitting(
-    connection: psycopg.Connection[TupleRow],
-    settings: Settings,
-    topics: InputTopics,
-    spark: SparkSession,
-    assembly: dict[str, Any],
-) -> tuple[Generation, CheckpointDirectory] | None:
-    """The newest generation and its directory, None in an empty outbox.
-
-    Raises ContinuityError where settings, topics or folder do not fit.
+    Return False, with the answer given, where that cannot be done: then the job goes on.
     """
-    generation = ledger.newest_generation(connection)
-    if generation is None:
-        return None
-    recovery.check_topics(generation, topics.ids)
-    recovery.check_assembly(generation, assembly, fingerprint(assembly))
-    directory = _directory(spark, settings, generation, topics)
-    newest = ledger.newest_stream_batch(connection, generation.number)
-    recovery.check_present(generation, newest, directory.state(), directory.uri)
-    return generation, directory
+    name = request.arguments.get("savepoint")
+    try:
+        with connection.transaction():
+            writer.lock_and_check(connection, run_id)
+            place = f" at {savepoints.create(connection, name).place}" if name else ""
+            text = f"stopped between two batches{f', savepoint {name!r}{place}' if name else ''}"
+            requests.answer(connection, request.request_id, "done", text)
+    except OutboxError as error:
+        requests.answer(connection, request.request_id, "refused", str(error))
+        log.warning("request_refused", kind=request.kind, because=str(error))
+        return False
+    return True
 
 
-def _first_generation(
-    settings: Settings, kafka: KafkaInput, topics: InputTopics, assembly: dict[str, Any]
-) -> Generation:
-    start_offsets = kafka.bounds(topics, settings.source.starting_offsets)
-    return Generation(
-        number=1,
-        directory_token=secrets.token_hex(4),
-        start=start_offsets,
-        high_water=start_offsets,
-        topics=topics.names,
-        reason="first",
-        policy="skip",
-        revision=0,
-        assembly=assembly,
-        assembly_fingerprint=fingerprint(assembly),
-    )
+def _end(
+    settings: Settings, run_id: UUID, _kind: object, error: BaseException | None, _trace: object
+) -> None:
+    """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
+    because = "stopped" if error is None else f"{type(error).__name__}: {error}"
+    writer.release(settings.postgres, run_id, because[:2_000])
 
 
-def _directory(
-    spark: SparkSession, settings: Settings, generation: Generation, topics: InputTopics
-) -> CheckpointDirectory:
-    path = f"{settings.job.checkpoint.rstrip('/')}/{generation.directory}"
-    return CheckpointDirectory(spark, path, topics.ids)
-
-
-def _report(started: Started, run_id: UUID) -> None:
-    names = started.topics.names
+def _report(started: Started, run_id: UUID, attempt: int) -> None:
+    names = started.topics.names | dict(started.generation.topics)
     log.info(
         "job_started",
         run=str(run_id),
+        attempt=attempt,
         generation=started.generation.number,
-        restored=started.resumption.text(),
+        restored=started.resumption.restored,
+        explanation=started.resumption.text,
+        read_again=started.resumption.read_again,
+        revision=started.generation.revision,
         checkpoint=started.directory.uri,
         resumes_at={
-            f"{names[w.topic_id]}/{w.partition}": o for w, o in started.resumption.resumes_at.items()
+            f"{names.get(w.topic_id, w.topic_id)}/{w.partition}": o
+            for w, o in started.resumption.resumes_at.items()
         },
     )
 
 
 @contextmanager
-def _signals(loop: Loop) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the loop, a second one the process; the handlers of before are put back."""
+def _stop_signals() -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT set the event, a second one ends the process; the handlers of before are put back."""
+    stop = threading.Event()
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        if loop.is_stopping:
+        if stop.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        loop.stop()  # first: writing the log may fail
+        stop.set()  # first: writing the log may fail
         log.info("stop_requested", signal=signal.Signals(number).name)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

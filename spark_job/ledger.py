@@ -15,6 +15,9 @@ from spark_job.offsets import Offsets, TopicPartition
 
 Connection = psycopg.Connection[TupleRow]
 
+OPENED_BY_COMMAND = ("savepoint", "rescale")
+"""Reasons of generations that a command may have opened, without a look at the checkpoint."""
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -30,11 +33,26 @@ class Generation:
     revision: int
     assembly: Mapping[str, Any]
     assembly_fingerprint: str
+    from_generation: int | None = None  # the position that it continues
+    from_batch: int | None = None
+    savepoint: str | None = None
+    read_again: int = 0
+    explanation: str = ""
+
+    @property
+    def buckets(self) -> int:
+        """Groups of keys whose state is kept together."""
+        return int(self.assembly["buckets"])
+
+    @property
+    def shuffle_partitions(self) -> int:
+        """Tasks that assemble at once."""
+        return int(self.assembly["shuffle_partitions"])
 
     @property
     def directory(self) -> str:
         """The name of its directory below the checkpoint root."""
-        return f"gen-{self.number}-{self.directory_token}"
+        return directory_name(self.number, self.directory_token)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -50,6 +68,11 @@ class Generation:
             revision=row["revision"],
             assembly=row["assembly"],
             assembly_fingerprint=row["assembly_fingerprint"],
+            from_generation=row["from_generation"],
+            from_batch=row["from_batch"],
+            savepoint=row["savepoint"],
+            read_again=row["read_again"],
+            explanation=row["explanation"],
         )
 
 
@@ -68,9 +91,42 @@ class StreamBatch:
 
 def newest_generation(connection: Connection) -> Generation | None:
     """Return the newest generation, or None in an empty outbox."""
+    return _generation(connection, None)
+
+
+def read_generation(connection: Connection, number: int) -> Generation:
+    """Return a generation that exists."""
+    found = _generation(connection, number)
+    assert found is not None, f"generation {number} is named by a foreign key"
+    return found
+
+
+def _generation(connection: Connection, number: int | None) -> Generation | None:
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(statement("spark_job", "newest_generation")).fetchone()
+        row = cursor.execute(statement("spark_job", "generation"), {"generation": number}).fetchone()
     return Generation.from_row(row) if row else None
+
+
+def directories(connection: Connection) -> tuple[set[str], int]:
+    """Return the names of all generations' directories, and the newest generation that a start of the job opened by itself (0: none).
+
+    That start has looked at the checkpoint's folder; one that a command opened has not.
+    """
+    rows = connection.execute(statement("spark_job", "directories")).fetchall()
+    names = {directory_name(number, token) for number, token, _ in rows}
+    return names, max((number for number, _, reason in rows if reason not in OPENED_BY_COMMAND), default=0)
+
+
+def directory_name(generation: int, token: str) -> str:
+    """Return the name of a generation's directory below the checkpoint root."""
+    return f"gen-{generation}-{token}"
+
+
+def greatest_revision(connection: Connection) -> int:
+    """Return the greatest revision of all generations, 0 in an empty outbox."""
+    row = connection.execute(statement("spark_job", "greatest_revision")).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def newest_stream_batch(connection: Connection, generation: int) -> StreamBatch | None:
@@ -107,6 +163,11 @@ def insert_generation(connection: Connection, generation: Generation, run_id: UU
             "revision": generation.revision,
             "assembly": Jsonb(dict(generation.assembly)),
             "assembly_fingerprint": generation.assembly_fingerprint,
+            "from_generation": generation.from_generation,
+            "from_batch": generation.from_batch,
+            "savepoint": generation.savepoint,
+            "read_again": generation.read_again,
+            "explanation": generation.explanation,
             "run_id": run_id,
         },
     )

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
 from uuid import UUID
 
 import psycopg
@@ -13,18 +12,20 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from db import fault_points
 from db.errors import FencedError, UnavailableError
+from db.fault_points import reach
 from db.settings import Settings
 from spark_job import packing, rows, writer
 from spark_job.assembly import assembly_settings
-from spark_job.checkpoint import CheckpointDirectory
+from spark_job.backlog import Brake
 from spark_job.continuity import BatchRange
 from spark_job.failures import explain
-from spark_job.kafka_input import InputTopics, KafkaInput
-from spark_job.ledger import Generation
-from spark_job.recovery import Resumption
+from spark_job.kafka_input import KafkaInput
+from spark_job.requests import Request
 from spark_job.sink import Sink
 from spark_job.source import read_events, starting_offsets
+from spark_job.start import Started
 from spark_job.worker import BucketWorker
 
 log = structlog.get_logger()
@@ -35,16 +36,6 @@ _CALLBACK_TIMEOUT_S = 60
 
 class StopRequestedError(Exception):
     """Ends the query between two batches: raised instead of beginning another one."""
-
-
-@dataclass(frozen=True)
-class Started:
-    """What a start found and decided."""
-
-    generation: Generation
-    resumption: Resumption
-    directory: CheckpointDirectory
-    topics: InputTopics
 
 
 class Loop:
@@ -58,16 +49,25 @@ class Loop:
         started: Started,
         sink: Sink,
         kafka: KafkaInput,
+        brake: Brake,
+        stop: threading.Event,
     ) -> None:
+        """`stop`: set from outside, by a signal, to stop before the next batch."""
         self._settings, self._run_id, self._spark = settings, run_id, spark
-        self._started, self._sink, self._kafka = started, sink, kafka
-        self._stop = threading.Event()
-        self._fenced = threading.Event()
+        self._started, self._sink, self._kafka, self._brake = started, sink, kafka, brake
+        self._stop = stop
+        self._leave = threading.Event()  # this run ends, the process need not
+        self._fenced = False
+        self._request: Request | None = None
         self._failure: BaseException | None = None
         self._writing = threading.Lock()
+        self._awaiting_commit: int | None = None  # written, not yet in the checkpoint
 
-    def run(self) -> None:
-        """Start the query and wait for its end. Raises OutboxError when it ended for another reason than `stop`."""
+    def run(self) -> Request | None:
+        """Start the query and wait for its end; return the request that ended it, None where `stop` did.
+
+        Raises OutboxError when it ended for another reason.
+        """
         query = self._start_query()
         ended: BaseException | None = None
         try:
@@ -77,36 +77,39 @@ class Loop:
         finally:
             self._end(query)
         failure = self._failure or ended
-        if self._fenced.is_set() or self._lost_ownership(failure):
+        if self._fenced or self._lost_ownership(failure):
             raise FencedError(
                 f"another run has taken this outbox over from {self._run_id}. Nothing of this one is left to write; it stops."
             )
-        if failure is None and not self._stop.is_set():
+        if failure is None and not self._is_ending:
             raise explain(RuntimeError("Spark ended the query by itself"))
         if failure is not None and not isinstance(failure, StopRequestedError):
             # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
             if not self._stop.is_set() or not isinstance(failure, Py4JError | OSError):
                 raise explain(failure) from ended
             log.warning("spark_gone_while_stopping", error=type(failure).__name__)
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._stop.is_set()
-
-    def stop(self) -> None:
-        """Stop before the next batch; may be called more than once, from a signal handler too."""
-        self._stop.set()
+        return self._request
 
     def fence(self) -> None:
         """Stop because another run owns the outbox."""
-        self._fenced.set()
-        self._stop.set()
+        self._fenced = True
+        self._leave.set()
+
+    def ask(self, request: Request) -> None:
+        """Stop before the next batch, so that what a command asks can be done."""
+        self._request = request
+        self._leave.set()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._stop.is_set() or self._leave.is_set()
 
     def _start_query(self) -> StreamingQuery:
-        settings, job = self._settings, self._settings.job
+        settings, job, generation = self._settings, self._settings.job, self._started.generation
+        # Spark keeps as many pieces of state as the query's first start had shuffle partitions: the generation's, not the settings'.
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(generation.shuffle_partitions))
         start_json = starting_offsets(
-            self._started.generation.start, self._started.topics.ids, self._started.topics.partitions
+            generation.start, self._started.topics.ids, self._started.topics.partitions
         )
         events = read_events(
             self._spark,
@@ -115,8 +118,8 @@ class Loop:
             settings.session,
             start=start_json,
             max_events=job.max_events_per_batch,
-            buckets=job.buckets,
-            shuffle_partitions=job.shuffle_partitions,
+            buckets=generation.buckets,
+            shuffle_partitions=generation.shuffle_partitions,
         )
         worker = BucketWorker(
             assembly_settings(settings),
@@ -140,11 +143,17 @@ class Loop:
         """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
         with self._writing:
             try:
-                if self._stop.is_set():
+                self._brake.wait(lambda: self._is_ending)
+                if self._is_ending:
                     raise StopRequestedError
+                reach("query.before_action")
                 planned = batch_range(self._started, spark_batch)
-                self._sink.write(frame.toArrow(), spark_batch, planned)
+                table = frame.toArrow()
+                reach("query.after_action")
+                self._sink.write(table, spark_batch, planned)
                 self._kafka.show_progress(planned.end, self._started.topics)
+                self._awaiting_commit = spark_batch
+                reach("query.before_return")
             except BaseException as error:
                 self._failure = error
                 raise
@@ -167,13 +176,23 @@ class Loop:
         )
 
     def _wait(self, query: StreamingQuery) -> None:
-        while query.isActive and not self._stop.wait(_POLL_S):
-            pass
+        while query.isActive and not self._is_ending:
+            self._stop.wait(_POLL_S)
+            if fault_points.is_armed():
+                self._reach_after_commit()
         # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
         while query.isActive and query.status["isTriggerActive"]:
             time.sleep(_POLL_S)
         if not query.isActive:
             query.awaitTermination()  # raises what ended it
+
+    def _reach_after_commit(self) -> None:
+        """A point that no callback passes: Spark's own commit of a batch is in the checkpoint."""
+        written = self._awaiting_commit
+        committed = self._started.directory.state().committed
+        if written is not None and committed is not None and committed >= written:
+            self._awaiting_commit = None
+            reach("query.after_spark_commit")
 
 
 def batch_range(started: Started, spark_batch: int) -> BatchRange:

@@ -12,6 +12,7 @@ import structlog
 from psycopg.rows import TupleRow
 
 from db.errors import UnavailableError
+from db.fault_points import reach
 from db.statements import statement
 from spark_job import batch, ledger, storing
 from spark_job.batch import BatchResult, Letter, OutputRow
@@ -76,23 +77,30 @@ class Sink:
         parts = batch.parts(sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
+        reach("sink.before_transaction")
         with _certain(self._connection):
             # 1. The writer lock: from here on no other run can write, and a zombie stops.
             lock_and_check(self._connection, self._run_id)
+            reach("sink.after_lock")
             # 2. Continuity: the ledger ends where this batch starts, or has it already.
             newest = ledger.newest_stream_batch(self._connection, self._generation.number)
             if is_committed(self._generation, newest, spark_batch, planned):
                 self._compare_recomputed(spark_batch, parts)
+                reach("sink.after_comparison")
                 return None
+            reach("sink.after_continuity")
             first_id, lanes = ledger.next_batch(self._connection)
             # 3. One row for each key and part.
             for part, rows in enumerate(parts):
                 storing.copy_rows(self._connection, rows, first_id + part, lanes, self._generation.revision)
+            reach("sink.after_copy")
             # 4. Dead letters and what is still open.
             written = storing.insert_letters(
                 self._connection, letters, self._generation, topics.names, first_id
             )
+            reach("sink.after_dead_letters")
             storing.upsert_buckets(self._connection, result.summaries, self._generation.number, first_id)
+            reach("sink.after_buckets")
             # 5. The ledger row last: the publisher follows it.
             storing.insert_ledger_rows(
                 self._connection,
@@ -107,6 +115,8 @@ class Sink:
                 dead_letters=written,
                 skipped=skipped,
             )
+            reach("sink.after_ledger")
+        reach("sink.after_commit")
         committed = Committed(
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),

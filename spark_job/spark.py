@@ -64,6 +64,26 @@ def start_session(settings: JobSettings) -> SparkSession:
     return builder.getOrCreate()
 
 
+class LazySession:
+    """Spark, started when it is first needed and kept until `stop`."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._settings = settings
+        self._session: SparkSession | None = None
+
+    def get(self) -> SparkSession:
+        """Return the session, starting it where there is none. Raises as `start_session` does."""
+        if self._session is None:
+            self._session = start_session(self._settings)
+        return self._session
+
+    def stop(self) -> None:
+        """Stop Spark where it was started."""
+        if self._session is not None:
+            stop_session(self._session)
+            self._session = None
+
+
 def stop_session(session: SparkSession) -> None:
     """Stop Spark. A JVM that a signal to the whole process group has ended already needs no stopping."""
     with contextlib.suppress(Py4JError, OSError):

@@ -10,8 +10,9 @@ from db.connection import connect
 from db.migrate import require_current
 from db.settings import Settings
 from db.statements import statement
-from spark_job import ledger
+from spark_job import ledger, runs
 from spark_job.ledger import Generation, StreamBatch
+from spark_job.runs import Run
 from spark_job.writer import Owner, read_owner
 
 
@@ -25,6 +26,7 @@ class Status:
     newest: StreamBatch | None
     open_work: dict[str, int]
     open_letters: dict[str, int]
+    run: Run | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
@@ -35,9 +37,15 @@ class Status:
             "host": self.owner.host,
             "pid": self.owner.pid,
             "heartbeat_age_s": self.owner.heartbeat_age_s,
+            "held_back_since": self.owner.held_back_since.isoformat() if self.owner.held_back_since else None,
+            "held_back_because": self.owner.held_back_because,
+            "start": self.run.to_json() if self.run else None,
             "generation": generation.number if generation else None,
             "reason": generation.reason if generation else None,
+            "policy": generation.policy if generation else None,
             "revision": generation.revision if generation else None,
+            "buckets": generation.buckets if generation else None,
+            "shuffle_partitions": generation.shuffle_partitions if generation else None,
             "batch": newest.batch_id if newest else None,
             "spark_batch": newest.spark_batch if newest else None,
             "committed_at": newest.created_at.isoformat() if newest else None,
@@ -60,8 +68,9 @@ def read(settings: Settings) -> Status:
             number = {"generation": generation.number if generation else None}
             open_work = cursor.execute(statement("spark_job", "open_work"), number).fetchone() or {}
         letters = connection.execute(statement("spark_job", "open_letters")).fetchall()
+        run = runs.newest(connection)
     alive = owner.is_alive(settings.job.owner_timeout_s)
-    return Status(owner, alive, generation, newest, open_work, dict(letters))
+    return Status(owner, alive, generation, newest, open_work, dict(letters), run)
 
 
 def table(status: Status) -> Table:
@@ -74,9 +83,21 @@ def table(status: Status) -> Table:
         result.add_row("writer", f"{state} {owner.run_id}, pid {owner.pid} on {owner.host}, heartbeat {age}")
     else:
         result.add_row("writer", "[yellow]none[/]: `spark-job run` starts one")
+    if owner.held_back_since:
+        result.add_row(
+            "held back", f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {owner.held_back_because}"
+        )
+    if run := status.run:
+        result.add_row("last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {run.explanation}")
+        if run.read_again:
+            result.add_row("read again", f"{run.read_again:,} offsets at the most")
+        if run.ended_at:
+            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {run.ended_because}")
     if generation:
         result.add_row(
-            "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
+            "generation",
+            f"{generation.number} ({generation.reason}), revision {generation.revision}, {generation.buckets} buckets in "
+            f"{generation.shuffle_partitions} shuffle partitions",
         )
     if newest and generation:
         result.add_row(

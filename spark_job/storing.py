@@ -7,6 +7,7 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
+from db.fault_points import reach
 from db.statements import statement
 from spark_job import batch, ledger, pgcopy
 from spark_job.batch import BatchResult, Letter, OutputRow, Summary
@@ -27,6 +28,7 @@ def copy_rows(
         copy.write(pgcopy.HEADER)
         for row in rows:
             copy.write(row.copy(batch_id, lanes, revision))
+            reach("sink.during_copy")
         copy.write(pgcopy.TRAILER)
 
 
@@ -110,6 +112,7 @@ def insert_ledger_rows(
                 "input_events": result.counts.get("events", 0) if part == 0 else 0,
                 "sessions": sum(row.sessions for row in rows),
                 "output_events": sum(row.outputs for row in rows),
+                "output_bytes": sum(row.size for row in rows),
                 "dead_letters": dead_letters if part == 0 else 0,
                 "duplicate_events": result.counts.get("duplicates", 0) if part == 0 else 0,
                 "skipped_sessions": skipped if part == 0 else 0,

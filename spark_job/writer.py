@@ -17,6 +17,8 @@ from db.connection import connect
 from db.errors import FencedError, UnavailableError
 from db.settings import JobSettings, PostgresSettings
 from db.statements import statement
+from spark_job import requests, runs
+from spark_job.requests import Request
 
 log = structlog.get_logger()
 
@@ -35,6 +37,8 @@ class Owner:
     heartbeat_at: datetime | None
     heartbeat_age_s: float | None
     backend_lives: bool
+    held_back_since: datetime | None
+    held_back_because: str | None
 
     def is_alive(self, timeout_s: float) -> bool:
         """Tell whether the owner's connection is open and its heartbeat younger than `timeout_s`.
@@ -119,8 +123,8 @@ def was_taken_over(postgres: PostgresSettings, run_id: UUID) -> bool:
         return False
 
 
-def release(postgres: PostgresSettings, run_id: UUID) -> None:
-    """Give the ownership back, so that the next start need not ask whether this run is alive.
+def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
+    """Give the ownership back, so that the next start need not ask whether this run is alive, and note why the run ended.
 
     On a connection of its own: the sink's may be in the middle of something. Where Postgres is away nothing need be given back, the next
     start sees that the backend is gone.
@@ -129,21 +133,29 @@ def release(postgres: PostgresSettings, run_id: UUID) -> None:
         contextlib.suppress(psycopg.Error, UnavailableError),
         connect(postgres, "spark-job", autocommit=True) as connection,
     ):
-        connection.execute(statement("spark_job", "release_writer"), {"run_id": run_id})
+        give_back(connection, run_id)
+        runs.end(connection, run_id, because)
+
+
+def give_back(connection: Connection, run_id: UUID) -> None:
+    """Give the ownership back where this run still has it."""
+    connection.execute(statement("spark_job", "release_writer"), {"run_id": run_id})
 
 
 class Heartbeat:
-    """A thread that renews the heartbeat on its own connection and reports when another run has taken over."""
+    """A thread that renews the heartbeat on its own connection, and reports a takeover and what commands ask of this run."""
 
     def __init__(
-        self, postgres: PostgresSettings, run_id: UUID, interval_s: float, on_fenced: Callable[[], None]
+        self,
+        postgres: PostgresSettings,
+        run_id: UUID,
+        interval_s: float,
+        *,
+        on_fenced: Callable[[], None],
+        on_request: Callable[[Request], None],
     ) -> None:
-        self._postgres, self._run_id, self._interval_s, self._on_fenced = (
-            postgres,
-            run_id,
-            interval_s,
-            on_fenced,
-        )
+        self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
+        self._on_fenced, self._on_request = on_fenced, on_request
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -172,3 +184,5 @@ class Heartbeat:
                     log.error("fenced", run=str(self._run_id))
                     self._on_fenced()
                     self._stopped.set()
+                elif (request := requests.pending(connection, self._run_id)) is not None:
+                    self._on_request(request)

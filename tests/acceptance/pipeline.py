@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -190,14 +191,31 @@ class Pipeline:
         )
 
     def position(self) -> Position:
-        """Read the checkpoint's logs and the ledger."""
-        stored = self.ask("SELECT coalesce(max(spark_batch), -1) FROM outbox.batch")[0][0]
+        """Read the newest generation's logs and its part of the ledger."""
+        stored = self.ask(
+            "SELECT coalesce(max(spark_batch), -1) FROM outbox.batch"
+            " WHERE generation = (SELECT max(generation) FROM outbox.generation)"
+        )[0][0]
         return Position(self._newest("offsets"), int(stored), self._newest("commits"))
 
     def generation_directory(self) -> Path:
-        """The one generation's checkpoint directory."""
-        (directory,) = self.checkpoint.iterdir()
-        return directory
+        """The newest generation's checkpoint directory, which need not be there."""
+        ((number, token),) = self.ask(
+            "SELECT generation, directory_token FROM outbox.generation ORDER BY generation DESC LIMIT 1"
+        )
+        return self.checkpoint / f"gen-{number}-{token}"
+
+    def lose_checkpoint(self) -> None:
+        """Delete the newest generation's directory."""
+        shutil.rmtree(self.generation_directory())
+
+    def generations(self) -> list[tuple[int, str, int]]:
+        """(number, reason, revision) of every generation."""
+        return self.ask("SELECT generation, reason, revision FROM outbox.generation ORDER BY generation")
+
+    def restored(self) -> list[str]:
+        """How each start of the job found itself, oldest first."""
+        return [row[0] for row in self.ask("SELECT restored FROM outbox.run ORDER BY started_at")]
 
     def job_has_gone(self) -> bool:
         """Whether Postgres has ended the job's connections, so that nothing is half way any more."""
@@ -207,9 +225,9 @@ class Pipeline:
         return found == [(0,)]
 
     def _newest(self, log: str) -> int:
-        if not self.checkpoint.exists() or not (folders := list(self.checkpoint.iterdir())):
+        if not self.ask("SELECT FROM outbox.generation LIMIT 1"):
             return -1
-        folder = folders[0] / log
+        folder = self.generation_directory() / log
         names = os.listdir(folder) if folder.exists() else []
         return max((int(name) for name in names if name.isdigit()), default=-1)
 

@@ -1,7 +1,6 @@
 """The job as a process: how it stops, what it refuses, who may write, and what a crash between the two commits does."""
 
 import json
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,31 +100,6 @@ def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_
     pipeline.complete(expected)
     pipeline.stop()
     pipeline.assert_exactly_once(expected)
-
-
-def test_changed_session_settings_and_a_lost_checkpoint_stop_the_job_and_nothing_is_written(
-    pipeline: Pipeline,
-) -> None:
-    job = pipeline.job
-    pipeline.feed(4, sessions=100)
-    job.start()
-    pipeline.wait_until(lambda: pipeline.batches() >= 1, "a batch", alive=(job,))
-    assert job.terminate() == 0, job.tail()
-    before = pipeline.written()
-
-    job.start(OUTBOX_SESSION__TIMEOUT_S="6")
-    assert job.wait() == 5, job.tail()
-    assert "timeout_s: 5.0 -> 6.0" in job.log()
-    assert pipeline.written() == before
-    assert pipeline.owner() is None
-
-    shutil.rmtree(pipeline.checkpoint)
-    job.start()
-    assert job.wait() == 5, job.tail()
-    assert f"{pipeline.checkpoint}/gen-1-" in job.log()
-    assert "is empty or missing" in job.log()
-    assert pipeline.written() == before
-    assert pipeline.owner() is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Savepoints: named positions of the ledger (design §3.4). Nothing is copied; one lives as long as Kafka keeps its safe offsets."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+import psycopg
+from psycopg.rows import TupleRow, dict_row
+
+from db.errors import SettingsError
+from db.statements import statement
+from spark_job.offsets import Offsets, TopicPartition
+
+Connection = psycopg.Connection[TupleRow]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as the CHECK savepoint_name_form
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A position to go back to: a batch, or the start of a generation that had committed none."""
+
+    name: str
+    generation: int
+    batch_id: int | None
+    safe: Offsets  # where reading would begin
+    done: Offsets  # everything closing below it was dealt with when the savepoint was made
+    topics: Mapping[str, str]  # {topic id: topic} of the input
+    revision: int
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Read a row of savepoints.sql."""
+        return cls(
+            name=row["name"],
+            generation=row["generation"],
+            batch_id=row["batch_id"],
+            safe=Offsets.from_json(row["safe_offsets"]),
+            done=Offsets.from_json(row["done_offsets"]),
+            topics=row["topics"],
+            revision=row["revision"],
+            created_at=row["created_at"],
+        )
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"generation {self.generation}, " + (
+            f"batch {self.batch_id}" if self.batch_id else "its start"
+        )
+
+    def missing(self, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+        """Return {partition: (where reading would begin, the first offset that Kafka still has)} where records in between are deleted.
+
+        `earliest`: the first offset of each partition of the input now. A partition that was added later is needed from 0 on.
+        """
+        return {
+            where: (self.safe.at(where), first)
+            for where, first in earliest.items()
+            if where.topic_id in self.topics and self.safe.at(where) < first
+        }
+
+    def replaced(self, topic_ids: Mapping[str, str]) -> list[str]:
+        """Return its topics that no longer exist under the id they had. `topic_ids`: {topic: id} of the input now."""
+        return sorted(topic for topic_id, topic in self.topics.items() if topic_ids.get(topic) != topic_id)
+
+    def expired(self, topic_ids: Mapping[str, str], earliest: Offsets) -> list[str]:
+        """Return why it cannot be restored whole, one line a reason; nothing where it can."""
+        return [
+            *(
+                f"topic {topic!r} was deleted or made again, or is no input now"
+                for topic in self.replaced(topic_ids)
+            ),
+            *(
+                f"{self.topics[where.topic_id]}/{where.partition}: needs offset {needed}, Kafka's first is {first}"
+                for where, (needed, first) in self.missing(earliest).items()
+            ),
+        ]
+
+
+def create(connection: Connection, name: str) -> Savepoint:
+    """Name the current position. Call in a transaction that holds the writer lock, so that it lies between two batches.
+
+    Raises SettingsError when the name is not allowed or in use, or when the outbox has no generation yet; nothing is written then, and the
+    transaction can go on.
+    """
+    check_name(name)
+    row = connection.execute(statement("spark_job", "insert_savepoint"), {"name": name}).fetchone()
+    if row is None:
+        if any(savepoint.name == name for savepoint in all(connection)):
+            raise SettingsError(in_use(name))
+        raise SettingsError(
+            "there is nothing to save yet: no job has ever started on this outbox. Run `spark-job run` first."
+        )
+    return get(connection, name)
+
+
+def get(connection: Connection, name: str) -> Savepoint:
+    """Return a savepoint. Raises SettingsError that names the nearest one when there is none of that name."""
+    known = {savepoint.name: savepoint for savepoint in all(connection)}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise SettingsError(
+            f"there is no savepoint {name!r}.{hint} `spark-job savepoint list` shows them all."
+        )
+    return known[name]
+
+
+def all(connection: Connection) -> list[Savepoint]:
+    """Return the savepoints that were not deleted, oldest first."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return [Savepoint.from_row(row) for row in cursor.execute(statement("spark_job", "savepoints"))]
+
+
+def delete(connection: Connection, name: str) -> None:
+    """Delete a savepoint: the ledger may be pruned behind it, and its name is free. Raises SettingsError when there is none."""
+    if connection.execute(statement("spark_job", "delete_savepoint"), {"name": name}).rowcount == 0:
+        get(connection, name)  # raises with the nearest name
+        raise SettingsError(
+            f"savepoint {name!r} was deleted and made again at this moment. Delete it once more if it is in the way."
+        )
+
+
+def check_name(name: str) -> None:
+    """Raise SettingsError when this cannot be a savepoint's name."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(
+            f"{name!r} cannot be a savepoint's name: one letter or digit, then up to 99 letters, digits, '.', '_' or '-'."
+        )
+
+
+def in_use(name: str) -> str:
+    """Say that a name is taken, and the way out."""
+    return (
+        f"there is a savepoint {name!r} already. Take another name, or free this one with `spark-job savepoint delete {name}`; "
+        "`spark-job savepoint list` shows them all."
+    )
+
+
+def greatest_done(connection: Connection) -> Offsets:
+    """Return, for each partition, the offset below which some generation has dealt with everything.
+
+    Over every generation: a reissue goes back behind what an earlier one had done.
+    """
+    return greatest(
+        [Offsets.from_json(row[0]) for row in connection.execute(statement("spark_job", "every_done"))]
+    )
+
+
+def greatest(positions: Sequence[Offsets]) -> Offsets:
+    """Return the greatest offset of each partition."""
+    result = Offsets()
+    for position in positions:
+        result = result.max(position)
+    return result

@@ -1,0 +1,1 @@
+SELECT generation, directory_token, reason FROM outbox.generation

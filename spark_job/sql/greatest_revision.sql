@@ -1,0 +1,1 @@
+SELECT coalesce(max(revision), 0) FROM outbox.generation

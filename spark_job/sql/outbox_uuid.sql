@@ -1,0 +1,1 @@
+SELECT outbox_uuid FROM outbox.identity

@@ -1,0 +1,49 @@
+"""The matrix of a run, printed at its end; FAULT_TABLE=FILE writes it as a page too, if all of it held."""
+
+import os
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.faults.matrix import Matrix
+
+_MATRIX = pytest.StashKey[Matrix]()
+_WIDTH = 160
+
+
+@pytest.fixture(scope="session")
+def matrix(request: pytest.FixtureRequest) -> Matrix:
+    """Of the whole run."""
+    return request.config.stash.setdefault(_MATRIX, Matrix())
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Writes a line to the terminal while the test runs: a whole group takes minutes."""
+    capture: Any = request.config.pluginmanager.get_plugin("capturemanager")
+
+    def write(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"  {line}", flush=True)
+
+    return write
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table; write the page."""
+    matrix = config.stash.get(_MATRIX, None)
+    if matrix is None:
+        return
+    text = StringIO()
+    Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.table())
+    terminalreporter.write(text.getvalue())
+    page = os.environ.get("FAULT_TABLE")
+    if page and matrix.is_green:
+        Path(page).write_text(matrix.markdown(), "utf-8")
+        terminalreporter.write_line(f"written to {page}")
+    elif page:
+        terminalreporter.write_line(f"not written to {page}: not every cell held")

@@ -1,0 +1,140 @@
+"""Savepoints name positions of the ledger; requests reach one run and are answered once."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.rows import TupleRow
+
+from db.errors import SettingsError
+from db.statements import statement
+from spark_job import OutputEvent, requests, savepoints
+from spark_job.offsets import Offsets
+from spark_job.savepoints import Savepoint
+from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, session, summary
+
+Connection = psycopg.Connection[TupleRow]
+ROLE = "-c role=outbox_writer"
+EVENT = [OutputEvent("out", b"1")]
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True, options=ROLE) as connection:
+        yield connection
+
+
+def create(connection: Connection, name: str) -> Savepoint:
+    with connection.transaction():
+        connection.execute(statement("spark_job", "take_writer_lock"))
+        return savepoints.create(connection, name)
+
+
+def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection) -> None:
+    world = World(connection)
+    world.plan(0, (0, 0), (10, 5))
+    world.write(0, session("a", 0, 9, EVENT), summary(0, {0: 7}, 10))
+    made = create(connection, "before-deploy")
+    world.plan(1, (10, 5), (20, 5))
+    world.write(1, session("a", 10, 19, EVENT), summary(0, {}, 10))
+
+    found = savepoints.get(connection, "before-deploy")
+    assert found == made
+    assert (found.generation, found.batch_id, found.revision) == (1, 1, 0)
+    assert found.safe == {P0: 7, P1: 5}
+    assert found.done == {P0: 10, P1: 5}
+    assert found.topics == {TOPIC_ID: "input"}
+    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy"]
+
+
+def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
+    World(connection)
+    high_water = Offsets({P0: 30, P1: 9})
+    World(connection, high_water, revision=2)
+    found = create(connection, "opened")
+    assert (found.generation, found.batch_id, found.revision) == (2, None, 2)
+    assert found.safe == {P0: 0, P1: 0}
+    assert found.done == high_water
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "ü", "a" * 101, "x\n", "a/b"])
+def test_a_name_that_cannot_be_typed_safely_is_refused(connection: Connection, name: str) -> None:
+    World(connection)
+    with pytest.raises(SettingsError, match="cannot be a savepoint's name"):
+        create(connection, name)
+
+
+def test_a_name_in_use_is_refused_and_the_transaction_goes_on(connection: Connection) -> None:
+    World(connection)
+    create(connection, "x")
+    with connection.transaction():
+        connection.execute(statement("spark_job", "take_writer_lock"))
+        with pytest.raises(SettingsError, match="spark-job savepoint delete x"):
+            savepoints.create(connection, "x")
+        savepoints.create(connection, "y")
+    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["x", "y"]
+
+
+def test_an_outbox_without_a_generation_has_nothing_to_save(connection: Connection) -> None:
+    with pytest.raises(SettingsError, match="spark-job run"):
+        create(connection, "x")
+
+
+def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
+    connection: Connection,
+) -> None:
+    world = World(connection)
+    create(connection, "monday")
+    world.plan(0, (0, 0), (10, 5))
+    world.write(0, summary(0, {}, 10))
+    savepoints.delete(connection, "monday")
+    assert savepoints.all(connection) == []
+    assert create(connection, "monday").batch_id == 1
+    with pytest.raises(SettingsError, match="Did you mean 'monday'"):
+        savepoints.get(connection, "mondya")
+    with pytest.raises(SettingsError, match="Did you mean 'monday'"):
+        savepoints.delete(connection, "mondya")
+
+
+def test_the_greatest_done_is_over_all_generations(connection: Connection) -> None:
+    assert savepoints.greatest_done(connection) == Offsets()
+    first = World(connection)
+    first.plan(0, (0, 0), (10, 50))
+    first.write(0, summary(0, {}, 1))
+    first.plan(1, (10, 50), (100, 50))
+    first.write(1, summary(0, {}, 1))
+    # A reissue goes back behind that; its high water is older than its start may be.
+    second = World(connection, Offsets({P0: 40, P1: 20}), revision=1)
+    assert savepoints.greatest_done(connection) == {P0: 100, P1: 50}
+    second.plan(0, (0, 0), (60, 70))
+    second.write(0, summary(0, {}, 1))
+    assert savepoints.greatest_done(connection) == {P0: 100, P1: 70}
+    # A high water counts even before its generation has a batch.
+    World(connection, Offsets({P0: 200, P1: 0}))
+    assert savepoints.greatest_done(connection) == {P0: 200, P1: 70}
+
+
+def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connection) -> None:
+    run, other = uuid4(), uuid4()
+    assert requests.pending(connection, run) is None
+    first = requests.ask(connection, run, "stop", {"savepoint": "x"})
+    second = requests.ask(connection, run, "rescale", {"buckets": 8, "shuffle_partitions": 4})
+    assert requests.pending(connection, other) is None
+    assert requests.pending(connection, run) == requests.Request(first, run, "stop", {"savepoint": "x"})
+    assert requests.outcome(connection, first) is None
+
+    requests.answer(connection, first, "refused", "there is a savepoint 'x' already")
+    assert requests.outcome(connection, first) == requests.Outcome(
+        "refused", "there is a savepoint 'x' already"
+    )
+    found = requests.pending(connection, run)
+    assert found is not None
+    assert (found.request_id, found.kind) == (second, "rescale")
+    requests.answer(connection, second, "done", "done")
+    assert requests.pending(connection, run) is None
+    with pytest.raises(RuntimeError, match="has an answer already"):
+        requests.answer(connection, second, "refused", "again")
+    answered = requests.outcome(connection, second)
+    assert answered is not None
+    assert answered.done

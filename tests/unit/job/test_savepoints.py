@@ -1,0 +1,52 @@
+"""What a savepoint says of itself, from offsets alone."""
+
+from datetime import UTC, datetime
+
+from spark_job.offsets import Offsets, TopicPartition
+from spark_job.savepoints import Savepoint, greatest
+
+P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
+SAVEPOINT = Savepoint(
+    name="x",
+    generation=2,
+    batch_id=7,
+    safe=Offsets({P0: 10, P1: 20}),
+    done=Offsets({P0: 15, P1: 20}),
+    topics={"id": "in"},
+    revision=0,
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+
+
+def test_it_lives_while_kafka_has_its_safe_offsets() -> None:
+    assert SAVEPOINT.expired({"in": "id"}, Offsets({P0: 10, P1: 0})) == []
+
+
+def test_it_has_expired_where_kafka_begins_later() -> None:
+    assert SAVEPOINT.expired({"in": "id"}, Offsets({P0: 11, P1: 20})) == [
+        "in/0: needs offset 10, Kafka's first is 11"
+    ]
+    assert SAVEPOINT.missing(Offsets({P0: 11, P1: 21})) == {P0: (10, 11), P1: (20, 21)}
+
+
+def test_a_partition_added_later_is_needed_from_its_first_record_on() -> None:
+    assert SAVEPOINT.missing(Offsets({P2: 0})) == {}
+    assert SAVEPOINT.missing(Offsets({P2: 3})) == {P2: (0, 3)}
+
+
+def test_another_input_topic_has_nothing_to_do_with_it() -> None:
+    assert SAVEPOINT.missing(Offsets({TopicPartition("new", 0): 50})) == {}
+
+
+def test_it_has_expired_with_its_topic() -> None:
+    assert "'in' was deleted" in SAVEPOINT.expired({"in": "another id"}, Offsets())[0]
+    assert "'in' was deleted" in SAVEPOINT.expired({}, Offsets())[0]
+
+
+def test_the_greatest_position_is_that_of_each_partition() -> None:
+    assert greatest([]) == Offsets()
+    assert greatest([Offsets({P0: 1, P1: 5}), Offsets({P0: 3}), Offsets({P1: 4, P2: 0})]) == {
+        P0: 3,
+        P1: 5,
+        P2: 0,
+    }
