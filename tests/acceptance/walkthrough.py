@@ -1,321 +1,200 @@
-"""docs/recovery.md as a test: its tables, and the same tables as found in Kafka, Postgres and Spark's checkpoint."""
+"""What docs/recovery.md tells: both services, the input's Kafka and the outputs' Kafka, to be fed, killed and compared step by step."""
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+import orjson
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
 
-from publisher.progress import Progress
-from spark_job import OutputEvent, Session
-from spark_job.checkpoint import parse_offsets
-from spark_job.sessions.state import VERSION, OpenState
-from tests.acceptance.service import ROOT
+from db.fault_points import Action, Fault, Plan
+from db.topic_ids import topic_id_text
+from devstack.kafka import Kafka
+from devstack.topics import create_topics
+from tests.acceptance import verdict
+from tests.acceptance.page_tables import Page
+from tests.acceptance.pipeline import environment
+from tests.acceptance.places import Places
+from tests.acceptance.service import Service, wait_until
+from tests.acceptance.transforms import INPUT, LETTERS
 from tests.integration.publisher.harness import query
 
-PAGE = "docs/recovery.md"
-INPUT = "in"
-OUTPUT = "out"
-"""Ends of the topics' names."""
-
-NOTHING = "–"
-_MARKUP = re.compile(r"[`*]")
-
-Row = Mapping[str, str]
+EVENT_TYPES = {"start": "start_event", "entry": "entry_event", "end": "end_event"}
+_TIMEOUT_S = 300.0
 
 
-def letters(session: Session) -> Iterable[OutputEvent]:
-    """The walk's transform: one output that names the session's events, such as `anna: A C`."""
-    names = " ".join(event.value["letter"] for event in session.events)
-    yield OutputEvent(session.start.topic.removesuffix(INPUT) + OUTPUT, f"{session.key}: {names}".encode())
+class Walk:
+    """The servers and services of one walk, and the page that says what they do."""
 
-
-@dataclass
-class Page:
-    """The page's tables. A table is known by its first column; tables of one kind are parts of one table."""
-
-    rows: dict[tuple[str, str], Row]
-    """{(first column, its cell): {column: cell}}"""
-    played: set[tuple[str, str]] = field(default_factory=set)
-    differences: list[str] = field(default_factory=list)
-
-    @classmethod
-    def read(cls) -> "Page":
-        """Parse the page. A key that is there twice is an error: one of them would never be compared."""
-        rows: dict[tuple[str, str], Row] = {}
-        header: list[str] = []
-        for line in (ROOT / PAGE).read_text("utf-8").splitlines():
-            if not line.startswith("|"):
-                header = []
-                continue
-            cells = [_MARKUP.sub("", cell).strip() for cell in line.strip("|").split("|")]
-            if not header:
-                header = cells
-            elif not set("".join(cells)) <= set("-: "):
-                place = (header[0], cells[0])
-                assert place not in rows, f"{PAGE} has {place} twice"
-                assert len(cells) == len(header), f"{PAGE}: {line} has {len(cells)} cells of {len(header)}"
-                rows[place] = dict(zip(header, cells, strict=True))
-        return cls(rows)
-
-    def column(self, kind: str, column: str) -> list[str]:
-        """A column of all rows of a kind, in the page's order."""
-        return [row[column] for (key, _), row in self.rows.items() if key == kind]
-
-    def compare(self, kind: str, key: str, found: Row) -> None:
-        """Compare a row with what was found, and remember what differs. Columns that were not looked for are prose."""
-        self.played.add((kind, key))
-        row = self.rows.get((kind, key))
-        if row is None:
-            self.differences.append(f"{kind} {key}: not on the page, found {dict(found)}")
-            return
-        self.differences += [
-            f"{kind} {key}, {column!r}: the page says {row.get(column)!r}, found {cell!r}"
-            for column, cell in found.items()
-            if row.get(column) != cell
-        ]
-
-    def assert_true(self) -> None:
-        """Fail unless every row of the kinds that the test knows was compared and none differed."""
-        kinds = {kind for kind, _ in self.played}
-        unplayed = [place for place in self.rows if place[0] in kinds and place not in self.played]
-        assert not self.differences, "\n".join([f"{PAGE} is wrong:", *self.differences])
-        assert not unplayed, f"{PAGE} has rows that the test never looked at: {unplayed}"
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where things are: what the page's columns show. Offsets are written `partition 0/partition 1`."""
-
-    dsn: str
-    checkpoint: Path
-    input_topic: str
-    input_topic_id: str
-    output_bootstrap: str
-    output_topic: str
-    progress_topic: str
-
-    # Spark's checkpoint
-
-    def generation_directory(self) -> Path | None:
-        """The newest generation's directory, None while there is none."""
-        found = list(self.checkpoint.glob("gen-*-*"))
-        return max(found, key=lambda path: int(path.name.split("-")[1]), default=None)
-
-    def newest(self, log: str) -> int:
-        """The newest batch in `offsets` or `commits`, -1 where there is none."""
-        directory = self.generation_directory()
-        entries = [] if directory is None else (directory / log).glob("*")
-        return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=-1)
-
-    def job(self) -> Row:
-        """The columns of a step of the job."""
-        planned, finished = self.newest("offsets"), self.newest("commits")
-        keys = query(self.dsn, "SELECT session_key FROM outbox.session_output ORDER BY batch_id, session_key")
-        newest = query(self.dsn, "SELECT max(batch_id) FROM outbox.batch")[0][0]
-        return {
-            "offsets/": NOTHING if planned < 0 else f"{planned}: {self._planned_end(planned)}",
-            "commits/": _text(None if finished < 0 else finished),
-            "open in Spark's state": _listed(self._open_sessions(finished)),
-            "ledger ends with": _text(newest),
-            "rows in the outbox": _listed(key for (key,) in keys),
-        }
-
-    def _planned_end(self, batch: int) -> str:
-        directory = self.generation_directory()
-        assert directory is not None
-        entry = directory / "offsets" / str(batch)
-        ids = {self.input_topic: self.input_topic_id}
-        return self._offsets(parse_offsets(entry.read_text("utf-8"), str(entry), ids).to_json())
-
-    def _open_sessions(self, finished: int) -> list[str]:
-        """Keys of the sessions that are open in the state after batch `finished`, which is version `finished` + 1."""
-        directory = self.generation_directory()
-        buckets: dict[bytes, bytes] = {}
-        for version in range(1, finished + 2):
-            assert directory is not None
-            for delta in directory.glob(f"state/0/*/{version}.delta"):
-                buckets |= _delta(delta.read_bytes())
-        found = [OpenState.from_bytes(_blob(value)).key.to_pylist() for value in buckets.values() if value]
-        return sorted(key for keys in found for key in keys)
-
-    # The outbox
-
-    def ledger(self) -> dict[str, Row]:
-        """The ledger by batch."""
-        return {
-            str(row[0]): {
-                "generation": str(row[1]),
-                "Spark batch": str(row[2]),
-                **{name: self._offsets(row[i]) for i, name in enumerate(("start", "end", "done", "safe"), 3)},
-                **dict(zip(("events", "sessions", "outputs", "skipped"), map(str, row[7:11]), strict=True)),
-                "computed twice": "yes" if row[11] else "no",
+    def __init__(self, dsn: str, bootstrap: str, outputs: Kafka, prefix: str, folder: Path) -> None:
+        self.page = Page.read("docs/recovery.md")
+        self.outputs = outputs
+        self._bootstrap = bootstrap
+        self._dsn = dsn
+        create_topics(bootstrap, {prefix + INPUT: (2, {})})
+        create_topics(outputs.bootstrap_servers, {prefix + LETTERS: (1, {})})
+        ((outbox_uuid,),) = query(dsn, "SELECT outbox_uuid FROM outbox.identity")
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        described = admin.describe_topics(TopicCollection([prefix + INPUT]))
+        self.places = Places(
+            dsn=dsn,
+            checkpoint=folder / "checkpoint",
+            input_topic=prefix + INPUT,
+            input_topic_id=topic_id_text(described[prefix + INPUT].result().topic_id),
+            output_bootstrap=outputs.bootstrap_servers,
+            output_topic=prefix + LETTERS,
+            progress_topic=f"outbox-progress-{outbox_uuid}",
+        )
+        self._faults = Plan(folder / "faults.json")
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        settings = environment(
+            {
+                "postgres": {"dsn": dsn},
+                "source": {"topics": [prefix + INPUT], "consumer_group": f"{prefix}job"},
+                # The walk takes longer than a session would.
+                "session": {"timeout_s": 86_400},
+                "transform": {"function": "tests.acceptance.transforms:letters"},
+                "job": {
+                    "checkpoint": str(self.places.checkpoint),
+                    "master": "local[1]",
+                    "driver_memory": "1g",
+                    "trigger_ms": 100,
+                    "buckets": 2,
+                    "shuffle_partitions": 1,
+                    "heartbeat_s": 0.5,
+                    "owner_timeout_s": 3.0,
+                    "spark_options": {
+                        "spark.local.dir": str(scratch),
+                        "spark.sql.streaming.stateStore.compression.codec": "zstd",  # the test reads it
+                    },
+                },
+                "testing": {"fault_file": str(self._faults.file)},
+                "publisher": {"lanes": 1, "poll_ms": 200, "idle_progress_s": 0.5, "lease_s": 5.0},
             }
-            for row in query(
-                self.dsn,
-                "SELECT batch_id, generation, spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets,"
-                " input_events, sessions, output_events, skipped_sessions, recomputed_at IS NOT NULL FROM outbox.batch",
+        ) | {
+            "TMPDIR": str(scratch),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1",
+        }
+        kafka = "OUTBOX_KAFKA__BOOTSTRAP_SERVERS"
+        self.job = Service("spark_job", settings | {kafka: bootstrap}, folder / "spark-job.log")
+        self.publisher = Service(
+            "publisher", settings | {kafka: outputs.bootstrap_servers}, folder / "publisher.log"
+        )
+
+    def feed(self, partition: int, letters: str) -> None:
+        """Write the page's events with these letters to a partition; one request, so that no batch can begin in between."""
+        events = dict(
+            zip(
+                self.page.column("event", "event"),
+                self.page.column("event", f"partition {partition}"),
+                strict=True,
             )
-        }
+        )
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 50})
+        for letter in letters:
+            kind, key = events[letter].split()
+            value = {"session_key": key, "event_type": EVENT_TYPES[kind], "letter": letter}
+            producer.produce(self.places.input_topic, orjson.dumps(value), key, partition)
+        assert producer.flush(30) == 0
 
-    def outputs(self) -> dict[str, Row]:
-        """The outbox's output events by their id, the topic id that it begins with cut short."""
-        return {
-            outbox_id.replace(self.input_topic_id, "…", 1): {
-                "in batch": str(batch),
-                "session key": key,
-                "session": f"partition {partition}, {first} to {last}",
-                "value": value.decode(),
-            }
-            for outbox_id, batch, key, partition, first, last, value in query(
-                self.dsn,
-                "SELECT outbox_id, batch_id, session_key, input_partition, session_start_offset, session_end_offset, value"
-                " FROM outbox.event",
-            )
-        }
+    def job_step(self, step: str) -> None:
+        """Compare what the page says of a step of the job."""
+        self.page.compare("job step", step, self.places.job())
 
-    def buckets(self, generation: int) -> dict[str, Row]:
-        """A generation's bucket summaries as they are now, after the newest batch."""
-        newest = query(self.dsn, "SELECT max(batch_id) FROM outbox.batch")[0][0]
-        return {
-            f"generation {generation}, bucket {bucket}, after batch {newest}": {
-                "by batch": str(batch),
-                "open sessions": str(sessions),
-                "open events": str(events),
-                "oldest open": self._offsets(oldest),
-            }
-            for bucket, batch, sessions, events, oldest in query(
-                self.dsn,
-                "SELECT bucket, batch_id, open_sessions, open_events, oldest_open FROM outbox.bucket WHERE generation = %s",
-                generation,
-            )
-        }
+    def publisher_step(self, step: str, *, kafka: bool = True, log: bool = False) -> None:
+        """Compare what the page says of a step of the publisher; `log`: the unreadable records, too."""
+        found = dict(self.places.publisher(kafka=kafka))
+        if log:
+            unreadable = len(self.places.in_the_log()) - len(self.places.visible())
+            found["in the log, not readable"] = str(unreadable)
+        self.page.compare("publisher step", step, found)
 
-    def generations(self) -> dict[str, Row]:
-        """The generations by number."""
-        return {
-            str(row[0]): {
-                "reason": row[1],
-                "continues": NOTHING if row[2] is None else f"generation {row[2]}, batch {row[3]}",
-                "start": self._offsets(row[4]),
-                "high water": self._offsets(row[5]),
-                "read again": str(row[6]),
-            }
-            for row in query(
-                self.dsn,
-                "SELECT generation, reason, from_generation, from_batch, start_offsets, high_water, read_again FROM outbox.generation",
-            )
-        }
+    def wait_for(self, condition: Callable[[], object], what: str, *alive: Service) -> None:
+        """Return once the condition holds; fail when it does not, or when one of `alive` ends before."""
 
-    # The publisher and its Kafka
+        def holds() -> object:
+            for service in alive:
+                assert service.is_alive(), f"{what} did not happen, because {service.tail()}"
+            return condition()
 
-    def publisher(self, *, kafka: bool = True) -> Row:
-        """The columns of a step of the publisher; `kafka` False: what can be seen while the outputs' Kafka is away."""
-        mirror = query(self.dsn, "SELECT seq, cursor_batch FROM outbox.lane")
-        deliveries = query(self.dsn, "SELECT seq, kafka_offsets IS NULL FROM outbox.delivery ORDER BY seq")
-        ledger = query(self.dsn, "SELECT max(batch_id) FROM outbox.batch")[0][0]
-        outbox = {
-            "ledger ends with": str(ledger),
-            "lane's mirror": _position(*mirror[0]) if mirror else NOTHING,
-            "deliveries": _listed(f"{seq}{' (filled in)' if filled else ''}" for seq, filled in deliveries),
-        }
-        if not kafka:
-            return outbox | {"progress record": "?", "readers see": "?"}
-        return outbox | {"progress record": self.progress(), "readers see": _listed(self.visible())}
+        wait_until(
+            holds,
+            lambda: f"{what}\n{self.job.tail()}\n{self.publisher.tail()}",
+            timeout_s=_TIMEOUT_S,
+            poll_s=0.05,
+        )
 
-    def visible(self) -> list[str]:
-        """The output topic as a `read_committed` consumer sees it."""
-        return read(self.output_bootstrap, self.output_topic, "read_committed")
+    def run_job_until(self, point: str, **settings: str) -> None:
+        """Start the job and kill it, with all that it started, at this point of its next batch."""
+        with self.held(self.job, point):
+            self.job.start(**settings)
+        self.kill_job()
 
-    def in_the_log(self) -> list[str]:
-        """All records of the output topic, those of open and aborted transactions too."""
-        return read(self.output_bootstrap, self.output_topic, "read_uncommitted")
+    def run_publisher_until(self, point: str) -> None:
+        """Start the publisher and kill it at this point of its next transaction."""
+        with self.held(self.publisher, point):
+            self.publisher.start()
+        self.publisher.crash()
 
-    def progress(self) -> str:
-        """The newest progress record."""
-        records = read(self.output_bootstrap, self.progress_topic, "read_committed")
-        if not records:
-            return NOTHING
-        newest = Progress.decode(records[-1].encode())
-        return _position(newest.seq, newest.cursor.batch_id)
+    @contextmanager
+    def held(self, service: Service, point: str) -> Iterator[None]:
+        """The service that the block starts stands still at the point when the block has ended."""
+        fault = Fault(point, Action.HOLD)
+        self._faults.write(fault)
+        yield
+        self.wait_for(lambda: (fault, service.pid) in self._faults.fired(), point, service)
 
-    def _offsets(self, value: Mapping[str, Mapping[str, int]]) -> str:
-        partitions = value.get(self.input_topic_id, {})
-        return "/".join(_text(partitions.get(partition)) for partition in ("0", "1"))
+    def kill_job(self) -> None:
+        """SIGKILL to the job and all that it started, at once; returns when Postgres has ended its transaction, too."""
+        self.job.crash()
+        self.wait_for(
+            lambda: query(
+                self._dsn,
+                "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name LIKE 'spark-job%%'",
+            )[0][0],
+            "the end of the job's connections",
+        )
 
+    def delete_checkpoint(self) -> None:
+        """Delete the checkpoint directory with all that is in it."""
+        shutil.rmtree(self.places.checkpoint)
 
-def read(bootstrap: str, topic: str, isolation: str) -> list[str]:
-    """Read a topic's one partition from its first record to its end; empty where the topic does not exist."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    found: list[str] = []
-    try:
-        if topic not in consumer.list_topics(timeout=30).topics:
-            return found
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message = consumer.poll(30)
-            assert message is not None, f"{topic} could not be read to its end"
-            error = message.error()
-            if error is None:
-                found.append((message.value() or b"").decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-            else:
-                raise AssertionError(error)
-    finally:
-        consumer.close()
+    def stop(self) -> None:
+        """SIGTERM to both services; they end in order and leave nothing held."""
+        assert self.job.terminate() == 0, self.job.tail()
+        assert self.publisher.terminate() == 0, self.publisher.tail()
+        verdict.assert_nothing_held(self._dsn)
 
+    def wait_for_finished(self, spark_batch: int) -> None:
+        """Wait until Spark has committed a batch."""
+        self.wait_for(
+            lambda: self.places.newest("commits") == spark_batch, f"the end of batch {spark_batch}", self.job
+        )
 
-def _delta(packed: bytes) -> dict[bytes, bytes]:
-    """Read a delta file of Spark's state store: lengths and bytes of keys and values; a value of length -1 is a removal.
+    def wait_for_mirror(self, batch: int) -> None:
+        """Wait until the publisher has recorded that it came to the end of a batch of the ledger."""
+        self.wait_for(
+            lambda: query(self._dsn, "SELECT 1 FROM outbox.lane WHERE cursor_batch = %s", batch),
+            f"the delivery of batch {batch}",
+            self.publisher,
+        )
 
-    `HDFSBackedStateStoreProvider` in Spark's source.
-    """
-    data = memoryview(pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read())
-    found: dict[bytes, bytes] = {}
-    at = 0
+    def compare_records(self) -> None:
+        """Compare the ledger, the outputs, the generations and the starts of the job so far."""
+        for kind, rows in (
+            ("batch", self.places.ledger()),
+            ("outbox-id", self.places.outputs()),
+            ("generation", self.places.generations()),
+            ("start of the job", self.places.runs()),
+        ):
+            for key, row in rows.items():
+                self.page.compare(kind, key, row)
 
-    def length() -> int:
-        nonlocal at
-        at += 4
-        return int.from_bytes(data[at - 4 : at], "big", signed=True)
-
-    def taken(size: int) -> bytes:
-        nonlocal at
-        at += size
-        return bytes(data[at - size : at])
-
-    while (size := length()) != -1:
-        key = taken(size)
-        found[key] = taken(max(0, length()))
-    return found
-
-
-def _blob(value: bytes) -> bytes | None:
-    """The bucket's binary state within Spark's row."""
-    at = value.find(VERSION)
-    return None if at < 0 else value[at:]
-
-
-def _position(seq: Any, batch: Any) -> str:
-    return NOTHING if seq == 0 else f"{seq}, batch {batch}"
-
-
-def _text(value: object) -> str:
-    return NOTHING if value is None else str(value)
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(values) or NOTHING
+    def compare_buckets(self, generation: int) -> None:
+        """Compare a generation's bucket summaries."""
+        for key, row in self.places.buckets(generation).items():
+            self.page.compare("bucket summary", key, row)
