@@ -1,4 +1,4 @@
-"""A transform for the acceptance tests: cheap, and its outputs depend on every byte of the session's events."""
+"""Transforms for the acceptance tests: cheap, and their outputs show what the session was made of."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -8,6 +8,7 @@ from spark_job import OutputEvent, Session
 INPUT = "in"
 PAGES = "pages"
 CARTS = "carts"
+LETTERS = "letters"
 """Ends of the topics' names. The tests give every topic of a pipeline the same beginning."""
 
 _PAGES_PER_SESSION = 15
@@ -46,3 +47,9 @@ def _outputs(session: Session, version: str) -> list[OutputEvent]:
         OutputEvent(carts, stamp, timestamp=session.ended_at),
         OutputEvent(carts, None),
     ]
+
+
+def letters(session: Session) -> Iterable[OutputEvent]:
+    """Return one output that names the session's events, such as `anna: A C`, out of their field `letter`."""
+    names = " ".join(event.value["letter"] for event in session.events)
+    yield OutputEvent(session.start.topic.removesuffix(INPUT) + LETTERS, f"{session.key}: {names}".encode())
