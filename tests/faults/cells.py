@@ -32,9 +32,7 @@ class Situation(NamedTuple):
     title: str
     cells: Sequence[Cell]
     after: str | None = None  # the fault that makes the situation
-    one_by_one: bool = (
-        False  # the job recovers after each cell; else each fault hits the recovery from the one before
-    )
+    one_by_one: bool = False  # the job recovers after each; else each hits the recovery from the one before
 
     def rows(self, action: Action) -> list[Row]:
         """As they are shown."""
@@ -106,7 +104,7 @@ LOST_CHECKPOINT = Situation(
         Cell("start.after_run", Kind.LOST),
         Cell("start.after_commit", Kind.UNUSED),
         Cell("start.before_query", Kind.UNUSED),
-        Cell("sink.after_ledger", Kind.PLANNED),
+        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
     ),
     after="sink.after_ledger",
 )
@@ -114,7 +112,7 @@ LOST_AGAIN = Situation(
     "lost again, catching up",
     (
         Cell("sink.during_copy", Kind.PLANNED, loses=True, hit=5),
-        Cell("sink.after_commit", Kind.STORED, loses=True),
+        Cell("sink.after_commit", Kind.STORED, with_rows=True, loses=True),
         Cell("start.after_generation", Kind.LOST, loses=True),
         Cell("query.before_return", Kind.STORED),
         Cell("sink.after_comparison", Kind.STORED),

@@ -8,7 +8,7 @@ from db.fault_points import Action, Fault, Plan
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.state import input_ends, is_caught_up, open_transactions
 
-_TIMEOUT_S = 240.0
+_TIMEOUT_S = 600.0
 _KILLED = 256 - 9  # what the guardian makes of SIGKILL
 _ROW = Fault("sink.during_copy", Action.PASS)
 _BETWEEN_ATTEMPTS = Fault("start.begins", Action.HOLD)
