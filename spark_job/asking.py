@@ -59,15 +59,11 @@ def ask(
     taken back, and nothing was done.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
-    began = connected = time.monotonic()
-    while True:
-        state, now = _read(connection, request_id), time.monotonic()
-        connected = now if state.job_connected else connected
-        lost = _lost(state, kind, run_id, now - connected, now - began, timeout_s)
-        if state.outcome is not None or (lost and requests.withdraw(connection, request_id)):
-            break
-        waiting(now - began)
-        time.sleep(_POLL_S)
+    try:
+        state, lost = _wait(connection, request_id, kind, run_id, timeout_s, waiting)
+    except KeyboardInterrupt:
+        requests.withdraw(connection, request_id)
+        raise
     if state.outcome == "refused":
         raise RefusedError(f"the job goes on as before: {state.answer}")
     if state.outcome == "done":
@@ -75,6 +71,26 @@ def ask(
     if kind == "stop" and state.owner_run_id is None:
         return None
     raise UnavailableError(f"run {run_id} {lost}. Nothing was done; ask again.")
+
+
+def _wait(
+    connection: Connection,
+    request_id: int,
+    kind: Kind,
+    run_id: UUID,
+    timeout_s: float,
+    waiting: Callable[[float], None],
+) -> tuple[State, str | None]:
+    """Wait for the answer, or until none is to be expected and the request was taken back; return the state and the reason."""
+    began = connected = time.monotonic()
+    while True:
+        state, now = _read(connection, request_id), time.monotonic()
+        connected = now if state.job_connected else connected
+        lost = _lost(state, kind, run_id, now - connected, now - began, timeout_s)
+        if state.outcome is not None or (lost and requests.withdraw(connection, request_id)):
+            return state, lost
+        waiting(now - began)
+        time.sleep(_POLL_S)
 
 
 def _lost(

@@ -34,7 +34,7 @@ class Move:
             for place, offset in opening.start.items()
         )
         lines = [
-            f"A new generation {opening.text}.",
+            f"A new generation will be opened: {opening.text}.",
             f"It starts at {where}, and reads {opening.read_again:,} offsets again.",
         ]
         if self.savepoint:

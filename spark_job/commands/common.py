@@ -16,7 +16,7 @@ from db.statements import statement
 from spark_job import ledger
 from spark_job.ledger import Connection
 
-errors = Console(stderr=True)
+errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-
 from db.errors import FencedError
 from db.settings import Settings
 from spark_job import asking, ledger, moves, opening
@@ -33,15 +31,14 @@ def move(
         foreseen = moves.preview(connection, settings, kafka, kind, arguments)
         owner = asking.living_owner(connection, settings.job)
         for line in foreseen.lines(kafka.describe().names):
-            errors.print(line, highlight=False, soft_wrap=True)
+            errors.print(line)
         errors.print(
             f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and goes on."
             if owner
-            else "No job runs: the next `spark-job run` goes on from there.",
-            highlight=False,
-            soft_wrap=True,
+            else "No job runs: the next `spark-job run` goes on from there."
         )
         confirm(yes)
+        owner = asking.living_owner(connection, settings.job)  # it may have been a long talk
         if owner and owner.run_id:
             with progress(connection, f"waiting for run {owner.run_id}") as show:
                 asking.ask(connection, owner.run_id, kind, arguments, timeout_s=timeout_s, waiting=show)
@@ -73,10 +70,8 @@ def _print(generation: Generation, foreseen: moves.Move, *, running: bool, as_js
         f"{generation.topics.get(place.topic_id, place.topic_id)}/{place.partition}: {offset}"
         for place, offset in generation.start.items()
     )
-    Console().print(
+    print(
         f"generation {generation.number} opened: {generation.explanation}\n"
         f"resumes at {where}; {generation.read_again:,} offsets are read again; revision {generation.revision}\n"
-        + ("the job runs on with it" if running else "`spark-job run` goes on with it"),
-        highlight=False,
-        soft_wrap=True,
+        + ("the job runs on with it" if running else "`spark-job run` goes on with it")
     )

@@ -39,7 +39,7 @@ def create(name: Name, config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(made.to_json(), indent=2))
     else:
-        Console().print(f"savepoint {made.name!r}: {made.place}", highlight=False, soft_wrap=True)
+        print(f"savepoint {made.name!r}: {made.place}")
 
 
 @app.command("list")
@@ -80,7 +80,7 @@ def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps({"deleted": name}))
     else:
-        Console().print(f"savepoint {name!r} deleted", highlight=False)
+        print(f"savepoint {name!r} deleted")
 
 
 @app.command()
@@ -127,6 +127,6 @@ def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:
             topics = kafka.describe()
             earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
     except (UnavailableError, SettingsError) as error:
-        errors.print(f"Whether they can be restored is unknown: {error}", highlight=False, soft_wrap=True)
+        errors.print(f"Whether they can be restored is unknown: {error}")
         return [Life("unknown", [str(error)], None)] * len(found)
     return [savepoint.life(topics.ids, earliest, latest) for savepoint in found]

@@ -5,7 +5,6 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from db.errors import SettingsError
 from db.settings import load_settings
@@ -86,6 +85,6 @@ def _print(text: str, made: Savepoint | None, *, stopped: bool, as_json: bool) -
         }
         print(json.dumps(found, indent=2))
         return
-    Console().print(text, highlight=False, soft_wrap=True)
+    print(text)
     if made:
-        Console().print(f"savepoint {made.name!r}: {made.place}", highlight=False, soft_wrap=True)
+        print(f"savepoint {made.name!r}: {made.place}")

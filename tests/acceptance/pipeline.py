@@ -31,7 +31,7 @@ SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace
 BUCKETS = 4
 LANES = 3
 _PARTITIONS = 3
-COMPLETION_TIMEOUT_S = 300.0
+COMPLETION_TIMEOUT_S = 600.0
 
 Options = dict[str, dict[str, Any]]
 

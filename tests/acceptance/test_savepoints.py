@@ -16,6 +16,11 @@ from tests.acceptance.expectation import Share
 from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.transforms import mended
 
+PATIENCE_S = 600.0
+"""For a machine that does much else meanwhile."""
+
+pytestmark = pytest.mark.timeout(1_800)
+
 MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
 
 
@@ -32,7 +37,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=40):
+    with pipeline.load(21, sessions_per_second=20):
         job.start()
         more_batches(pipeline, 3)
         pid = job.pid
@@ -66,7 +71,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
 
         stopped = pipeline.command_json("stop", "--savepoint", "end")
         assert stopped["stopped"]
-        assert job.wait() == 0, job.tail()
+        assert job.wait(PATIENCE_S) == 0, job.tail()
         assert stopped["savepoint"]["batch"] == pipeline.batches()
         assert pipeline.owner() is None
 
@@ -106,7 +111,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=40):
+    with pipeline.load(22, sessions_per_second=20):
         job.start()
         more_batches(pipeline, 3)
         made = pipeline.command_json("savepoint", "create", "good")
@@ -119,7 +124,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
                 waits_for_the_lock(pipeline, "spark-job")
                 job.crash()
                 blocker.rollback()
-                _, explanation = command.communicate(timeout=120)
+                _, explanation = command.communicate(timeout=PATIENCE_S)
             assert command.returncode == 6, explanation
             assert "ended before it answered, and no job runs now" in explanation
         pipeline.wait_until(pipeline.job_has_gone, "the end of the job's connections")
@@ -132,7 +137,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
             with pipeline.begin("savepoint", "restore", "good", "--policy", "reissue", "--yes") as command:
                 waits_for_the_lock(pipeline, "spark-job restore")
                 command.send_signal(signal.SIGKILL)
-                command.communicate(timeout=60)
+                command.communicate(timeout=PATIENCE_S)
         assert pipeline.generations() == [(1, "first", 0)]
         found = pipeline.command_json("savepoint", "restore", "good", "--policy", "reissue", "--yes")
         assert (found["revision"], found["running"]) == (1, False)
@@ -140,10 +145,15 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
 
         # Killed before its first batch, then after one, and the second time without its checkpoint.
         job.start(**MENDED, OUTBOX_JOB__MAX_EVENTS_PER_BATCH="300")
-        pipeline.wait_until(lambda: pipeline.owns(job), "the start", alive=(job,))
+        pipeline.wait_until(lambda: pipeline.owns(job), "the start", alive=(job,), timeout_s=PATIENCE_S)
         job.crash()
         job.start(**MENDED, OUTBOX_JOB__MAX_EVENTS_PER_BATCH="300")
-        pipeline.wait_until(lambda: pipeline.position().stored >= 0, "a batch of the reissue", alive=(job,))
+        pipeline.wait_until(
+            lambda: pipeline.position().stored >= 0,
+            "a batch of the reissue",
+            alive=(job,),
+            timeout_s=PATIENCE_S,
+        )
         job.crash()
         pipeline.lose_checkpoint()
         job.start(**MENDED)
@@ -177,7 +187,7 @@ def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(pipeline
     """And a stop reaches the job in the middle of its load, more than once."""
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(23, sessions_per_second=40):
+    with pipeline.load(23, sessions_per_second=20):
         job.start()
         more_batches(pipeline, 2)
         with psycopg.connect(pipeline.dsn) as blocker:
@@ -185,13 +195,15 @@ def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(pipeline
             with pipeline.begin("rescale", "--buckets", "4", "--shuffle-partitions", "1", "--yes") as command:
                 waits_for_the_lock(pipeline, "spark-job")
                 command.send_signal(signal.SIGKILL)
-                command.communicate(timeout=60)
-        pipeline.wait_until(lambda: len(pipeline.generations()) == 2, "the rescale", alive=(job,))
+                command.communicate(timeout=PATIENCE_S)
+        pipeline.wait_until(
+            lambda: len(pipeline.generations()) == 2, "the rescale", alive=(job,), timeout_s=PATIENCE_S
+        )
         more_batches(pipeline, 2)
         with pipeline.begin("stop", "--json") as one, pipeline.begin("stop", "--json") as other:
-            answers = [json.loads(command.communicate(timeout=180)[0]) for command in (one, other)]
+            answers = [json.loads(command.communicate(timeout=PATIENCE_S)[0]) for command in (one, other)]
         assert any(answer["stopped"] for answer in answers), answers
-        assert job.wait() == 0, job.tail()
+        assert job.wait(PATIENCE_S) == 0, job.tail()
         nobody: Any = pipeline.command_json("stop")
         assert not nobody["stopped"]
         assert "the last one ended" in nobody["text"]
@@ -208,7 +220,10 @@ def more_batches(pipeline: Pipeline, number: int) -> None:
     """Wait until the job has committed that many more."""
     enough = pipeline.batches() + number
     pipeline.wait_until(
-        lambda: pipeline.batches() >= enough, f"{number} more batches", alive=(pipeline.job,), timeout_s=240
+        lambda: pipeline.batches() >= enough,
+        f"{number} more batches",
+        alive=(pipeline.job,),
+        timeout_s=PATIENCE_S,
     )
 
 
@@ -221,7 +236,7 @@ def waits_for_the_lock(pipeline: Pipeline, application: str) -> None:
             application,
         ),
         f"{application} at its insert",
-        timeout_s=240,
+        timeout_s=PATIENCE_S,
     )
 
 
