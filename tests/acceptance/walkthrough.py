@@ -22,7 +22,7 @@ from tests.acceptance.transforms import INPUT, LETTERS
 from tests.integration.publisher.harness import query
 
 EVENT_TYPES = {"start": "start_event", "entry": "entry_event", "end": "end_event"}
-_TIMEOUT_S = 300.0
+_TIMEOUT_S = 1_200.0
 
 
 class Walk:
