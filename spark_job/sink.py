@@ -94,19 +94,18 @@ class Sink:
             )
             storing.upsert_buckets(self._connection, result.summaries, self._generation.number, first_id)
             # 5. The ledger row last: the publisher follows it.
-            storing.insert_ledger_rows(
+            entry = storing.stream_entry(
                 self._connection,
                 self._generation,
                 spark_batch,
                 planned,
                 result,
-                parts,
-                first_id=first_id,
                 run_id=self._run_id,
                 transform_fingerprint=self._transform_fingerprint,
                 dead_letters=written,
                 skipped=skipped,
             )
+            storing.insert_ledger_rows(self._connection, entry, parts, first_id)
         committed = Committed(
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),
