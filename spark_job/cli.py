@@ -11,12 +11,14 @@ from db import logs
 from db.command import run_command
 from db.settings import load_settings
 from spark_job import status as job_status
+from spark_job.dead_letters.cli import app as dead_letters_app
 
 app = typer.Typer(
     help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(dead_letters_app, name="dead-letters")
 
 Config = Annotated[
     Path | None,

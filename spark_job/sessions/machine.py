@@ -217,7 +217,9 @@ class Machine:
         kept = list(zip(offsets, times, self.store.raws(rows), strict=True))
         types = self._header_types(self.store.kind[rows].tolist())
         self.letters.append(
-            DeadLetter(source, session.start, last, closing, reason, key, detail, kept, len(kept) + over, types)
+            DeadLetter(
+                source, session.start, last, closing, reason, key, detail, kept, len(kept) + over, types
+            )
         )
 
     def _header_types(self, kinds: list[int]) -> list[str | None] | None:

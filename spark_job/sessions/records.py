@@ -177,9 +177,7 @@ def _malformed(new: pa.Table, columns: _Columns, bad: Int, settings: AssemblySet
         kept = [(offset, int(columns.ts[row]), raw if value is None else value)]
         types = [headers["type"]] if settings.type_path is None else None
         source = int(columns.source[row])
-        letters.append(
-            DeadLetter(source, offset, offset, offset, "malformed", shown, detail, kept, 1, types)
-        )
+        letters.append(DeadLetter(source, offset, offset, offset, "malformed", shown, detail, kept, 1, types))
     return letters
 
 

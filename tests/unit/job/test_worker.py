@@ -80,7 +80,10 @@ def run(
             "offset": pa.array([offset for offset, _, _ in events], pa.int64()),
             "ts": pa.array([1_000 + offset for offset, _, _ in events], pa.int64()),
             "key": pa.array([key.encode() for _, key, _ in events], pa.binary()),
-            "value": pa.array([orjson.dumps({"event_type": kind, "offset": offset}) for offset, _, kind in events], pa.binary()),
+            "value": pa.array(
+                [orjson.dumps({"event_type": kind, "offset": offset}) for offset, _, kind in events],
+                pa.binary(),
+            ),
         }
     )
     frames = [packed.to_pandas() for packed in pack([batch])]
@@ -140,7 +143,8 @@ def test_letters_keep_the_types_that_only_a_header_told(in_header: bool) -> None
     if not in_header:  # the odd one is escaped in JSON, an unknown type all the same
         expected = dict.fromkeys(expected)
     assert found == {
-        reason: None if types is None else b"".join(map(nullable, types)) for reason, types in expected.items()
+        reason: None if types is None else b"".join(map(nullable, types))
+        for reason, types in expected.items()
     }
 
 
