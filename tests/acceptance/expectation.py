@@ -1,7 +1,7 @@
 """What must come out of an input topic: its records read back, judged by the reference model, and transformed."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -59,7 +59,12 @@ class Expectation:
 
 
 def expect(
-    records: Sequence[Record], topic: str, topic_id: str, session: SessionSettings, buckets: int
+    records: Sequence[Record],
+    topic: str,
+    topic_id: str,
+    session: SessionSettings,
+    buckets: int,
+    transform: Callable[[Session], Iterable[OutputEvent]] = twenty,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
 
@@ -78,7 +83,7 @@ def expect(
         )
     for closed in judged.sessions:
         try:
-            outputs = list(twenty(_session(closed, topic)))
+            outputs = list(transform(_session(closed, topic)))
         except RefusedSessionError:
             expected.letters.append(_failed(closed))
             continue

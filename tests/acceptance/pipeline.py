@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +16,12 @@ from confluent_kafka.admin import AdminClient
 from db.settings import SessionSettings
 from db.topic_ids import topic_id_text
 from devstack.topics import create_topics
+from spark_job import OutputEvent, Session
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Expectation, expect, read_topic
 from tests.acceptance.feed import Feeder, rounds, write
 from tests.acceptance.service import Service, wait_until
-from tests.acceptance.transforms import CARTS, INPUT, PAGES
+from tests.acceptance.transforms import CARTS, INPUT, PAGES, twenty
 from tests.acceptance.watcher import Watcher
 
 SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
@@ -233,12 +234,14 @@ class Pipeline:
 
     # The end
 
-    def expectation(self) -> Expectation:
+    def expectation(self, transform: Callable[[Session], Iterable[OutputEvent]] = twenty) -> Expectation:
         """What must come out of the input as it is now."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         answer = admin.describe_topics(TopicCollection([self.input]))[self.input]
         records = read_topic(self.bootstrap, self.input)
-        return expect(records, self.input, topic_id_text(answer.result().topic_id), SESSION, BUCKETS)
+        return expect(
+            records, self.input, topic_id_text(answer.result().topic_id), SESSION, BUCKETS, transform
+        )
 
     def complete(self, expected: Expectation) -> None:
         """Wait until the job has dealt with the whole input, and each lane with the whole ledger."""
@@ -264,7 +267,9 @@ class Pipeline:
         )
 
     def _done(self, wanted: dict[int, int]) -> bool:
-        rows = self.ask("SELECT done_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
+        rows = self.ask(
+            "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
+        )
         if not rows:
             return False
         (done,) = rows[0][0].values()

@@ -24,6 +24,12 @@ def twenty(session: Session) -> Iterable[OutputEvent]:
     end = session.end.offset
     if end % _FAILS_EVERY == 0:
         raise RefusedSessionError(f"session {session.key} ends at {end}")
+    return mended(session)
+
+
+def mended(session: Session) -> Iterable[OutputEvent]:
+    """Return the same outputs, and no error for any session."""
+    end = session.end.offset
     if end % _SILENT_EVERY == 0:
         return []
     prefix = session.start.topic.removesuffix(INPUT)
