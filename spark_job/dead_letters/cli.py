@@ -185,7 +185,7 @@ def discard(
     if as_json:
         print(shown.dump({"discarded": discarded, "not_open": left}))
     else:
-        print(f"{len(discarded)} letters discarded")
+        print(f"letters discarded: {len(discarded)}")
         if left:
             print(f"not open, left as they are: {', '.join(map(str, left))}")
     raise typer.Exit(1 if left else 0)

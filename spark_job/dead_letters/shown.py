@@ -111,9 +111,9 @@ def outcome_json(outcome: "Outcome", *, dry_run: bool) -> dict[str, Any]:
 
 
 def outcome_lines(outcome: "Outcome", *, dry_run: bool) -> list[str]:
-    """Return what a retry did, for people; refusals for one reason together."""
-    verb = "would be retried" if dry_run else "retried"
-    lines = [f"{len(outcome.retried)} letters {verb}, {outcome.output_events} output events"]
+    """Return what a retry did, for people; what is refused or fails for one reason stands together."""
+    which = "that would be retried" if dry_run else "retried"
+    lines = [f"letters {which}: {len(outcome.retried)}, output events: {outcome.output_events}"]
     if outcome.batches:
         lines[0] += (
             f", batches {outcome.batches[0]} to {outcome.batches[-1]}"
@@ -121,13 +121,15 @@ def outcome_lines(outcome: "Outcome", *, dry_run: bool) -> list[str]:
             else (f", batch {outcome.batches[0]}")
         )
     if outcome.covered:
-        lines.append(f"{outcome.covered} older letters of the same events resolved with them")
+        lines.append(f"older letters of the same events, resolved with them: {outcome.covered}")
     by_reason: dict[str, list[int]] = {}
     for one in outcome.refused:
         by_reason.setdefault(one.because, []).append(one.dead_letter_id)
     lines += [f"refused {_ids(ids)}: {because}" for because, ids in by_reason.items()]
+    alike: dict[tuple[str, str], list[int]] = {}
     for failure in outcome.failed:
-        lines.append(f"failed again {failure.dead_letter_id}: {failure.error}\n{failure.traceback.rstrip()}")
+        alike.setdefault((failure.error, failure.traceback), []).append(failure.dead_letter_id)
+    lines += [f"failed again {_ids(ids)}: {error}\n{trace.rstrip()}" for (error, trace), ids in alike.items()]
     return lines
 
 

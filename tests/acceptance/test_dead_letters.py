@@ -17,6 +17,7 @@ from tests.acceptance.service import ROOT
 from tests.acceptance.transforms import mended
 
 FAILED = "transform_failed"
+TIMEOUT_S = 500.0
 MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
 
 
@@ -26,7 +27,9 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     pipeline.publisher.start()
     with pipeline.load(6, sessions_per_second=60):
         job.start()
-        pipeline.wait_until(lambda: letters(pipeline, "open") >= 6, "failed transforms", alive=(job,))
+        pipeline.wait_until(
+            lambda: letters(pipeline, "open") >= 4, "failed transforms", alive=(job,), timeout_s=TIMEOUT_S
+        )
         owner = pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer")
         killed = subprocess.Popen(
             command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
@@ -36,7 +39,9 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
             stderr=subprocess.STDOUT,
         )
         try:
-            pipeline.wait_until(lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,))
+            pipeline.wait_until(
+                lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,), timeout_s=TIMEOUT_S
+            )
         finally:
             killed.kill()
             killed.wait()
@@ -44,7 +49,12 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
         assert again["failed"] == []
         assert all("about to read again" in refused["because"] for refused in again["refused"])
         stored = pipeline.position().stored
-        pipeline.wait_until(lambda: pipeline.position().stored >= stored + 2, "more batches", alive=(job,))
+        pipeline.wait_until(
+            lambda: pipeline.position().stored >= stored + 2,
+            "more batches",
+            alive=(job,),
+            timeout_s=TIMEOUT_S,
+        )
         assert pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer") == owner
     expected = pipeline.expectation()
     pipeline.complete(expected)
@@ -82,7 +92,7 @@ def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_go
     keys = [f"open-{number:04}" for number in range(400)]
     write(pipeline.bootstrap, pipeline.input, iter(starts(keys, begun)))
     job.start(OUTBOX_SESSION__MAX_BUCKET_BYTES="65536", OUTBOX_RESTART__STRATEGY="none")
-    assert job.wait(timeout_s=240) == 10, job.tail()
+    assert job.wait(timeout_s=TIMEOUT_S) == 10, job.tail()
     assert "the open sessions of one bucket outgrew [session] max_bucket_bytes" in job.log()
     assert "over session.max_bucket_bytes = 65536. Raise it" in job.log()
     assert "Traceback" not in job.log()[job.log().rindex("spark-job: ") :]

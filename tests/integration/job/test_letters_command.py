@@ -139,7 +139,7 @@ def test_the_exit_code_tells_whether_what_was_named_is_done(
 def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Connection) -> None:
     before = states(writing)
     text = command("retry", "--all", "--dry-run").output
-    assert "1 letters would be retried, 1 output events" in text
+    assert "letters that would be retried: 1, output events: 1" in text
     assert states(writing) == before
 
 
@@ -177,7 +177,7 @@ def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(
     assert ids(command("list", "--json")) == [1, 2, 3]
     again = command("discard", "3", "4", "--yes")
     assert again.exit_code == 1
-    assert "1 letters discarded\nnot open, left as they are: 4" in again.output
+    assert "letters discarded: 1\nnot open, left as they are: 4" in again.output
     kept: Any = json.loads(command("show", "4", "--json").output)
     assert (kept["state"], len(kept["events"])) == ("discarded", 1)
     assert "it is discarded" in command("retry", "3", "--incomplete").output

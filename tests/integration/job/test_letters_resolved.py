@@ -80,13 +80,28 @@ def test_other_sessions_leave_it_open(writing: Connection, closed: dict[str, Any
 
 def test_a_malformed_record_within_a_session_stays_open(writing: Connection) -> None:
     """The session does not hold it, whoever reads it again; it is not written a second time either."""
-    with_letters(writing, letter("k", 11, 11, "malformed"))
+    with_letters(writing, letter("k", 11, 11, "malformed"), failed("other", 60))
     world = World(writing, high_water=Offsets({P0: 90, P1: 50}), revision=1)
     world.plan(0, (0, 0), (100, 50))
     written = world.write(0, letter("k", 11, 11, "malformed"), session("k", 10, 95, OUT))
     assert written is not None
     assert written.dead_letters == 0
+    assert states(writing) == {"k": ("open", None), "other": ("open", None)}
+
+
+def test_a_malformed_record_is_kept_though_a_session_around_it_is_there(writing: Connection) -> None:
+    """Other settings made it malformed, below the high water: the earlier generation left no letter of it."""
+    earlier = with_letters(writing)
+    earlier.plan(1, (100, 50), (200, 90))
+    earlier.write(1, session("k", 110, 150, OUT))
+    world = World(writing, high_water=Offsets({P0: 200, P1: 90}))
+    world.plan(0, (0, 0), (200, 90))
+    written = world.write(0, letter("k", 120, 120, "malformed"), letter("k", 121, 121, "restarted"))
+    assert written is not None
+    assert written.dead_letters == 1
     assert states(writing) == {"k": ("open", None)}
+    reasons = writing.execute("SELECT reason FROM outbox.dead_letter").fetchall()
+    assert reasons == [("malformed",)]
 
 
 def test_an_older_revision_resolves_nothing_of_a_newer_one(writing: Connection) -> None:
