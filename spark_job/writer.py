@@ -4,7 +4,8 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -74,7 +75,7 @@ def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, fo
         log.warning(
             "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
         )
-    _take_lock(connection)
+    lock(connection)
     now = read_owner(connection)
     if now.run_id not in (None, owner.run_id):
         raise FencedError(
@@ -98,7 +99,7 @@ def _terminate(connection: Connection, owner: Owner) -> None:
 
 def lock_and_check(connection: Connection, run_id: UUID) -> None:
     """Take the writer lock for this transaction. Raises FencedError when another run owns the outbox now."""
-    _take_lock(connection)
+    lock(connection)
     owner = read_owner(connection)
     if owner.run_id != run_id:
         now = f"run {owner.run_id} (pid {owner.pid} on {owner.host})" if owner.run_id else "nobody"
@@ -107,13 +108,27 @@ def lock_and_check(connection: Connection, run_id: UUID) -> None:
         )
 
 
-def _take_lock(connection: Connection) -> None:
-    """The writer lock, until the transaction ends.
+def lock(connection: Connection) -> None:
+    """Take the writer lock, until the transaction ends.
 
     An advisory lock, because a lock on the row would hold up the owner's own heartbeat for as long as a batch is written. What is read
     after it, in a statement of its own, is what the last owner left.
     """
     connection.execute(statement("spark_job", "take_writer_lock"))
+
+
+@contextmanager
+def certain(connection: Connection) -> Iterator[None]:
+    """A transaction that is known to be committed when the block ends without an error.
+
+    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; nobody must hear of success.
+    """
+    with connection.transaction() as transaction:
+        yield
+    if transaction.status is not transaction.Status.COMMITTED:
+        raise UnavailableError(
+            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
+        )
 
 
 def was_taken_over(postgres: PostgresSettings, run_id: UUID) -> bool:

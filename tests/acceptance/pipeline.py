@@ -310,7 +310,9 @@ class Pipeline:
         )
 
     def _done(self, wanted: dict[int, int]) -> bool:
-        rows = self.ask("SELECT done_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
+        rows = self.ask(
+            "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
+        )
         if not rows:
             return False
         (done,) = rows[0][0].values()

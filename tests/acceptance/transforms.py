@@ -27,6 +27,11 @@ def twenty(session: Session) -> Iterable[OutputEvent]:
     return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
 
 
+def forgiving(session: Session) -> Iterable[OutputEvent]:
+    """Return the same outputs, and no error for any session: what a retry is for."""
+    return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
+
+
 def mended(session: Session) -> Iterable[OutputEvent]:
     """Return the same with other bytes, for every session: what a reissue is for."""
     return _outputs(session, "mended ")
