@@ -74,6 +74,7 @@ class OutputRow(NamedTuple):
     lane_hash: int
     sessions: int
     outputs: int
+    size: int  # bytes of the encoded outputs
     fields: bytes  # the encoded fields after (session_key, batch_id, lane, revision)
 
     def copy(self, batch_id: int, lanes: int, revision: int) -> bytes:
@@ -169,7 +170,8 @@ def _row(sessions: list[SessionRow]) -> OutputRow:
         _optional(pgcopy.INT4, sessions, [s.outputs.partitions for s in sessions]),
         _optional(pgcopy.INT8, sessions, [s.outputs.timestamps for s in sessions]),
     ]
-    return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, b"".join(fields))
+    size = sum(session.outputs.size for session in sessions)
+    return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, size, b"".join(fields))
 
 
 def _optional(oid: int, sessions: list[SessionRow], elements: list[bytes | None]) -> bytes:

@@ -19,6 +19,7 @@ from db.errors import OutboxError
 from db.migrate import require_current
 from db.settings import Settings
 from spark_job import requests, savepoints, transform, writer
+from spark_job.backlog import Brake
 from spark_job.failures import explained
 from spark_job.kafka_input import KafkaInput
 from spark_job.query import Loop
@@ -90,7 +91,8 @@ def attempt(
             max_row_bytes=settings.job.max_row_bytes,
             input_topics=lambda: kafka.describe_unchanged(topics),
         )
-        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, stop)
+        brake = Brake(connection, run_id, settings.job)
+        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, brake, stop)
         heartbeat = writer.Heartbeat(
             settings.postgres,
             run_id,

@@ -16,6 +16,7 @@ from db.errors import FencedError, UnavailableError
 from db.settings import Settings
 from spark_job import packing, rows, writer
 from spark_job.assembly import assembly_settings
+from spark_job.backlog import Brake
 from spark_job.continuity import BatchRange
 from spark_job.failures import explain
 from spark_job.kafka_input import KafkaInput
@@ -46,11 +47,12 @@ class Loop:
         started: Started,
         sink: Sink,
         kafka: KafkaInput,
+        brake: Brake,
         stop: threading.Event,
     ) -> None:
         """`stop`: set from outside, by a signal, to stop before the next batch."""
         self._settings, self._run_id, self._spark = settings, run_id, spark
-        self._started, self._sink, self._kafka = started, sink, kafka
+        self._started, self._sink, self._kafka, self._brake = started, sink, kafka, brake
         self._stop = stop
         self._leave = threading.Event()  # this run ends, the process need not
         self._fenced = False
@@ -138,6 +140,7 @@ class Loop:
         """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
         with self._writing:
             try:
+                self._brake.wait(lambda: self._is_ending)
                 if self._is_ending:
                     raise StopRequestedError
                 planned = batch_range(self._started, spark_batch)

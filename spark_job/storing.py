@@ -110,6 +110,7 @@ def insert_ledger_rows(
                 "input_events": result.counts.get("events", 0) if part == 0 else 0,
                 "sessions": sum(row.sessions for row in rows),
                 "output_events": sum(row.outputs for row in rows),
+                "output_bytes": sum(row.size for row in rows),
                 "dead_letters": dead_letters if part == 0 else 0,
                 "duplicate_events": result.counts.get("duplicates", 0) if part == 0 else 0,
                 "skipped_sessions": skipped if part == 0 else 0,

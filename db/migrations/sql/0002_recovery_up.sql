@@ -11,7 +11,7 @@ ALTER TABLE outbox.generation
     ADD CONSTRAINT generation_savepoint_named CHECK ((savepoint IS NOT NULL) = (reason = 'savepoint')),
     ADD CONSTRAINT generation_read_again_natural CHECK (read_again >= 0);
 
--- Bytes of output values: how large a backlog is, without reading the rows.
+-- Bytes of the encoded outputs: how large a backlog is, without reading the rows.
 ALTER TABLE outbox.batch
     ADD COLUMN output_bytes bigint NOT NULL DEFAULT 0,
     ADD CONSTRAINT batch_output_bytes_natural CHECK (output_bytes >= 0);

@@ -68,7 +68,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
         writer.lock_and_check(connection, run_id)
         with (
             psycopg.connect(database, autocommit=True) as observer,
-            writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set),
+            writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print),
         ):
             first = writer.read_owner(observer).heartbeat_at
             deadline = time.monotonic() + 10
@@ -81,7 +81,7 @@ def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection)
     run_id, fenced = uuid4(), threading.Event()
     with connection.transaction():
         writer.take_over(connection, run_id, SETTINGS, force=False)
-    with writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set):
+    with writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print):
         own(connection, force=True)
         assert fenced.wait(10)
     assert writer.was_taken_over(as_postgres(database), run_id)
@@ -113,7 +113,7 @@ def test_release_lets_the_next_run_in(database: str, connection: Connection) -> 
     run_id = uuid4()
     with connection.transaction():
         writer.take_over(connection, run_id, SETTINGS, force=False)
-    writer.release(as_postgres(database), run_id)
+    writer.release(as_postgres(database), run_id, "test")
     assert writer.read_owner(connection).run_id is None
 
 

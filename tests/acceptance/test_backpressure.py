@@ -1,0 +1,27 @@
+"""While too much waits to be delivered, the job takes no batch; it goes on by itself."""
+
+import json
+
+from tests.acceptance.pipeline import Pipeline
+
+
+def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_go_on(pipeline: Pipeline) -> None:
+    pipeline.feed(21, sessions=300)
+    pipeline.job.start(OUTBOX_JOB__MAX_BACKLOG_EVENTS="500", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="1000")
+    pipeline.wait_until(
+        lambda: pipeline.ask("SELECT held_back_since FROM outbox.writer")[0][0],
+        "the brake",
+        alive=(pipeline.job,),
+    )
+    waiting = pipeline.ask("SELECT sum(output_events) FROM outbox.batch")[0][0]
+    assert 500 <= waiting < 5_000
+    shown = json.loads(pipeline.job.command("status", "--json").stdout)
+    assert shown["alive"]
+    assert "max_backlog_events is 500" in shown["held_back_because"]
+
+    expected = pipeline.expectation()
+    pipeline.publisher.start()
+    pipeline.complete(expected)
+    assert pipeline.job.log().count("held_back_over") >= 1
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)

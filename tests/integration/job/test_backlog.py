@@ -1,0 +1,108 @@
+"""The bound on the backlog counts what lies behind the slowest lane, holds the job back, and lets go by itself."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg.rows import TupleRow
+
+from db.settings import JobSettings
+from spark_job import OutputEvent, backlog, writer
+from spark_job.backlog import Backlog, Brake
+from tests.integration.job.sink_world import World, session
+
+LANES = 4  # as World opens the epoch
+VALUE = b"12345678"
+
+
+@pytest.fixture
+def world(database: str) -> Iterator[World]:
+    """Three batches of one session with two outputs each."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        world = World(connection)
+        for n in range(3):
+            world.plan(n, (10 * n, 0), (10 * n + 10, 0))
+            outputs = [OutputEvent("t", VALUE), OutputEvent("t", VALUE)]
+            world.write(n, session(f"key-{n}", 10 * n, 10 * n + 9, outputs))
+        yield world
+
+
+def advance(
+    connection: psycopg.Connection[TupleRow], batch: int, key: str | None = None, lanes: int = LANES
+) -> None:
+    """Let the first `lanes` lanes of epoch 1 have got to this cursor."""
+    connection.execute(
+        "INSERT INTO outbox.lane (epoch, lane, cursor_batch, cursor_key, cursor_commit_id)"
+        " SELECT 1, n, %s, %s, gen_random_uuid() FROM generate_series(0, %s) n"
+        " ON CONFLICT (epoch, lane) DO UPDATE SET cursor_batch = excluded.cursor_batch, cursor_key = excluded.cursor_key",
+        (batch, key, lanes - 1),
+    )
+
+
+def events(world: World) -> int:
+    return backlog.read(world.connection).events
+
+
+def test_all_of_it_waits_while_no_publisher_has_run(world: World) -> None:
+    found = backlog.read(world.connection)
+    assert found.events == 6
+    assert found.bytes >= 6 * len(VALUE)
+
+
+def test_the_slowest_lane_counts(world: World) -> None:
+    advance(world.connection, 3, lanes=LANES - 1)
+    assert events(world) == 6, "one lane has not begun"
+    advance(world.connection, 2)
+    assert events(world) == 2
+    advance(world.connection, 3, "key-1")
+    assert events(world) == 2, "a batch counts until all of it is through"
+    advance(world.connection, 3)
+    assert backlog.read(world.connection) == Backlog(0, 0)
+
+
+def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
+    world.connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 3, 1)")
+    advance(world.connection, 1)
+    assert events(world) == 4
+    advance(world.connection, 2)
+    assert events(world) == 2, "the new epoch's lane stands before its first batch"
+
+
+@pytest.mark.parametrize(
+    ("settings", "because"),
+    [
+        (JobSettings(max_backlog_events=5), "max_backlog_events is 5"),
+        (JobSettings(max_backlog_bytes=50), "max_backlog_bytes is 50"),
+    ],
+)
+def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
+    world: World, database: str, settings: JobSettings, because: str
+) -> None:
+    brake = Brake(world.connection, world.run_id, settings)
+    waiting = threading.Thread(target=brake.wait, args=(lambda: False,))
+    with psycopg.connect(database, autocommit=True) as observer:
+        waiting.start()
+        wait_for(lambda: writer.read_owner(observer).held_back_since is not None)
+        assert because in (writer.read_owner(observer).held_back_because or "")
+        advance(observer, 2)
+        waiting.join(timeout=30)
+        assert not waiting.is_alive()
+        assert writer.read_owner(observer).held_back_since is None
+
+
+def test_a_stop_ends_the_wait(world: World) -> None:
+    Brake(world.connection, world.run_id, JobSettings(max_backlog_events=1)).wait(lambda: True)
+
+
+def test_without_a_bound_nothing_is_asked(world: World) -> None:
+    world.connection.close()
+    Brake(world.connection, world.run_id, JobSettings()).wait(lambda: False)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause, tries = threading.Event(), 0
+    while not condition():
+        tries += 1
+        assert tries < 600, "not within 30 s"
+        pause.wait(0.05)
