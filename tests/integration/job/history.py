@@ -99,9 +99,7 @@ def random_log(chance: random.Random) -> list[list[Record]]:
             add(partition, key, "entry_event", at_s, 0)
             add(partition, key, "start_event", at_s + 1, body)
         if chance.random() < 0.03:
-            log[partition].append(
-                Record(partition, len(log[partition]), at_s * 1_000, None, b"\xff no JSON")
-            )
+            log[partition].append(Record(partition, len(log[partition]), at_s * 1_000, None, b"\xff no JSON"))
     return log
 
 
