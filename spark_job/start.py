@@ -1,6 +1,6 @@
 """The start: own the outbox, look at ledger, checkpoint and input, and decide where to resume. One transaction (design §3.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -60,6 +60,7 @@ class Start:
     take_over: bool
     request: Request | None
     unusable: str | None = None  # why Spark could not use the checkpoint in the attempt before
+    former_runs: Collection[UUID] = ()  # of the attempts before, in this process
 
     def run(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, spark: SparkSession
@@ -74,7 +75,9 @@ class Start:
             # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
             recovery.check_input(found, now, self.accepted)
         with connection.transaction():
-            writer.take_over(connection, self.run_id, self.settings.job, force=self.take_over)
+            writer.take_over(
+                connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
+            )
             reach("start.after_take_over")
             ledger.insert_first_lane_epoch(connection, self.settings.publisher.lanes)
             at, decision, taken = self._decide(connection, topics, spark, now)

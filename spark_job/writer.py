@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,15 +57,23 @@ def read_owner(connection: Connection) -> Owner:
     return owner
 
 
-def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, force: bool) -> None:
+def take_over(
+    connection: Connection,
+    run_id: UUID,
+    settings: JobSettings,
+    *,
+    force: bool,
+    own: Collection[UUID] = (),
+) -> None:
     """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
 
+    `own`: former runs of this process; after a cut network Postgres may still take one for alive.
     Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
     a stopped process cannot hold the lock.
     """
     owner = read_owner(connection)
     if owner.run_id not in (None, run_id):
-        if owner.is_alive(settings.owner_timeout_s) and not force:
+        if owner.is_alive(settings.owner_timeout_s) and owner.run_id not in own and not force:
             raise FencedError(
                 f"run {owner.run_id} (pid {owner.pid} on {owner.host}, since {owner.started_at}) owns this outbox, "
                 f"last heartbeat {owner.heartbeat_age_s:.1f} s old. Stop it, or start with --take-over to fence it."

@@ -113,6 +113,7 @@ class Pipeline:
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
+        self.connect()
         return self
 
     def connect(self) -> None:
@@ -217,6 +218,23 @@ class Pipeline:
         endless = rounds(seed, int(sessions_per_second * 10), sessions_per_second)
         with Feeder(self.bootstrap, self.input, endless) as feeder:
             yield feeder
+
+    @contextmanager
+    def held_up_batch(self) -> Iterator[int]:
+        """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row; yield its backend."""
+        with psycopg.connect(self.dsn) as blocker:
+            blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
+            found: list[tuple[int]] = []
+
+            def waits() -> bool:
+                found[:] = self.ask(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
+                )
+                return bool(found)
+
+            self.wait_until(waits, "a batch that waits to write its ledger row", alive=(self.job,))
+            yield found[0][0]
 
     # Where it is
 

@@ -289,7 +289,7 @@ class History:
 
     def _end(self) -> Offsets:
         before = self._next - 1
-        return self.files.planned[before] if before in self.files.planned else self.now.generation.start
+        return self.files.planned.get(before, self.now.generation.start)
 
     def _plan(self, most: int | None) -> Offsets:
         begin = self._end()
