@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from db.settings import SessionSettings
 from db.topic_ids import topic_id_text

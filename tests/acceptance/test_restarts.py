@@ -13,7 +13,7 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.test_kill_loops import is_in_flight
+from tests.acceptance.moments import is_in_flight
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"
 KAFKA_IS_DOWN_S = 15.0
