@@ -71,7 +71,7 @@ DAMAGES = (
 def test_a_checkpoint_that_spark_cannot_use_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(31, sessions_per_second=30):
+    with pipeline.load(31, sessions_per_second=15):
         job.start(OUTBOX_RESTART__DELAY_S="0.1")
         for number, damage in enumerate(DAMAGES, 1):
             pipeline.wait_until(

@@ -51,7 +51,7 @@ def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
 def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=60):
+    with pipeline.load(21, sessions_per_second=15):
         job.start()
         pid = job.pid
         more_batches(pipeline, 2)
@@ -78,7 +78,7 @@ def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_an
 ) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=60):
+    with pipeline.load(22, sessions_per_second=15):
         job.start()
         more_batches(pipeline, 2)
         java = job.started("java").pid
@@ -100,7 +100,7 @@ def test_a_restarted_postgres_costs_nothing(
     with Pipeline(own_postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
         job = pipeline.job
         pipeline.publisher.start()
-        with pipeline.load(23, sessions_per_second=60):
+        with pipeline.load(23, sessions_per_second=15):
             job.start()
             more_batches(pipeline, 2)
             pipeline.wait_until(
