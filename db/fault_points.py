@@ -42,6 +42,8 @@ POINTS = {
     "sink.after_commit": "after COMMIT",
     "query.before_return": "before returning to Spark",
     "query.after_spark_commit": "after Spark's own commit",
+    "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
+    "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 
