@@ -56,7 +56,9 @@ class Action(StrEnum):
     KILL = "kill"  # SIGKILL to the own process
     RAISE = "raise"  # InjectedFaultError
     PASS = "pass"  # nothing; the faults behind it in the plan count from here on
-    HOLD = "hold"  # the thread stands still until the test writes another plan
+    HOLD = (
+        "hold"  # the thread stands still until the test writes another plan, which counts from this point on
+    )
 
 
 class InjectedFaultError(UnavailableError):
@@ -120,6 +122,7 @@ class Plan:
         held = self._version()
         while self._version() == held:
             time.sleep(_POLL_S)
+        self.reach(point)  # the new plan may begin right here
 
     def _take(self, point: str) -> Fault | None:
         """Count this hit; take the fault out of the plan and write it down when it is due."""

@@ -14,6 +14,7 @@ from tests.faults.victim import Victim
 
 _GENERATIONS = 1  # place in Pipeline.written()
 SESSIONS = 40  # of a feed round: more than one batch
+FEW_SESSIONS = 10
 SESSIONS_PER_SECOND = 10  # of event time: the first sessions end before the last ones begin
 
 
@@ -48,7 +49,7 @@ class Play:
 
     def _play(self, situations: Sequence[Situation]) -> str:
         self._pipeline.publisher.start()
-        self._feed()
+        self._feed(SESSIONS)
         rows = iter(self._group.rows)
         for situation in situations:
             self._situation(situation, [next(rows) for _ in situation.cells])
@@ -103,12 +104,14 @@ class Play:
         return found
 
     def _strike(self, cell: Cell) -> State:
-        self._victim.strike(cell.point, cell.hit, self._feed, with_rows=cell.with_rows)
+        # Starts take no batch: their work piles up until a later cell's batches.
+        sessions = FEW_SESSIONS if cell.point.startswith("start.") else SESSIONS
+        self._victim.strike(cell.point, cell.hit, lambda: self._feed(sessions), with_rows=cell.with_rows)
         return State.read(self._pipeline)
 
-    def _feed(self) -> None:
+    def _feed(self, sessions: int) -> None:
         self._seed += 1
-        events = rounds(self._seed, SESSIONS, SESSIONS_PER_SECOND, 1)
+        events = rounds(self._seed, sessions, SESSIONS_PER_SECOND, 1)
         write(self._pipeline.bootstrap, self._pipeline.input, events)
 
     def _recovery(self, found: State) -> str:

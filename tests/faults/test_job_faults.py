@@ -47,6 +47,7 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
     Play(pipeline, VICTIMS[action](pipeline, plan), group, tell, seed=1_000).run(situations)
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("action", VICTIMS)
 def test_a_fault_just_before_and_one_just_after_commit_lose_and_repeat_nothing(
     faulty: tuple[Pipeline, Plan], action: Action
