@@ -74,7 +74,7 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
 )
 def test_other_sessions_leave_it_open(writing: Connection, closed: dict[str, Any]) -> None:
     with_letters(writing, failed("k", 10))
-    reading_again(writing).write(0, closed)
+    reading_again(writing).write(0, session("k", 0, 5, OUT), closed)  # of that key, so that it is looked at
     assert states(writing) == {"k": ("open", None)}
 
 
