@@ -103,7 +103,7 @@ def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
     ):
         pipeline.job.start()
         pipeline.publisher.start()
-        with pipeline.load(21, sessions_per_second=40):
+        with pipeline.load(21, sessions_per_second=10):
             pipeline.wait_until(
                 lambda: pipeline.batches() >= 3, "batches", timeout_s=TIMEOUT_S, alive=(pipeline.job,)
             )

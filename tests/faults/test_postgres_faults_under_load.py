@@ -36,7 +36,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
     dsn = own_postgres.dsn(DATABASE)
     with Pipeline(dsn, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
         start(pipeline)
-        with pipeline.load(41, sessions_per_second=40):
+        with pipeline.load(41, sessions_per_second=10):
             go_on(pipeline, lambda: pipeline.batches() >= 2, "batches")
             with closing(psycopg.connect(dsn)) as blocker:
                 blocker.execute("LOCK TABLE outbox.session_output IN SHARE MODE")
@@ -76,7 +76,7 @@ def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_o
         upgrade(dsn)
         with Pipeline(dsn, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
             start(pipeline)
-            with pipeline.load(42, sessions_per_second=40):
+            with pipeline.load(42, sessions_per_second=10):
                 go_on(pipeline, lambda: pipeline.batches() >= 2, "batches")
                 server.fill()
                 pipeline.wait_until(
