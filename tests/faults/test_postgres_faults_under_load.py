@@ -46,6 +46,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
                         " AND wait_event_type = 'Lock' AND query LIKE 'COPY%%'"
                     ),
                     "a batch that copies its rows",
+                    timeout_s=TIMEOUT_S,
                     alive=(pipeline.job,),
                 )
                 own_postgres.kill()
