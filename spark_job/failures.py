@@ -212,7 +212,8 @@ def explained() -> Iterator[None]:
 
 def _postgres(error: psycopg.Error) -> OutboxError:
     # The detail may quote a row; names and the primary message do not.
-    what = error.diag.message_primary or str(error).partition("\nDETAIL")[0].strip()
+    text = error.diag.message_primary or str(error).partition("\nDETAIL")[0]
+    what = " ".join(text.split()).rstrip(".")
     for kind, advice in _POSTGRES:
         if isinstance(error, kind):
             return UnavailableError(f"{advice.format(what=what)}. Nothing of the batch was written.")

@@ -7,6 +7,8 @@ import psycopg
 
 from tests.acceptance.pipeline import Pipeline, Position
 
+_TIMEOUT_S = 300.0
+
 
 @contextmanager
 def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
@@ -19,6 +21,7 @@ def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
                 " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
             ),
             "a batch that waits to write its ledger row",
+            timeout_s=_TIMEOUT_S,
             alive=(pipeline.job,),
         )
         yield

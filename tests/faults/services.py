@@ -6,7 +6,7 @@ from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.service import wait_until
 
 UNAVAILABLE = 6
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 def go_on(pipeline: Pipeline, done: Callable[[], object], what: str) -> None:

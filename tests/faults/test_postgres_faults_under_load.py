@@ -28,7 +28,7 @@ def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
     server.destroy()
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(2_400)
 def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_repeat_nothing(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -36,7 +36,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
     dsn = own_postgres.dsn(DATABASE)
     with Pipeline(dsn, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
         start(pipeline)
-        with pipeline.load(41, sessions_per_second=40):
+        with pipeline.load(41, sessions_per_second=10):
             go_on(pipeline, lambda: pipeline.batches() >= 2, "batches")
             with closing(psycopg.connect(dsn)) as blocker:
                 blocker.execute("LOCK TABLE outbox.session_output IN SHARE MODE")
@@ -46,6 +46,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
                         " AND wait_event_type = 'Lock' AND query LIKE 'COPY%%'"
                     ),
                     "a batch that copies its rows",
+                    timeout_s=TIMEOUT_S,
                     alive=(pipeline.job,),
                 )
                 own_postgres.kill()
@@ -65,7 +66,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
         finish(pipeline)
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(2_400)
 def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_on(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -76,7 +77,7 @@ def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_o
         upgrade(dsn)
         with Pipeline(dsn, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
             start(pipeline)
-            with pipeline.load(42, sessions_per_second=40):
+            with pipeline.load(42, sessions_per_second=10):
                 go_on(pipeline, lambda: pipeline.batches() >= 2, "batches")
                 server.fill()
                 pipeline.wait_until(
