@@ -29,7 +29,10 @@ MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
 @pytest.fixture
 def patient(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline in which no session times out: which record shows a silence may depend on the number of buckets, documented."""
-    options = {"session": {"timeout_s": 600}, "job": {"owner_timeout_s": PATIENCE_S}}
+    options = {
+        "session": {"timeout_s": 600},
+        "job": {"owner_timeout_s": PATIENCE_S, "max_events_per_batch": 20_000},
+    }
     with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=options) as made:
         yield made
 
@@ -39,7 +42,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=20):
+    with pipeline.load(21, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 3)
         pid = job.pid
@@ -113,7 +116,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=20):
+    with pipeline.load(22, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 3)
         made = pipeline.command_json("savepoint", "create", "good")
@@ -189,11 +192,11 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
     assert twice[0][1]
 
 
-def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(pipeline: Pipeline) -> None:
+def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(patient: Pipeline) -> None:
     """And a stop reaches the job in the middle of its load, more than once."""
-    job = pipeline.job
+    pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(23, sessions_per_second=20):
+    with pipeline.load(23, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 2)
         with psycopg.connect(pipeline.dsn) as blocker:
