@@ -19,6 +19,8 @@ from tests.acceptance.transforms import mended
 PATIENCE_S = 600.0
 """For a machine that does much else meanwhile."""
 
+WAIT = ("--timeout", f"{PATIENCE_S:g}")
+
 pytestmark = pytest.mark.timeout(1_800)
 
 MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
@@ -27,7 +29,10 @@ MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
 @pytest.fixture
 def patient(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline in which no session times out: which record shows a silence may depend on the number of buckets, documented."""
-    options = {"session": {"timeout_s": 600}}
+    options = {
+        "session": {"timeout_s": 600},
+        "job": {"owner_timeout_s": PATIENCE_S, "max_events_per_batch": 20_000},
+    }
     with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=options) as made:
         yield made
 
@@ -37,7 +42,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=20):
+    with pipeline.load(21, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 3)
         pid = job.pid
@@ -47,7 +52,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
         assert (shown["name"], shown["state"], shown["batch"]) == ("early", "alive", made["batch"])
 
         # While the job runs: it goes back between two batches, in the same process.
-        restored = pipeline.command_json("savepoint", "restore", "early", "--yes")
+        restored = pipeline.command_json("savepoint", "restore", "early", "--yes", *WAIT)
         assert restored["running"]
         assert restored["resumes_at"] == made["safe_offsets"]
         assert restored["foreseen"]["sessions_closed_since"] > 0
@@ -57,7 +62,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
         assert "choose a multiple" in refused
         for buckets, partitions in ((8, 4), (4, 2)):
             scaled = pipeline.command_json(
-                "rescale", "--buckets", str(buckets), "--shuffle-partitions", str(partitions), "--yes"
+                "rescale", "--buckets", str(buckets), "--shuffle-partitions", str(partitions), "--yes", *WAIT
             )
             assert scaled["running"]
             more_batches(pipeline, 3)
@@ -69,7 +74,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
             assert 0 < used[0][0] <= buckets
         assert job.pid == pid
 
-        stopped = pipeline.command_json("stop", "--savepoint", "end")
+        stopped = pipeline.command_json("stop", "--savepoint", "end", *WAIT)
         assert stopped["stopped"]
         assert job.wait(PATIENCE_S) == 0, job.tail()
         assert stopped["savepoint"]["batch"] == pipeline.batches()
@@ -111,7 +116,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=20):
+    with pipeline.load(22, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 3)
         made = pipeline.command_json("savepoint", "create", "good")
@@ -120,7 +125,9 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
         # The job dies while it opens the generation that was asked for.
         with psycopg.connect(pipeline.dsn) as blocker:
             blocker.execute("LOCK TABLE outbox.generation IN SHARE MODE")
-            with pipeline.begin("savepoint", "restore", "good", "--policy", "reissue", "--yes") as command:
+            with pipeline.begin(
+                "savepoint", "restore", "good", "--policy", "reissue", "--yes", *WAIT
+            ) as command:
                 waits_for_the_lock(pipeline, "spark-job")
                 job.crash()
                 blocker.rollback()
@@ -134,7 +141,9 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
         # The command dies while it opens the generation itself.
         with psycopg.connect(pipeline.dsn) as blocker:
             blocker.execute("LOCK TABLE outbox.generation IN SHARE MODE")
-            with pipeline.begin("savepoint", "restore", "good", "--policy", "reissue", "--yes") as command:
+            with pipeline.begin(
+                "savepoint", "restore", "good", "--policy", "reissue", "--yes", *WAIT
+            ) as command:
                 waits_for_the_lock(pipeline, "spark-job restore")
                 command.send_signal(signal.SIGKILL)
                 command.communicate(timeout=PATIENCE_S)
@@ -183,11 +192,11 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
     assert twice[0][1]
 
 
-def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(pipeline: Pipeline) -> None:
+def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(patient: Pipeline) -> None:
     """And a stop reaches the job in the middle of its load, more than once."""
-    job = pipeline.job
+    pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(23, sessions_per_second=20):
+    with pipeline.load(23, sessions_per_second=10):
         job.start()
         more_batches(pipeline, 2)
         with psycopg.connect(pipeline.dsn) as blocker:
@@ -200,7 +209,7 @@ def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(pipeline
             lambda: len(pipeline.generations()) == 2, "the rescale", alive=(job,), timeout_s=PATIENCE_S
         )
         more_batches(pipeline, 2)
-        with pipeline.begin("stop", "--json") as one, pipeline.begin("stop", "--json") as other:
+        with pipeline.begin("stop", "--json", *WAIT) as one, pipeline.begin("stop", "--json", *WAIT) as other:
             answers = [json.loads(command.communicate(timeout=PATIENCE_S)[0]) for command in (one, other)]
         assert any(answer["stopped"] for answer in answers), answers
         assert job.wait(PATIENCE_S) == 0, job.tail()
