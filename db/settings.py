@@ -68,9 +68,13 @@ class PostgresSettings(Section):
         return self
 
     def address(self) -> str:
-        """Return host, port and database without user and password, for messages."""
+        """Return each host with its port, and the database, without user and password, for messages."""
         parts = conninfo_to_dict(self.dsn.get_secret_value())
-        return f"{parts.get('host') or 'the local socket'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
+        hosts = str(parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
+        ports = [port or "5432" for port in str(parts.get("port") or "").split(",")]
+        # libpq: one port is every host's.
+        places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
+        return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname') or ''}"
 
     def database(self) -> str:
         """Return the name of the database, empty where the DSN leaves it to libpq."""

@@ -22,14 +22,26 @@ class RefusedSessionError(Exception):
 
 def twenty(session: Session) -> Iterable[OutputEvent]:
     """Return twenty outputs to two topics; none for some sessions, and an error for some, by the end's offset."""
+    if session.end.offset % _FAILS_EVERY == 0:
+        raise RefusedSessionError(f"session {session.key} ends at {session.end.offset}")
+    return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
+
+
+def forgiving(session: Session) -> Iterable[OutputEvent]:
+    """Return the same outputs, and no error for any session: what a retry is for."""
+    return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
+
+
+def mended(session: Session) -> Iterable[OutputEvent]:
+    """Return the same with other bytes, for every session: what a reissue is for."""
+    return _outputs(session, "mended ")
+
+
+def _outputs(session: Session, version: str) -> list[OutputEvent]:
     end = session.end.offset
-    if end % _FAILS_EVERY == 0:
-        raise RefusedSessionError(f"session {session.key} ends at {end}")
-    if end % _SILENT_EVERY == 0:
-        return []
     prefix = session.start.topic.removesuffix(INPUT)
     content = blake2b(b"".join([event.raw for event in session.events]), digest_size=16).hexdigest()
-    stamp = f"{session.key} {session.start.offset}-{end} {content} {session.started_at.isoformat()}".encode()
+    stamp = f"{version}{session.key} {session.start.offset}-{end} {content} {session.started_at.isoformat()}".encode()
     pages = prefix + PAGES
     carts = prefix + CARTS
     return [

@@ -7,6 +7,14 @@ from db.fault_points import Action
 from tests.faults.matrix import Row
 from tests.faults.state import Kind
 
+BEFORE_THE_STARTS_COMMIT = (
+    "start.begins",
+    "start.after_take_over",
+    "start.after_decision",
+    "start.after_generation",
+    "start.after_run",
+)
+
 
 class Cell(NamedTuple):
     """One fault and what it must leave."""
@@ -14,7 +22,7 @@ class Cell(NamedTuple):
     point: str
     leaves: Kind
     hit: int = 1
-    opens: int = 0  # generations that are there for good afterwards, and were not before
+    with_rows: bool = False  # in a batch that writes rows, so that there is something to lose
     loses: bool = False  # the checkpoint directories are deleted just before
 
 
@@ -24,9 +32,7 @@ class Situation(NamedTuple):
     title: str
     cells: Sequence[Cell]
     after: str | None = None  # the fault that makes the situation
-    one_by_one: bool = (
-        False  # the job recovers after each cell; else each fault hits the recovery from the one before
-    )
+    one_by_one: bool = False  # the job recovers after each; else each hits the recovery from the one before
 
     def rows(self, action: Action) -> list[Row]:
         """As they are shown."""
@@ -43,13 +49,13 @@ NEW_BATCH = Situation(
         Cell("sink.after_lock", Kind.PLANNED),
         Cell("sink.after_continuity", Kind.PLANNED),
         Cell("sink.during_copy", Kind.PLANNED, hit=5),
-        Cell("sink.after_copy", Kind.PLANNED),
-        Cell("sink.after_dead_letters", Kind.PLANNED),
-        Cell("sink.after_buckets", Kind.PLANNED),
-        Cell("sink.after_ledger", Kind.PLANNED),
-        Cell("sink.after_commit", Kind.STORED),
-        Cell("query.before_return", Kind.STORED),
-        Cell("query.after_spark_commit", Kind.COMMITTED),
+        Cell("sink.after_copy", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_dead_letters", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_buckets", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_commit", Kind.STORED, with_rows=True),
+        Cell("query.before_return", Kind.STORED, with_rows=True),
+        Cell("query.after_spark_commit", Kind.COMMITTED, with_rows=True),
     ),
     one_by_one=True,
 )
@@ -72,7 +78,7 @@ FIRST_START = Situation(
         Cell("start.after_decision", Kind.NOTHING),
         Cell("start.after_generation", Kind.NOTHING),
         Cell("start.after_run", Kind.NOTHING),
-        Cell("start.after_commit", Kind.UNUSED, opens=1),
+        Cell("start.after_commit", Kind.UNUSED),
         Cell("start.before_query", Kind.UNUSED),
     ),
 )
@@ -96,21 +102,21 @@ LOST_CHECKPOINT = Situation(
         Cell("start.after_decision", Kind.LOST),
         Cell("start.after_generation", Kind.LOST),
         Cell("start.after_run", Kind.LOST),
-        Cell("start.after_commit", Kind.UNUSED, opens=1),
+        Cell("start.after_commit", Kind.UNUSED),
         Cell("start.before_query", Kind.UNUSED),
-        Cell("sink.after_ledger", Kind.PLANNED),
+        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
     ),
     after="sink.after_ledger",
 )
 LOST_AGAIN = Situation(
     "lost again, catching up",
     (
-        Cell("sink.during_copy", Kind.PLANNED, opens=1, loses=True, hit=5),
-        Cell("sink.after_commit", Kind.STORED, loses=True),
+        Cell("sink.during_copy", Kind.PLANNED, loses=True, hit=5),
+        Cell("sink.after_commit", Kind.STORED, with_rows=True, loses=True),
         Cell("start.after_generation", Kind.LOST, loses=True),
-        Cell("query.before_return", Kind.STORED, opens=1),
+        Cell("query.before_return", Kind.STORED),
         Cell("sink.after_comparison", Kind.STORED),
-        Cell("start.before_query", Kind.UNUSED, opens=1, loses=True),
+        Cell("start.before_query", Kind.UNUSED, loses=True),
     ),
     after="sink.after_commit",
 )

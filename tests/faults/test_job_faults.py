@@ -16,7 +16,10 @@ from tests.faults.victim import VICTIMS
 
 SAMPLE = Situation(
     "a sample",
-    (Cell("sink.during_copy", Kind.PLANNED, hit=5), Cell("sink.after_commit", Kind.STORED)),
+    (
+        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
+        Cell("sink.after_commit", Kind.STORED, with_rows=True),
+    ),
     one_by_one=True,
 )
 
@@ -45,7 +48,7 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("action", VICTIMS)
-def test_a_fault_in_the_middle_of_copy_and_one_between_the_two_commits_lose_and_repeat_nothing(
+def test_a_fault_just_before_and_one_just_after_commit_lose_and_repeat_nothing(
     faulty: tuple[Pipeline, Plan], action: Action
 ) -> None:
     pipeline, plan = faulty

@@ -8,8 +8,9 @@ from db.fault_points import Action, Fault, Plan
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.state import input_ends, is_caught_up, open_transactions
 
-_TIMEOUT_S = 240.0
+_TIMEOUT_S = 600.0
 _KILLED = 256 - 9  # what the guardian makes of SIGKILL
+_ROW = Fault("sink.during_copy", Action.PASS)
 _BETWEEN_ATTEMPTS = Fault("start.begins", Action.HOLD)
 
 
@@ -22,20 +23,21 @@ class Victim(ABC):
         self.pipeline = pipeline
         self.plan = plan
 
-    def strike(self, point: str, hit: int, give_work: Callable[[], None]) -> None:
+    def strike(self, point: str, hit: int, give_work: Callable[[], None], *, with_rows: bool) -> None:
         """Let the job run into one fault; return when it stands or lies there. Starts the job where it does not run.
 
-        Fails unless exactly this fault fired, in the life that was meant.
+        `with_rows`: in a batch that writes rows. Fails unless exactly this fault fired, in the life that was meant.
         """
-        fault = Fault(point, self.action, hit)
         fired = self.plan.fired()
-        self.plan.write(*self.faults(fault))
+        faults = [_ROW] if with_rows else []
+        faults += self.faults(Fault(point, self.action, hit))
+        self.plan.write(*faults)
         give_work()
         if not self.pipeline.job.is_alive():
             self.pipeline.job.start()
         pid = self.pipeline.job.pid
         self.wait_until_struck()
-        assert self.plan.fired() == [*fired, *((each, pid) for each in self.faults(fault))]
+        assert self.plan.fired() == [*fired, *((fault, pid) for fault in faults)]
         assert self.plan.pending() == []
         self.pipeline.wait_until(lambda: not open_transactions(self.pipeline), "the end of its transactions")
 

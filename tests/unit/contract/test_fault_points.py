@@ -59,6 +59,14 @@ def test_hits_are_counted_from_the_moment_at_which_the_fault_is_the_next_one(pla
         reach("sink.during_copy")
 
 
+def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: Plan) -> None:
+    plan.write(Fault("sink.during_copy", Action.PASS), Fault("sink.after_lock", Action.RAISE))
+    reach("sink.after_lock")
+    reach("sink.during_copy")
+    with pytest.raises(InjectedFaultError):
+        reach("sink.after_lock")
+
+
 def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan) -> None:
     plan.write(Fault("sink.after_commit", Action.KILL))
     program = (
