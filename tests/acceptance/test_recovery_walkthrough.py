@@ -12,8 +12,10 @@ from tests.acceptance.walkthrough import Walk
 @pytest.fixture
 def output_kafka(tmp_path: Path) -> Iterator[Kafka]:
     """A Kafka of the test's own: it will be killed."""
-    with Kafka(tmp_path / "output-kafka", heap="256m") as server:
-        yield server
+    server = Kafka(tmp_path / "output-kafka", heap="256m")
+    server.start()
+    yield server
+    server.destroy()
 
 
 @pytest.mark.timeout(
