@@ -18,7 +18,7 @@ from spark_job.directory_fit import DirectoryState
 from spark_job.failures import CheckpointUnusableError
 from spark_job.offsets import Offsets, TopicPartition
 
-_DIRECTORY = re.compile(r"gen-(\d+)-.+")
+_DIRECTORY = re.compile(r"gen-(\d+)-[0-9a-f]+")  # not what somebody has put aside as gen-2-….old
 
 
 class CheckpointDirectory:
@@ -105,9 +105,10 @@ def _marker(outbox_uuid: UUID) -> str:
 
 
 def _unreadable(name: str, error: Py4JJavaError) -> OutboxError:
-    """A file that is not there is a matter of continuity; a file system that fails may be back at the next start."""
-    missing = "FileNotFound" in error.java_exception.getClass().getName()
-    kind = CheckpointUnusableError if missing else UnavailableError
+    """A file that is missing or damaged is a matter of continuity; a file system that fails may be back at the next start."""
+    name_of_error = error.java_exception.getClass().getName()
+    damaged = any(sign in name_of_error for sign in ("FileNotFound", "ChecksumException", "EOFException"))
+    kind = CheckpointUnusableError if damaged else UnavailableError
     return kind(f"checkpoint: {name} cannot be read: {error.java_exception.getMessage()}")
 
 

@@ -70,15 +70,16 @@ class Start:
         Raises FencedError while another run lives, ContinuityError where something is to be accepted first, RequestRefusedError where
         the request cannot be fulfilled. All leave the outbox as it was.
         """
-        now = opening.read_input(self.settings, kafka, topics)
         if self.take_over and (found := position.read(connection)) is not None:
             # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
-            recovery.check_input(found, now, self.accepted)
+            recovery.check_input(found, opening.read_input(self.settings, kafka, topics), self.accepted)
         with connection.transaction():
             writer.take_over(
                 connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
             )
             reach("start.after_take_over")
+            # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
+            now = opening.read_input(self.settings, kafka, topics)
             ledger.insert_first_lane_epoch(connection, self.settings.publisher.lanes)
             at, decision, taken = self._decide(connection, topics, spark, now)
             reach("start.after_decision")

@@ -32,7 +32,7 @@ SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace
 BUCKETS = 4
 LANES = 3
 _PARTITIONS = 3
-COMPLETION_TIMEOUT_S = 600.0
+COMPLETION_TIMEOUT_S = 900.0
 
 Options = dict[str, dict[str, Any]]
 
@@ -248,7 +248,7 @@ class Pipeline:
         condition: Callable[[], object],
         what: str,
         *,
-        timeout_s: float = 300.0,
+        timeout_s: float = 900.0,
         poll_s: float = 0.02,
         alive: tuple[Service, ...] = (),
     ) -> None:
@@ -333,13 +333,13 @@ class Pipeline:
         """Start the job, which must stop for a person's word and write nothing; return what it says."""
         before, printed = self.written(), len(self.job.log())
         self.job.start(**settings)
-        assert self.job.wait(timeout_s=300) == 5, self.job.tail()
+        assert self.job.wait(timeout_s=900) == 5, self.job.tail()
         assert self.written() == before
         return self.job.log()[printed:]
 
     def status(self) -> dict[str, Any]:
         """What `spark-job status --json` says."""
-        shown: dict[str, Any] = json.loads(self.job.command("status", "--json").stdout)
+        shown: dict[str, Any] = json.loads(self.job.command("status", "--json", timeout_s=300).stdout)
         return shown
 
     def crash(self) -> None:

@@ -13,7 +13,7 @@ import psutil
 from devstack.process import ServerProcess, launch
 
 ROOT = Path(__file__).parents[2]
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 300.0
 _LOG_LINES = 60
 
 
@@ -21,7 +21,7 @@ def wait_until(
     condition: Callable[[], object],
     what: str | Callable[[], str],
     *,
-    timeout_s: float = 120.0,
+    timeout_s: float = 300.0,
     poll_s: float = 0.02,
 ) -> None:
     """Return once `condition` holds; fail with `what` did not happen."""

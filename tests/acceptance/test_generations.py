@@ -39,7 +39,11 @@ def test_each_start_says_how_it_found_itself_and_an_unused_generation_is_used_as
     pipeline.feed(31, sessions=150)
     with no_commits(pipeline):
         job.start(OUTBOX_ACCEPT_CHANGED_ASSEMBLY="1", **log)
-        pipeline.wait_until(lambda: pipeline.position().planned == 0, "the first batch's plan", alive=(job,))
+        pipeline.wait_until(
+            lambda: pipeline.generations()[-1][0] == 2 and pipeline.position().planned == 0,
+            "the first batch's plan",
+            alive=(job,),
+        )
         assert_all_say(pipeline, "new_generation", generation=2, read_again=0)
         pipeline.crash()
     directory = pipeline.generation_directory()

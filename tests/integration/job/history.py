@@ -6,7 +6,7 @@ decides (`Start`), what opens generations, and what writes batches is the real t
 
 import copy
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -165,10 +165,13 @@ def unknown_directories(
 class Bounds:
     """What stands for `kafka_input.KafkaInput`."""
 
-    def __init__(self, latest: Offsets) -> None:
-        self._latest = latest
+    def __init__(self, latest: Offsets, owned: Callable[[], bool]) -> None:
+        self._latest, self._owned = latest, owned
 
     def bounds(self, _topics: InputTopics, where: str) -> Offsets:
+        assert self._owned(), (
+            "bounds from before the last owner's last commit look like a loss of the input's end"
+        )
         return Offsets(dict.fromkeys(self._latest, 0)) if where == "earliest" else self._latest
 
 
@@ -269,7 +272,7 @@ class History:
         self._run_id = uuid4()
         topics = InputTopics({TOPIC: TOPIC_ID}, {TOPIC: list(range(self.visible))})
         begin = Start(self.settings, self._run_id, 1, "transform", Accepted(), False, request)
-        kafka: Any = Bounds(self._latest())
+        kafka: Any = Bounds(self._latest(), lambda: writer.read_owner(self.connection).run_id == self._run_id)
         disk: Any = self.disk
         started = begin.run(self.connection, kafka, topics, disk)
         self.restored.append(started.resumption.restored)
@@ -288,8 +291,7 @@ class History:
         return Offsets({TopicPartition(TOPIC_ID, p): len(self.log[p]) for p in range(self.visible)})
 
     def _end(self) -> Offsets:
-        before = self._next - 1
-        return self.files.planned.get(before, self.now.generation.start)
+        return self.files.planned.get(self._next - 1, self.now.generation.start)
 
     def _plan(self, most: int | None) -> Offsets:
         begin = self._end()
@@ -363,19 +365,16 @@ class History:
         self.copies.append((self.now.directory.path, copy.deepcopy(self.files)))
 
     def _roll_the_checkpoint_back(self) -> None:
-        """Put an older copy in the place of the newest directory: of this generation, or of another."""
+        """Put a copy in the place of the newest directory: an older one, or another generation's, however far that is."""
+        number = self._next - 1
         fitting = [
             files
             for path, files in self.copies
-            if path == self.now.directory.path or self._is_elsewhere(files)
+            if path == self.now.directory.path or files.planned.get(number) != self.files.planned.get(number)
         ]
-        if fitting:
+        if fitting and not self._is_unused(self.now.generation.number):
             self.disk.directories[self.now.directory.path] = copy.deepcopy(self.chance.choice(fitting))
         self.restart()
-
-    def _is_elsewhere(self, files: Files) -> bool:
-        """Whether a foreign directory ends before the newest batch: one that ends later needs a person's word."""
-        return max(files.planned, default=-1) < self._next - 1
 
     def _rescale(self) -> None:
         partitions = self.chance.randint(1, 2)
