@@ -133,14 +133,14 @@ def expect(
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Record]:
-    """Read a topic from its first record to its end of now."""
+    """Read a topic from the first record that it has to its end of now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "input", "enable.auto.commit": False})
     try:
-        partitions = [
-            TopicPartition(topic, number, 0)
-            for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        ]
-        left = sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in partitions)
+        partitions, left = [], 0
+        for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+            partitions.append(TopicPartition(topic, number, low))
+            left += high - low
         consumer.assign(partitions)
         records: list[Record] = []
         while len(records) < left:

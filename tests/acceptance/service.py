@@ -92,9 +92,9 @@ class Service:
         wait_until(lambda: not self._family(), f"the end of {self.module}")
         self.destroy()
 
-    def terminate(self) -> int:
-        """SIGTERM; return the exit code."""
-        os.kill(self.pid, signal.SIGTERM)
+    def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send SIGTERM, or another signal that asks for an end in order; return the exit code."""
+        os.kill(self.pid, number)
         return self.wait()
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
