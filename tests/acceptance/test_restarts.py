@@ -12,8 +12,8 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.moments import is_in_flight
+from tests.acceptance.pipeline import Pipeline
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"
 KAFKA_IS_DOWN_S = 15.0
