@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import KafkaServer
 from tests.acceptance.expectation import Share
-from tests.acceptance.pipeline import Pipeline
+from tests.acceptance.pipeline import Options, Pipeline
 from tests.acceptance.transforms import mended
 
 PATIENCE_S = 600.0
@@ -29,7 +29,7 @@ MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
 @pytest.fixture
 def patient(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline in which no session times out: which record shows a silence may depend on the number of buckets, documented."""
-    options = {
+    options: Options = {
         "session": {"timeout_s": 600},
         "job": {"owner_timeout_s": PATIENCE_S, "max_events_per_batch": 20_000},
     }
