@@ -92,7 +92,7 @@ def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_go
     keys = [f"open-{number:04}" for number in range(400)]
     write(pipeline.bootstrap, pipeline.input, iter(starts(keys, begun)))
     job.start(OUTBOX_SESSION__MAX_BUCKET_BYTES="65536", OUTBOX_RESTART__STRATEGY="none")
-    assert job.wait(timeout_s=TIMEOUT_S) == 10, job.tail()
+    assert job.wait(timeout_s=TIMEOUT_S) == 12, job.tail()
     assert "the open sessions of one bucket outgrew [session] max_bucket_bytes" in job.log()
     assert "over session.max_bucket_bytes = 65536. Raise it" in job.log()
     assert "Traceback" not in job.log()[job.log().rindex("spark-job: ") :]
