@@ -113,7 +113,6 @@ class Pipeline:
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
-        self.connect()
         return self
 
     def connect(self) -> None:
