@@ -14,7 +14,7 @@ _log = structlog.get_logger()
 
 
 class Timelines:
-    """Says once of each new timeline of the server that it was promoted. No stop: each lane proves that nothing delivered was lost in it."""
+    """Says once of each new timeline of the server that it was promoted. No stop: each lane proves that nothing delivered was lost."""
 
     def __init__(self, recorded: int) -> None:
         """`recorded`: the timeline of `outbox.identity`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from db.errors import ContinuityError
+from spark_job.ledger import StreamBatch
 from spark_job.offsets import Offsets
 from spark_job.position import Position
 
@@ -45,11 +46,10 @@ def fit(
     n = newest.spark_batch
     if planned is None:
         return _lost(position, f"the checkpoint {path} is empty or missing")
-    if planned > n + 1 or (committed is not None and committed > n):
-        return _ahead(position, directory, path, f"Spark batch {n} (batch {newest.batch_id})")
+    ahead = planned > n + 1 or (committed is not None and committed > n)
     # Spark has planned n and committed n or the one before (a crash between both commits), or it has committed n and planned n + 1.
     before = n - 1 if n else None
-    if (planned, committed) not in ((n, before), (n, n), (n + 1, n)):
+    if not ahead and (planned, committed) not in ((n, before), (n, n), (n + 1, n)):
         return _lost(
             position,
             f"the checkpoint {path} is behind: it has planned Spark batch {planned} and committed {committed}",
@@ -57,15 +57,22 @@ def fit(
     try:
         end = planned_end(n)
     except ContinuityError as error:
-        return _lost(position, str(error))
+        # Spark keeps only its newest entries: one that is far ahead has none of n any more.
+        return _ahead(position, directory, path, _name(newest)) if ahead else _lost(position, str(error))
     if not end.same_as(newest.end):
         return _lost(
             position,
             f"the checkpoint {path} is another one: its Spark batch {n} ends elsewhere ({end.differences(newest.end)})",
         )
+    if ahead:
+        return _ahead(position, directory, path, _name(newest))
     if committed == n:
         return Fit("continues", n + 1, newest.end, f"Spark batch {n + 1}")
     return Fit("continues", n, newest.start, f"Spark batch {n}, whose outputs are in the outbox already,")
+
+
+def _name(newest: StreamBatch) -> str:
+    return f"Spark batch {newest.spark_batch} (batch {newest.batch_id})"
 
 
 def _lost(position: Position, text: str) -> Fit:

@@ -75,9 +75,9 @@ def open_by_command(settings: Settings, kind: Kind, arguments: Mapping[str, Any]
         require_current(connection)
         kafka = KafkaInput(settings.kafka, settings.source.topics, "")
         topics = kafka.describe()
-        now = read_input(settings, kafka, topics)
         with connection.transaction():
             writer.take_over(connection, run_id, settings.job, force=False)
+            now = read_input(settings, kafka, topics)  # after the last owner's last commit
             at = position.read(connection)
             if at is None:
                 raise SettingsError(

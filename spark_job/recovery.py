@@ -111,9 +111,9 @@ def decide(
     if accepted.new_generation:
         found.append(Finding("requested", "a new generation was asked for with --new-generation"))
     if not found:
-        if not _deleted(fit.reads_from, now) and not _cut(position, now):
+        if not _deleted(fit.reads_from, position, now) and not _cut(position, now):
             return _resumption(position, fit)
-        if not _deleted(position.safe, now):
+        if not _deleted(position.safe, position, now):
             # The unfinished batch begins before the oldest open session, where Kafka keeps nothing any more.
             found.append(Finding("checkpoint_lost", f"Kafka has deleted what {fit.text} would read again"))
     return _opening(position, now, accepted, found, greatest_revision=greatest_revision)
@@ -156,10 +156,10 @@ def _opening(
     start = wanted.start if wanted else position.safe
     high_water = wanted.high_water if wanted else position.done
     revision = wanted.revision if wanted else position.generation.revision
-    deleted, cut = _deleted(start, now), _cut(position, now)
+    deleted, cut = _deleted(start, position, now), _cut(position, now)
     if deleted or cut:
         found.append(Finding("data_loss", _loss(deleted, cut, now), "--accept-data-loss"))
-    _require(found, accepted)
+    _require(found, accepted, wanted)
     if cut:
         # Offsets will be given out a second time: what they close must not count as done, nor look like what was sent before.
         high_water = Offsets({w: min(o, now.latest.get(w, o)) for w, o in high_water.items()})
@@ -235,20 +235,20 @@ def _of_input(position: Position, now: Input, assembly: Mapping[str, Any] | None
 def _open(position: Position, topic_id: str) -> str:
     first_open = {
         where.partition: position.safe.at(where)
-        for where, end in position.end.items()
-        if where.topic_id == topic_id and position.safe.at(where) < end
+        for where, done in position.done.items()  # not its end: a generation that still catches up has read less
+        if where.topic_id == topic_id and position.safe.at(where) < done
     }
     if not first_open:
         return "none is open"
     return "open since " + ", ".join(f"partition {p}: offset {o}" for p, o in first_open.items())
 
 
-def _deleted(start: Offsets, now: Input) -> dict[TopicPartition, tuple[int, int]]:
-    """What Kafka's retention has taken: {partition: [first, end)} of `start` on."""
+def _deleted(start: Offsets, position: Position, now: Input) -> dict[TopicPartition, tuple[int, int]]:
+    """What Kafka's retention has taken: {partition: [first, end)} of `start` on. An added partition of a topic is needed from 0 on."""
     return {
         where: (start.at(where), earliest)
         for where, earliest in now.earliest.items()
-        if where in start and start.at(where) < earliest
+        if (where in start or where.topic_id in position.generation.topics) and start.at(where) < earliest
     }
 
 
@@ -312,13 +312,17 @@ def _weightiest(found: Sequence[Finding]) -> str:
     return min((finding.reason for finding in found), key=_WEIGHT.index)
 
 
-def _require(found: Sequence[Finding], accepted: Accepted) -> None:
-    """Raise ContinuityError unless each finding with a flag was accepted."""
+def _require(found: Sequence[Finding], accepted: Accepted, wanted: Wanted | None = None) -> None:
+    """Raise ContinuityError unless each finding with a flag was accepted. `wanted`: what a command asked for."""
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:
         flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
+        command = "spark-job run"
+        if wanted and wanted.savepoint and flags == "--accept-data-loss":
+            command = f"spark-job savepoint restore {wanted.savepoint} --policy {wanted.policy}"
+        what = "what was asked for was not done" if wanted else "the job does not start by itself"
         raise ContinuityError(
-            "the job does not start by itself, and nothing was written. "
+            f"{what}, and nothing was written. "
             + ". ".join(finding.text for finding in refused)
-            + f". Put right what was moved, or go on as described with: spark-job run {flags}"
+            + f". Put right what was moved, or go on as described with: {command} {flags}"
         )

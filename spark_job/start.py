@@ -1,6 +1,6 @@
 """The start: own the outbox, look at ledger, checkpoint and input, and decide where to resume. One transaction (design §3.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from db.errors import OutboxError, UnavailableError
+from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
 from spark_job import (
@@ -59,6 +60,7 @@ class Start:
     take_over: bool
     request: Request | None
     unusable: str | None = None  # why Spark could not use the checkpoint in the attempt before
+    former_runs: Collection[UUID] = ()  # of the attempts before, in this process
 
     def run(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, spark: SparkSession
@@ -68,16 +70,22 @@ class Start:
         Raises FencedError while another run lives, ContinuityError where something is to be accepted first, RequestRefusedError where
         the request cannot be fulfilled. All leave the outbox as it was.
         """
-        now = opening.read_input(self.settings, kafka, topics)
         if self.take_over and (found := position.read(connection)) is not None:
             # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
-            recovery.check_input(found, now, self.accepted)
+            recovery.check_input(found, opening.read_input(self.settings, kafka, topics), self.accepted)
         with connection.transaction():
-            writer.take_over(connection, self.run_id, self.settings.job, force=self.take_over)
+            writer.take_over(
+                connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
+            )
+            reach("start.after_take_over")
+            # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
+            now = opening.read_input(self.settings, kafka, topics)
             ledger.insert_first_lane_epoch(connection, self.settings.publisher.lanes)
             at, decision, taken = self._decide(connection, topics, spark, now)
+            reach("start.after_decision")
             if isinstance(decision, Opening):
                 generation = opening.insert(connection, decision, at, topics.names, self.run_id, after=taken)
+                reach("start.after_generation")
                 restored = _restored(decision)
                 text = (
                     decision.text
@@ -98,6 +106,8 @@ class Start:
             )
             if self.request is not None:
                 requests.answer(connection, self.request.request_id, "done", resumption.text)
+            reach("start.after_run")
+        reach("start.after_commit")
         directory = _directory(self.settings, spark, generation)
         directory.mark(_outbox_uuid(connection))
         return Started(generation, resumption, directory, topics)

@@ -1,8 +1,9 @@
 """What must come out of an input topic: its records read back, judged by the reference model, and transformed."""
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class Output(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     outbox_id: str
+    revision: int = 0
 
 
 class Letter(NamedTuple):
@@ -43,6 +45,7 @@ class Letter(NamedTuple):
     offsets: tuple[int, ...]
     times_ms: tuple[int, ...]
     values: tuple[bytes | None, ...]
+    revision: int = 0
 
 
 @dataclass
@@ -57,9 +60,41 @@ class Expectation:
     outputs: list[Output] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
 
+    def __add__(self, later: "Expectation") -> "Expectation":
+        """Both, of one input: what one generation dealt with, and what a reissue sent again."""
+        assert (self.records, self.ends) == (later.records, later.ends), "expectations of different inputs"
+        return replace(
+            self,
+            sessions=self.sessions + later.sessions,
+            outputs=self.outputs + later.outputs,
+            letters=self.letters + later.letters,
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of an input that one revision deals with: what closes at or above `floor` and below `ceiling` ({partition: offset})."""
+
+    transform: Callable[[Session], Iterable[OutputEvent]] = twenty
+    revision: int = 0
+    floor: Mapping[int, int] = field(default_factory=dict)
+    ceiling: Mapping[int, int] = field(default_factory=dict)
+
+    def has(self, partition: int, closing: int) -> bool:
+        """Whether what closes there belongs to it."""
+        return self.floor.get(partition, 0) <= closing < self.ceiling.get(partition, sys.maxsize)
+
+
+WHOLE = Share()
+
 
 def expect(
-    records: Sequence[Record], topic: str, topic_id: str, session: SessionSettings, buckets: int
+    records: Sequence[Record],
+    topic: str,
+    topic_id: str,
+    session: SessionSettings,
+    buckets: int,
+    share: Share = WHOLE,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
 
@@ -72,33 +107,40 @@ def expect(
     for record in records:
         expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)
     for letter in judged.letters:
+        if not share.has(letter.source, letter.closing_offset):
+            continue
         place = (letter.source, letter.first_offset, letter.last_offset, letter.closing_offset)
         expected.letters.append(
-            Letter(letter.reason, *place, letter.key, letter.n_events, *_columns(letter.events))
+            Letter(
+                letter.reason, *place, letter.key, letter.n_events, *_columns(letter.events), share.revision
+            )
         )
     for closed in judged.sessions:
+        if not share.has(closed.source, closed.end_offset):
+            continue
         try:
-            outputs = list(twenty(_session(closed, topic)))
+            outputs = list(share.transform(_session(closed, topic)))
         except RefusedSessionError:
-            expected.letters.append(_failed(closed))
+            expected.letters.append(_failed(closed, share.revision))
             continue
         expected.sessions += 1
         identity = f"{topic_id}/{closed.source}/{closed.end_offset}"
         expected.outputs += [
-            _output(output, closed.key, f"{identity}/{index}") for index, output in enumerate(outputs)
+            _output(output, closed.key, f"{identity}/{index}", share.revision)
+            for index, output in enumerate(outputs)
         ]
     return expected
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Record]:
-    """Read a topic from its first record to its end of now."""
+    """Read a topic from the first record that it has to its end of now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "input", "enable.auto.commit": False})
     try:
-        partitions = [
-            TopicPartition(topic, number, 0)
-            for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        ]
-        left = sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in partitions)
+        partitions, left = [], 0
+        for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+            partitions.append(TopicPartition(topic, number, low))
+            left += high - low
         consumer.assign(partitions)
         records: list[Record] = []
         while len(records) < left:
@@ -151,7 +193,7 @@ def _session(closed: ExpectedSession, topic: str) -> Session:
     )
 
 
-def _output(output: OutputEvent, session_key: str, outbox_id: str) -> Output:
+def _output(output: OutputEvent, session_key: str, outbox_id: str, revision: int) -> Output:
     key = session_key if output.key is None else output.key
     value = output.value
     return Output(
@@ -162,10 +204,11 @@ def _output(output: OutputEvent, session_key: str, outbox_id: str) -> Output:
             (name, text.encode() if isinstance(text, str) else text) for name, text in output.headers
         ),
         outbox_id=outbox_id,
+        revision=revision,
     )
 
 
-def _failed(closed: ExpectedSession) -> Letter:
+def _failed(closed: ExpectedSession, revision: int) -> Letter:
     return Letter(
         "transform_failed",
         closed.source,
@@ -175,6 +218,7 @@ def _failed(closed: ExpectedSession) -> Letter:
         closed.key,
         len(closed.events),
         *_columns((event.offset, event.ts, event.raw) for event in closed.events),
+        revision,
     )
 
 

@@ -2,14 +2,15 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from types import TracebackType
 from typing import Self
 
 from db.settings import KafkaSettings
 from examples.clickstream.anomalies import Anomalies
-from examples.clickstream.events import Record
+from examples.clickstream.events import END, START, Record, encode
 from examples.clickstream.generator import Shape, generate
 from examples.clickstream.producer import TopicWriter, paced
 
@@ -38,6 +39,18 @@ def rounds(
         for n in numbers
     )
     return chain.from_iterable(generate(shape, ANOMALIES) for shape in shapes)
+
+
+def starts_of(keys: Sequence[str]) -> Iterator[Record]:
+    """Yield a start of each key, so far ahead in event time that no silence closes the session."""
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    return (encode(key, START, ahead, "start", {}) for key in keys)
+
+
+def ends_of(keys: Sequence[str]) -> Iterator[Record]:
+    """Yield an end of each key."""
+    now = datetime.now(UTC)
+    return (encode(key, END, now, "end", {}) for key in keys)
 
 
 def write(bootstrap: str, topic: str, records: Iterator[Record]) -> None:

@@ -1,33 +1,38 @@
 """The whole product on one database and its own topics: both services as processes, consumers that watch, and the verdict."""
 
 import json
+import operator
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import psycopg
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from db.settings import SessionSettings
 from db.topic_ids import topic_id_text
 from devstack.topics import create_topics
 from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation, expect, read_topic
-from tests.acceptance.feed import Feeder, rounds, write
-from tests.acceptance.service import Service, wait_until
+from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
+from tests.acceptance.feed import Feeder, ends_of, rounds, starts_of, write
+from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import CARTS, INPUT, PAGES
 from tests.acceptance.watcher import Watcher
+from tests.reference.model import Record
 
 SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
 BUCKETS = 4
 LANES = 3
 _PARTITIONS = 3
-COMPLETION_TIMEOUT_S = 300.0
+COMPLETION_TIMEOUT_S = 900.0
 
 Options = dict[str, dict[str, Any]]
 
@@ -49,6 +54,8 @@ class Pipeline:
         """`options`: settings {section: {key: value}} beside those below."""
         self.dsn = dsn
         self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.prefix = prefix
         self.input = prefix + INPUT
         self.outputs = [prefix + PAGES, prefix + CARTS]
         self.checkpoint = folder / "checkpoint"
@@ -88,6 +95,8 @@ class Pipeline:
             "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1",
         }
         self._folder = folder
+        self._records: dict[tuple[str, int, int], Record] = {}
+        self._held: list[str] = []
         self._jobs: list[Service] = []
         self.job = self.another_job()
         self.publisher = Service("publisher", self._environment, folder / "publisher.log")
@@ -98,19 +107,23 @@ class Pipeline:
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
-            self._connection = cleanup.enter_context(self._connect())
+            self.connect()
+            cleanup.callback(self.disconnect)
             cleanup.enter_context(self.watcher)
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
+        self.connect()
         return self
 
-    def reconnect(self) -> None:
-        """Ask whichever server takes writes now: after Postgres was restarted, or failed over."""
-        self._connection = self._cleanup.enter_context(self._connect())
+    def connect(self) -> None:
+        """Open the connection on which `ask` asks; again after Postgres was restarted, failed over or replaced."""
+        self._connection = psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
+    def disconnect(self) -> None:
+        """Close it, so that the database can be copied, dropped or replaced."""
+        assert self._connection is not None
+        self._connection.close()
 
     def another_job(self) -> Service:
         """A further `spark-job run` with the same settings; `self.job` is the one that should be working."""
@@ -130,11 +143,74 @@ class Pipeline:
         for job in self._jobs:
             job.destroy()
 
+    # Commands
+
+    def begin(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        """Start `spark-job <arguments>` with nobody at the terminal; `settings` are OUTBOX_ variables of this command only."""
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "spark_job", *arguments],
+            cwd=ROOT,
+            env=kept | self._environment | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
+        with self.begin(*arguments) as process:
+            try:
+                output, explanation = process.communicate(timeout=COMPLETION_TIMEOUT_S)
+            finally:
+                process.kill()
+        assert process.returncode == code, (
+            f"{arguments}: exit code {process.returncode}\n{output}\n{explanation}"
+        )
+        return explanation if code else output
+
+    def command_json(self, *arguments: str) -> Any:
+        """Run it with --json and read that."""
+        return json.loads(self.command(*arguments, "--json"))
+
     # Input
 
     def feed(self, seed: int, *, sessions: int, number: int = 1) -> None:
         """Write `number` rounds of `sessions` sessions at once; the keys of a round come again in the next."""
         write(self.bootstrap, self.input, rounds(seed, sessions, 100, number))
+
+    def hold_open(self, sessions: int) -> None:
+        """Begin sessions that stay open, whatever comes after them, until `release`: reading begins there after a loss."""
+        self._held = [f"held-{n}" for n in range(sessions)]
+        write(self.bootstrap, self.input, starts_of(self._held))
+
+    def release(self) -> None:
+        """End the sessions that were held open."""
+        write(self.bootstrap, self.input, ends_of(self._held))
+
+    def add_partitions(self, total: int) -> None:
+        """Give the input topic more partitions: from now on its keys go elsewhere."""
+        (answer,) = self.admin.create_partitions([NewPartitions(self.input, total)]).values()
+        answer.result()
+
+    def delete_records(self, before: dict[int, int]) -> None:
+        """Delete the input below {partition: offset}, as retention does. Call `expectation` first, which remembers it."""
+        places = [TopicPartition(self.input, partition, offset) for partition, offset in before.items()]
+        for answer in self.admin.delete_records(places).values():
+            answer.result()
+
+    def recreate_input(self) -> None:
+        """Delete the input topic and make it again: the same name, another id."""
+        before = self.input_id()
+        (deleted,) = self.admin.delete_topics([self.input], operation_timeout=60).values()
+        deleted.result()
+
+        def is_another() -> bool:
+            create_topics(self.bootstrap, {self.input: (_PARTITIONS, {})})
+            return self.input_id() != before
+
+        wait_until(is_another, "the new topic", poll_s=0.2)
 
     @contextmanager
     def load(self, seed: int, *, sessions_per_second: float) -> Iterator[Feeder]:
@@ -142,6 +218,23 @@ class Pipeline:
         endless = rounds(seed, int(sessions_per_second * 10), sessions_per_second)
         with Feeder(self.bootstrap, self.input, endless) as feeder:
             yield feeder
+
+    @contextmanager
+    def held_up_batch(self) -> Iterator[int]:
+        """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row; yield its backend."""
+        with psycopg.connect(self.dsn) as blocker:
+            blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
+            found: list[tuple[int]] = []
+
+            def waits() -> bool:
+                found[:] = self.ask(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
+                )
+                return bool(found)
+
+            self.wait_until(waits, "a batch that waits to write its ledger row", alive=(self.job,))
+            yield found[0][0]
 
     # Where it is
 
@@ -155,7 +248,7 @@ class Pipeline:
         condition: Callable[[], object],
         what: str,
         *,
-        timeout_s: float = 120.0,
+        timeout_s: float = 900.0,
         poll_s: float = 0.02,
         alive: tuple[Service, ...] = (),
     ) -> None:
@@ -222,6 +315,61 @@ class Pipeline:
         """How each start of the job found itself, oldest first."""
         return [row[0] for row in self.ask("SELECT restored FROM outbox.run ORDER BY started_at")]
 
+    def start_and_see(self, restored: str, **settings: str) -> None:
+        """Start the job, and return when it has found itself so and has committed a batch."""
+        starts = len(self.restored())
+        self.job.start(**settings)
+        self.wait_until(
+            lambda: self.ask(
+                "SELECT FROM outbox.batch WHERE run_id = (SELECT run_id FROM outbox.run ORDER BY started_at OFFSET %s LIMIT 1)",
+                starts,
+            ),
+            "a batch of the new start",
+            alive=(self.job,),
+        )
+        assert self.restored()[starts:] == [restored]
+
+    def refused(self, **settings: str) -> str:
+        """Start the job, which must stop for a person's word and write nothing; return what it says."""
+        before, printed = self.written(), len(self.job.log())
+        self.job.start(**settings)
+        assert self.job.wait(timeout_s=900) == 5, self.job.tail()
+        assert self.written() == before
+        return self.job.log()[printed:]
+
+    def status(self) -> dict[str, Any]:
+        """What `spark-job status --json` says."""
+        shown: dict[str, Any] = json.loads(self.job.command("status", "--json", timeout_s=300).stdout)
+        return shown
+
+    def crash(self) -> None:
+        """Kill the job as a power failure does, and wait until Postgres knows."""
+        self.job.crash()
+        self.wait_until(self.job_has_gone, "the end of the job's connections")
+
+    def lag(self) -> dict[int, int]:
+        """{partition: records after the consumer group's offset}, as any lag tool computes it."""
+        asked = ConsumerGroupTopicPartitions(f"{self.prefix}job")
+        (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
+        offsets = {place.partition: place.offset for place in answer.result().topic_partitions}
+        ends = verdict.ends(self.bootstrap, [self.input], committed=False)
+        return {partition: end - max(0, offsets.get(partition, 0)) for (_, partition), end in ends.items()}
+
+    def move_group(self, *, to_end: bool) -> None:
+        """Set the consumer group's offsets to the input's end or to its beginning, as an administrator may."""
+        ends = verdict.ends(self.bootstrap, [self.input], committed=False)
+        places = [
+            TopicPartition(topic, number, end if to_end else 0) for (topic, number), end in ends.items()
+        ]
+        asked = ConsumerGroupTopicPartitions(f"{self.prefix}job", places)
+        (answer,) = self.admin.alter_consumer_group_offsets([asked]).values()
+        answer.result()
+
+    def delete_group(self) -> None:
+        """Delete the consumer group."""
+        (answer,) = self.admin.delete_consumer_groups([f"{self.prefix}job"]).values()
+        answer.result()
+
     def job_has_gone(self) -> bool:
         """Whether Postgres has ended the job's connections, so that nothing is half way any more."""
         found = self.ask(
@@ -238,12 +386,30 @@ class Pipeline:
 
     # The end
 
-    def expectation(self) -> Expectation:
-        """What must come out of the input as it is now."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        answer = admin.describe_topics(TopicCollection([self.input]))[self.input]
-        records = read_topic(self.bootstrap, self.input)
-        return expect(records, self.input, topic_id_text(answer.result().topic_id), SESSION, BUCKETS)
+    def input_id(self) -> str:
+        """The id of the input topic."""
+        answer = self.admin.describe_topics(TopicCollection([self.input]))[self.input]
+        return topic_id_text(answer.result().topic_id)
+
+    def expectation(self, *shares: Share, of_what_is_left: bool = False) -> Expectation:
+        """What must come out of the input as it is now. What an earlier call has seen counts although it was deleted meanwhile.
+
+        `shares`: by revision, where something was reissued. `of_what_is_left`: as if nothing had been there that Kafka has deleted.
+        """
+        topic_id = self.input_id()
+        now = read_topic(self.bootstrap, self.input)
+        self._records |= {(topic_id, record.source, record.offset): record for record in now}
+        ever = [record for (its_topic, *_), record in self._records.items() if its_topic == topic_id]
+        buckets = self.ask(
+            "SELECT coalesce((SELECT (assembly->>'buckets')::int FROM outbox.generation ORDER BY generation DESC LIMIT 1), %s)",
+            BUCKETS,
+        )[0][0]
+        records = now if of_what_is_left else ever
+        session = SessionSettings(**self.options["session"])
+        parts = [
+            expect(records, self.input, topic_id, session, buckets, share) for share in shares or (WHOLE,)
+        ]
+        return reduce(operator.add, parts)
 
     def complete(self, expected: Expectation) -> None:
         """Wait until the job has dealt with the whole input, and each lane with the whole ledger."""
@@ -269,10 +435,12 @@ class Pipeline:
         )
 
     def _done(self, wanted: dict[int, int]) -> bool:
-        rows = self.ask("SELECT done_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
+        rows = self.ask(
+            "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
+        )
         if not rows:
             return False
-        (done,) = rows[0][0].values()
+        done = rows[0][0].get(self.input_id(), {})
         return all(done.get(str(partition), 0) >= end for partition, end in wanted.items())
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ import psutil
 from devstack.process import ServerProcess, launch
 
 ROOT = Path(__file__).parents[2]
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 300.0
 _LOG_LINES = 60
 
 
@@ -21,7 +21,7 @@ def wait_until(
     condition: Callable[[], object],
     what: str | Callable[[], str],
     *,
-    timeout_s: float = 120.0,
+    timeout_s: float = 300.0,
     poll_s: float = 0.02,
 ) -> None:
     """Return once `condition` holds; fail with `what` did not happen."""
@@ -92,9 +92,9 @@ class Service:
         wait_until(lambda: not self._family(), f"the end of {self.module}")
         self.destroy()
 
-    def terminate(self) -> int:
-        """SIGTERM; return the exit code."""
-        os.kill(self.pid, signal.SIGTERM)
+    def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send SIGTERM, or another signal that asks for an end in order; return the exit code."""
+        os.kill(self.pid, number)
         return self.wait()
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:

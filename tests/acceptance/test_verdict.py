@@ -15,7 +15,7 @@ EXPECTED = Expectation(
 
 def seen() -> list[Seen]:
     return [
-        Seen(output.topic, 0, n, output.key, output.value, output.headers, output.outbox_id)
+        Seen(output.topic, 0, n, output.key, output.value, output.headers, output.outbox_id, output.revision)
         for n, output in enumerate(EXPECTED.outputs)
     ]
 
@@ -37,6 +37,8 @@ def test_a_faultless_delivery_passes() -> None:
         lambda events: [events[0]._replace(headers=()), *events[1:]],
         lambda events: [events[1], events[0], *events[2:]],
         lambda events: [events[0]._replace(topic="u"), *events[1:]],
+        lambda events: [events[0]._replace(revision=1), *events[1:]],
+        lambda events: [*events, events[0]._replace(revision=1)],
     ],
     ids=[
         "lost",
@@ -49,6 +51,8 @@ def test_a_faultless_delivery_passes() -> None:
         "header lost",
         "out of order",
         "other topic",
+        "other revision",
+        "reissued unasked",
     ],
 )
 def test_a_fault_fails(fault: Callable[[list[Seen]], list[Seen]]) -> None:

@@ -19,9 +19,10 @@ _TRACEBACK_ENDS_WITH = "RefusedSessionError: session "
 
 def assert_delivered(expected: Expectation, seen: Sequence[Seen]) -> None:
     """Fail unless the consumer saw each output once, with its bytes, in its session key's order. `seen`: as it came."""
-    got = [Output(e.topic, e.key, e.value, e.headers, e.outbox_id) for e in seen]
+    got = [Output(e.topic, e.key, e.value, e.headers, e.outbox_id, e.revision) for e in seen]
     assert_same(Counter(expected.outputs), Counter(got), "events in Kafka")
-    assert_same(Counter(o.outbox_id for o in got), Counter({o.outbox_id for o in got}), "outbox-ids")
+    ids = [(o.outbox_id, o.revision) for o in got]
+    assert_same(Counter(ids), Counter({*ids}), "outbox-ids")
     wanted_order, order = _by_key(expected.outputs), _by_key(got)
     wrong = [place for place, ids in wanted_order.items() if order[place] != ids]
     assert not wrong, (
@@ -32,8 +33,8 @@ def assert_delivered(expected: Expectation, seen: Sequence[Seen]) -> None:
 def assert_outbox(dsn: str, expected: Expectation) -> None:
     """Fail unless the outbox holds each output and each dead letter once, and nothing else."""
     assert_same(
-        Counter((o.topic, o.key, o.value, o.outbox_id) for o in expected.outputs),
-        Counter(query(dsn, "SELECT topic, key, value, outbox_id FROM outbox.event")),
+        Counter((o.topic, o.key, o.value, o.outbox_id, o.revision) for o in expected.outputs),
+        Counter(query(dsn, "SELECT topic, key, value, outbox_id, revision FROM outbox.event")),
         "events in the outbox",
     )
     assert_same(Counter(expected.letters), Counter(letters(dsn)), "dead letters")
@@ -188,9 +189,9 @@ def letters(dsn: str) -> list[Letter]:
     rows = query(
         dsn,
         "SELECT reason, partition, first_offset, last_offset, closing_offset, session_key, event_count,"
-        " event_offsets, event_times_ms, event_values FROM outbox.dead_letter",
+        " event_offsets, event_times_ms, event_values, revision FROM outbox.dead_letter",
     )
-    return [Letter._make((*row[:7], *map(tuple, row[7:]))) for row in rows]
+    return [Letter._make((*row[:7], *map(tuple, row[7:10]), row[10])) for row in rows]
 
 
 def assert_same(wanted: Counter[Any], got: Counter[Any], what: str) -> None:
@@ -204,8 +205,9 @@ def assert_same(wanted: Counter[Any], got: Counter[Any], what: str) -> None:
         )
 
 
-def _by_key(outputs: Iterable[Output]) -> Mapping[tuple[str, bytes], list[str]]:
-    found: dict[tuple[str, bytes], list[str]] = defaultdict(list)
+def _by_key(outputs: Iterable[Output]) -> Mapping[tuple[str, bytes, int], list[str]]:
+    """The order that is promised: a reissue has its own, beside that of what was sent before."""
+    found: dict[tuple[str, bytes, int], list[str]] = defaultdict(list)
     for output in outputs:
-        found[output.topic, output.key].append(output.outbox_id)
+        found[output.topic, output.key, output.revision].append(output.outbox_id)
     return found

@@ -19,6 +19,7 @@ class Seen(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     """The transform's own, without the publisher's."""
     outbox_id: str
+    revision: int = 0
 
 
 class Watcher:
@@ -67,6 +68,7 @@ class Watcher:
                 if error is None:
                     headers: dict[str, Any] = dict(message.headers() or [])
                     outbox_id: bytes = headers.pop("outbox-id")
+                    revision: bytes = headers.pop("outbox-revision", b"0")
                     self.seen.append(
                         Seen(
                             topic,
@@ -76,6 +78,7 @@ class Watcher:
                             message.value(),
                             tuple(headers.items()),
                             outbox_id.decode(),
+                            int(revision),
                         )
                     )
                 elif error.code() == KafkaError._PARTITION_EOF:

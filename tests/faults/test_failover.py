@@ -109,7 +109,7 @@ def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
             )
             pipeline.wait_until(lambda: pipeline.watcher.seen, "deliveries", alive=(pipeline.publisher,))
             pair.fail_over()
-            pipeline.reconnect()
+            pipeline.connect()
             # Everything that the primary had confirmed.
             batches = pipeline.batches()
             go_on(pipeline, lambda: pipeline.batches() >= batches + 3, "batches on the new primary")
@@ -148,7 +148,7 @@ def test_the_tail_that_an_asynchronous_replica_lost_is_found_by_both_services_an
         assert lost
 
         pair.fail_over()
-        pipeline.reconnect()
+        pipeline.connect()
         assert pipeline.batches() == kept
         # An idle job would not notice before its next batch.
         pipeline.feed(24, sessions=100)

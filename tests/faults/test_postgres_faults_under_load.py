@@ -51,7 +51,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
                 )
                 own_postgres.kill()
             own_postgres.start()
-            pipeline.reconnect()
+            pipeline.connect()
             batches = pipeline.batches()
             go_on(pipeline, lambda: pipeline.batches() >= batches + 2, "batches after the restart")
 

@@ -189,6 +189,19 @@ def test_a_letter_below_the_high_water_is_kept_unless_there_or_covered(
     ]
 
 
+def test_a_part_of_what_an_earlier_letter_covers_is_no_letter_of_its_own(
+    world: World, connection: Connection
+) -> None:
+    """A new generation may begin inside a session that was dead-lettered long ago, at a repetition of its start."""
+    world.write(0, letter("k", 5, 10, "restarted", [b"start", b"start again"]))
+    again = World(connection, high_water=Offsets({P0: 100, P1: 50}))
+    again.plan(0, (0, 0), (100, 50))
+    committed = again.write(0, letter("k", 6, 10, "restarted", [b"start again"]))
+    assert committed is not None
+    assert committed.dead_letters == 0
+    assert connection.execute("SELECT first_offset FROM outbox.dead_letter").fetchall() == [(5,)]
+
+
 def test_safe_offsets_are_the_oldest_open_position_over_all_buckets(
     world: World, connection: Connection
 ) -> None:

@@ -113,8 +113,10 @@ def test_a_directory_that_does_not_fit_is_lost_or_ahead(
     assert explanation in found.text
 
 
-def test_a_directory_of_another_history_is_lost() -> None:
-    found = directory_fit.fit(at(ledger_at(3)), DirectoryState(3, 3), lambda _: Offsets({P0: 999}), "dir")
+@pytest.mark.parametrize("state", [DirectoryState(3, 3), DirectoryState(50, 49)])
+def test_a_directory_of_another_history_is_lost_however_far_it_is(state: DirectoryState) -> None:
+    """One that is further in its own count does not show that the database lost something."""
+    found = directory_fit.fit(at(ledger_at(3)), state, lambda _: Offsets({P0: 999}), "dir")
     assert found.kind == "lost"
     assert "is another one: its Spark batch 3 ends elsewhere (id/0: 999 != 140)" in found.text
 
@@ -125,6 +127,8 @@ def test_an_unreadable_offset_log_is_lost() -> None:
 
     found = directory_fit.fit(at(ledger_at(3)), DirectoryState(3, 3), unreadable, "dir")
     assert (found.kind, found.text) == ("lost", "offsets/3 is not an offset log entry")
+    # Spark deletes old entries: then nothing shows that a directory ahead is another one.
+    assert directory_fit.fit(at(ledger_at(3)), DirectoryState(500, 499), unreadable, "dir").kind == "ahead"
 
 
 def test_a_lost_checkpoint_costs_a_re_read_and_no_flag() -> None:
@@ -244,11 +248,38 @@ def test_a_topic_made_again_starts_at_its_earliest_record() -> None:
     assert decision.high_water == Offsets({P0: 140}), "what was done of the old one stays known"
 
 
+@pytest.mark.parametrize("newest", [None, ledger_at(0, done=500)])
+def test_sessions_that_a_catch_up_has_not_reached_yet_are_named_as_open(newest: StreamBatch | None) -> None:
+    position = at(newest, high_water=Offsets({P0: 500}))
+    now = replace(NOW, topic_ids={"topic": "new id"}, earliest=Offsets(), latest=Offsets())
+    with pytest.raises(ContinuityError, match=r"open since partition 0: offset (100|107)\)"):
+        decide(position, fit(newest, None, None), now)
+
+
 def test_a_partition_that_was_added_starts_at_its_earliest_record() -> None:
-    now = replace(NOW, earliest=Offsets({P0: 0, P1: 7}), latest=Offsets({P0: 500, P1: 9}))
+    now = replace(NOW, earliest=Offsets({P0: 0, P1: 0}), latest=Offsets({P0: 500, P1: 9}))
     assert opened(decide(at(ledger_at(3)), fit(ledger_at(3), None, None), now)).start == Offsets(
-        {P0: 137, P1: 7}
+        {P0: 137, P1: 0}
     )
+
+
+def test_an_added_partition_whose_first_records_are_deleted_needs_a_word() -> None:
+    """Spark refuses to begin such a partition anywhere but at 0: without a finding no flag would help."""
+    healthy = fit(ledger_at(3), 3, 3)
+    added = replace(NOW, earliest=Offsets({P0: 0, P1: 7}), latest=Offsets({P0: 10_000, P1: 9}))
+    with pytest.raises(ContinuityError, match=r"topic/1: offsets 0 to 6 \(7\).*--accept-data-loss"):
+        decide(at(ledger_at(3)), healthy, added)
+    decision = opened(decide(at(ledger_at(3)), healthy, added, Accepted(data_loss=True)))
+    assert decision.start == Offsets({P0: 137, P1: 7})
+    another = TopicPartition("other id", 0)
+    appended = replace(
+        NOW,
+        topic_ids={"topic": "id", "other": "other id"},
+        earliest=Offsets({P0: 0, another: 7}),
+        latest=Offsets({P0: 10_000, another: 9}),
+    )
+    lost = fit(ledger_at(3), None, None)
+    assert opened(decide(at(ledger_at(3)), lost, appended)).start == Offsets({P0: 137, another: 7})
 
 
 def test_an_unfinished_batch_that_kafka_deleted_is_no_loss_where_the_safe_offsets_are_there() -> None:
