@@ -16,7 +16,11 @@ Generated from `db/settings.py` by `make docs`; a test keeps it equal.
 Both services and alembic read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory). Every key
 is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are written as JSON there.
 Unknown keys are refused with the nearest known one. Secrets come from the environment or from files and are never printed.
+
+`[testing]` is left out: it injects faults, and is refused for every database whose name does not begin with `test_`.
 """
+
+_LEFT_OUT = "testing"
 
 
 def markdown() -> str:
@@ -24,7 +28,7 @@ def markdown() -> str:
     sections = [
         _section(name, field.annotation)
         for name, field in Settings.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        if name != _LEFT_OUT and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
     ]
     return _HEAD + "\n" + "\n".join(sections)
 

@@ -27,6 +27,7 @@ from db.errors import SettingsError
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 _HEADER = re.compile(r"header:.+")
+_TEST_DATABASE = "test_"
 
 Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
 
@@ -67,9 +68,17 @@ class PostgresSettings(Section):
         return self
 
     def address(self) -> str:
-        """Return host, port and database without user and password, for messages."""
+        """Return each host with its port, and the database, without user and password, for messages."""
         parts = conninfo_to_dict(self.dsn.get_secret_value())
-        return f"{parts.get('host') or 'the local socket'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
+        hosts = str(parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
+        ports = [port or "5432" for port in str(parts.get("port") or "").split(",")]
+        # libpq: one port is every host's.
+        places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
+        return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname') or ''}"
+
+    def database(self) -> str:
+        """Return the name of the database, empty where the DSN leaves it to libpq."""
+        return str(conninfo_to_dict(self.dsn.get_secret_value()).get("dbname") or "")
 
 
 class KafkaSettings(Section):
@@ -274,6 +283,13 @@ class LogSettings(Section):
     """Lines for people or for machines."""
 
 
+class InjectionSettings(Section):
+    """`[testing]`, which docs/configuration.md mentions only: see db/fault_points.py."""
+
+    fault_file: Path | None = None
+    """The plan of the faults that a test injects."""
+
+
 class Settings(BaseSettings):
     """All sections. Environment variables win over the file."""
 
@@ -294,6 +310,16 @@ class Settings(BaseSettings):
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
     log: LogSettings = LogSettings()
+    testing: InjectionSettings = InjectionSettings()
+
+    @model_validator(mode="after")
+    def _faults_in_tests_only(self) -> Self:
+        if self.testing.fault_file is not None and not self.postgres.database().startswith(_TEST_DATABASE):
+            raise ValueError(
+                f"[testing] makes the service die on purpose: it is refused unless the name of the database, "
+                f"{self.postgres.database()!r}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
+            )
+        return self
 
     @model_validator(mode="after")
     def _buckets_fill_partitions(self) -> Self:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from devstack.account import Account, reachable_copy, reachable_folder, server_account
 from devstack.databases import PostgresServer
@@ -58,6 +59,16 @@ class Postgres(LocalServer, PostgresServer):
         """DSN of a database of this server (default: `postgres`)."""
         return f"postgresql://{SUPERUSER}@{LOOPBACK}:{self.port}/{database or 'postgres'}"
 
+    def configure(self, name: str, value: str) -> None:
+        """Change a setting that needs no restart, kept over restarts; what was given to the constructor wins over it.
+
+        Raises psycopg.Error when the server does not know the setting or refuses the value.
+        """
+        change = sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(change)
+            connection.execute("SELECT pg_reload_conf()")
+
     def _launch(self) -> ServerProcess:
         account = server_account()
         binaries = _installation(account) / "bin"
@@ -68,6 +79,9 @@ class Postgres(LocalServer, PostgresServer):
         command = [str(binaries / "postgres"), "-D", str(data)]
         for name, value in self._server_settings().items():
             command += ["-c", f"{name}={value}"]
+        return self._launch_server(command, account)
+
+    def _launch_server(self, command: list[str], account: Account | None) -> ServerProcess:
         return launch(
             self.name,
             command,
@@ -95,9 +109,6 @@ class Postgres(LocalServer, PostgresServer):
         } | self._settings
 
     def _initialise(self, binaries: Path, data: Path, account: Account | None) -> None:
-        # What an interrupted initdb left behind would make this one refuse.
-        for leftover in data.iterdir():
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         command = [
             str(binaries / "initdb"),
             "-D",
@@ -110,6 +121,13 @@ class Postgres(LocalServer, PostgresServer):
         # The built-in locale sorts the same on every machine.
         command += ["--locale-provider=builtin", "--locale=C.UTF-8"]
         command += ["--no-sync"] if self._fast else []
+        self._fill(data, command, account)
+
+    def _fill(self, data: Path, command: list[str], account: Account | None) -> None:
+        """Run the program that makes the data directory. Raises DevstackError with the log's tail when it fails."""
+        # What an interrupted run left behind would make this one refuse.
+        for leftover in data.iterdir():
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         with self.log.open("a") as output:
             result = subprocess.run(
                 command,
@@ -124,7 +142,8 @@ class Postgres(LocalServer, PostgresServer):
                 check=False,
             )
         if result.returncode != 0:
-            raise DevstackError(f"initdb failed with exit code {result.returncode}; {tail(self.log)}")
+            program = Path(command[0]).name
+            raise DevstackError(f"{program} failed with exit code {result.returncode}; {tail(self.log)}")
 
     def _forget_dead_postmaster(self, data: Path) -> None:
         """Remove a killed server's pid file: the pid may be another process's by now, which Postgres refuses.

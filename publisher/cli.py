@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from db import logs
+from db import fault_points, logs
 from db.command import run_command
 from db.connection import connect
 from db.migrate import require_current
@@ -49,6 +49,7 @@ def run(config: Config = None) -> None:
     """
     settings = load_settings(config)
     logs.configure(settings.log)
+    fault_points.arm(settings.testing.fault_file)
     stop = threading.Event()
     with stop_on_signals(stop):
         Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch)).run()

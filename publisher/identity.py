@@ -46,8 +46,8 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
     return identity
 
 
-def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> None:
-    """Raise LaneStoppedError unless a new connection leads to the outbox that this process has bound at its start."""
+def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> OutboxIdentity:
+    """Return what a new connection leads to. Raises LaneStoppedError unless it is the outbox that this process has bound at its start."""
     found = read_identity(connection)
     if found.outbox_uuid != bound.outbox_uuid:
         raise LaneStoppedError(
@@ -63,6 +63,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
             f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
         )
     _check_places(found, bound.cluster_id, bound.transactional_id_prefix)
+    return found
 
 
 def _check_server(identity: OutboxIdentity) -> None:

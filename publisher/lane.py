@@ -71,7 +71,8 @@ class Lane:
         self._lease = None
         connection = self._connect()
         # A new connection may lead elsewhere: nothing is written before it is known to be the same outbox.
-        check_unchanged(connection, self._shared.outbox)
+        found = check_unchanged(connection, self._shared.outbox)
+        self._shared.timelines.notice(found.server_timeline)
         self._lease = Lease.claim(
             connection, self._epoch.epoch, self.lane, self._shared.holder, settings.publisher.lease_s
         )

@@ -23,7 +23,7 @@ from publisher.backoff import Backoff
 from publisher.checks import Identity
 from publisher.identity import OutboxIdentity, bind, check_unchanged
 from publisher.lane import Lane
-from publisher.shared import Epoch, Shared
+from publisher.shared import Epoch, Shared, Timelines
 from publisher.topics import Topics
 from publisher.wakeup import Wakeup
 from publisher.worker import Worker
@@ -83,12 +83,12 @@ class Relay:
                 "bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS); `devstack status` shows a local one"
             ) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
-        if identity.timeline != identity.server_timeline:
-            # Each lane proves by its commit ids that nothing delivered was lost in it.
-            _log.warning("postgres_promoted", recorded=identity.timeline, now=identity.server_timeline)
+        timelines = Timelines(identity.timeline)
+        timelines.notice(identity.server_timeline)
         return Shared(
             settings=settings,
             outbox=identity,
+            timelines=timelines,
             identity=Identity(identity.outbox_uuid, cluster_id),
             topics=topics,
             progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
@@ -113,7 +113,7 @@ class Relay:
             while not self._stop.is_set():
                 try:
                     with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
-                        check_unchanged(connection, shared.outbox)
+                        shared.timelines.notice(check_unchanged(connection, shared.outbox).server_timeline)
                         return self._wait_for_epoch(connection, wake)
                 # InternalError: a standby that is not promoted yet takes no writes.
                 except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from db.fault_points import reach
 from publisher.deliveries import Tally
 from publisher.progress import Progress
 from publisher.records import SENT_NOW, DeliveryReport, Row, is_plain, produce_plain, records
@@ -58,7 +59,9 @@ class Transaction:
             # Last, so that whoever sees it sees every event before it.
             self._produce(progress_topic, progress.encode(), progress.key(), progress.lane)
             self._flush()
+            reach("transaction.before_commit")
             producer.commit_transaction()
+            reach("transaction.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.
             cause = self._failure() or error.args[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from db.settings import Settings
+from db.settings import SessionSettings, Settings
 from spark_job.sessions import AssemblySettings
 
 _PARALLELISM = ("buckets", "shuffle_partitions")
@@ -14,7 +14,16 @@ _PARALLELISM = ("buckets", "shuffle_partitions")
 
 def assembly_settings(settings: Settings) -> AssemblySettings:
     """Return what the assembler must know."""
-    session = settings.session
+    return _assembly_settings(settings.session)
+
+
+def assembly_of(description: Mapping[str, Any]) -> AssemblySettings:
+    """Return what the assembler knew in a generation; `description` is what `described` returned then."""
+    known = {name: value for name, value in description.items() if name in SessionSettings.model_fields}
+    return _assembly_settings(SessionSettings(**known))
+
+
+def _assembly_settings(session: SessionSettings) -> AssemblySettings:
     return AssemblySettings(
         type_path=_path(session.type),
         key_path=_path(session.key),

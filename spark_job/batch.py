@@ -43,6 +43,7 @@ class Letter(NamedTuple):
     values: bytes
     offsets: bytes
     times_ms: bytes
+    types: bytes | None  # None: the values tell them
 
 
 class Summary(NamedTuple):
@@ -221,6 +222,7 @@ def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Let
         row["values"],
         row["partitions"],
         row["timestamps"],
+        row["headers"],
     )
 
 

@@ -13,8 +13,9 @@ import orjson
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from db.errors import ContinuityError, OutboxError, UnavailableError
+from db.errors import OutboxError, UnavailableError
 from spark_job.directory_fit import DirectoryState
+from spark_job.failures import CheckpointUnusableError
 from spark_job.offsets import Offsets, TopicPartition
 
 _DIRECTORY = re.compile(r"gen-(\d+)-[0-9a-f]+")  # not what somebody has put aside as gen-2-….old
@@ -47,13 +48,13 @@ class CheckpointDirectory:
         return str(self._files.makeQualified(self._root).toString())
 
     def state(self) -> DirectoryState:
-        """List both logs. Raises ContinuityError when the directory cannot be read."""
+        """List both logs. Raises CheckpointUnusableError when the directory cannot be read."""
         return DirectoryState(self._newest("offsets"), self._newest("commits"))
 
     def end_offsets(self, batch: int) -> Offsets:
         """Return the end of `batch` out of the offset log.
 
-        Raises ContinuityError when the entry is missing or unreadable.
+        Raises CheckpointUnusableError when the entry is missing or unreadable.
         """
         name = f"{self.path}/offsets/{batch}"
         try:
@@ -104,17 +105,17 @@ def _marker(outbox_uuid: UUID) -> str:
 
 
 def _unreadable(name: str, error: Py4JJavaError) -> OutboxError:
-    """A file that is missing or damaged is a matter of continuity; a file system that fails may be back at the next start."""
+    """A file that is missing or damaged is a checkpoint of no use; a file system that fails may be back at the next start."""
     name_of_error = error.java_exception.getClass().getName()
     damaged = any(sign in name_of_error for sign in ("FileNotFound", "ChecksumException", "EOFException"))
-    kind = ContinuityError if damaged else UnavailableError
+    kind = CheckpointUnusableError if damaged else UnavailableError
     return kind(f"checkpoint: {name} cannot be read: {error.java_exception.getMessage()}")
 
 
 def parse_offsets(text: str, name: str, topic_ids: Mapping[str, str]) -> Offsets:
     """Read an entry of Spark's offset log: a version line, a metadata line, then one line for the one source.
 
-    Raises ContinuityError when it is not that.
+    Raises CheckpointUnusableError when it is not that.
     """
     try:
         version, _, offsets = text.strip().split("\n")
@@ -128,6 +129,6 @@ def parse_offsets(text: str, name: str, topic_ids: Mapping[str, str]) -> Offsets
             }
         )
     except (ValueError, KeyError, AttributeError) as error:
-        raise ContinuityError(
+        raise CheckpointUnusableError(
             f"{name} is not an offset log entry of this job's one Kafka source: {error!r}"
         ) from error

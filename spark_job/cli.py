@@ -11,12 +11,17 @@ from db import logs
 from db.command import run_command
 from db.settings import load_settings
 from spark_job import status as job_status
+from spark_job.commands import savepoint
+from spark_job.commands.rescale import rescale
+from spark_job.commands.stop import stop
+from spark_job.dead_letters.cli import app as dead_letters_app
 
 app = typer.Typer(
     help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(dead_letters_app, name="dead-letters")
 
 Config = Annotated[
     Path | None,
@@ -102,6 +107,11 @@ def status(
     else:
         Console().print(job_status.table(found))
     raise typer.Exit(0 if found.alive else 1)
+
+
+app.command()(stop)
+app.add_typer(savepoint.app, name="savepoint")
+app.command()(rescale)
 
 
 def main() -> None:

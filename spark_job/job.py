@@ -5,41 +5,34 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from types import FrameType
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import structlog
 from psycopg.rows import TupleRow
 
+from db import fault_points
 from db.connection import connect
 from db.errors import OutboxError
+from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
 from spark_job import requests, savepoints, transform, writer
+from spark_job.attempts import Plan, Restarts
 from spark_job.backlog import Brake
 from spark_job.failures import explained
 from spark_job.kafka_input import KafkaInput
 from spark_job.query import Loop
 from spark_job.recovery import Accepted
-from spark_job.requests import Request
+from spark_job.requests import Request, WithdrawnError
 from spark_job.sink import Sink
 from spark_job.spark import LazySession
 from spark_job.start import RequestRefusedError, Start, Started
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the next attempt is told beside the settings."""
-
-    attempt: int = 1
-    accepted: Accepted = field(default_factory=Accepted)
-    take_over: bool = False
-    request: Request | None = None
 
 
 def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> None:
@@ -48,13 +41,21 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> N
     Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
     """
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
-    plan: Plan | None = Plan(accepted=accepted, take_over=take_over)
+    fault_points.arm(settings.testing.fault_file)
+    plan = Plan(accepted=accepted, take_over=take_over)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
         spark = LazySession(settings.job)
         cleanup.callback(spark.stop)
-        while plan is not None and not stop.is_set():
-            plan = attempt(settings, plan, spark, stop, fingerprint)
+        restarts = Restarts(settings.restart, spark, stop)
+        while not stop.is_set():
+            try:
+                following = attempt(settings, plan, spark, stop, fingerprint)
+            except OutboxError as error:
+                following = restarts.after(plan, error)
+            if following is None:
+                return
+            plan = following
 
 
 def attempt(
@@ -62,25 +63,37 @@ def attempt(
 ) -> Plan | None:
     """One life of the query: from taking the outbox over to its end. Return what comes next, None where the job ends.
 
-    Raises OutboxError where it failed.
+    Raises OutboxError where it failed; `plan` then holds what the next attempt is still to be told.
     """
-    run_id = uuid4()
+    run_id = plan.run_id
+    reach("start.begins")
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
+        if plan.request is not None and requests.outcome(connection, plan.request.request_id) is not None:
+            plan.request = None  # the attempt before did it, and did not learn that
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
         topics = kafka.describe()
         start = Start(
-            settings, run_id, plan.attempt, transform_fingerprint, plan.accepted, plan.take_over, plan.request
+            settings,
+            run_id,
+            plan.attempt,
+            transform_fingerprint,
+            plan.accepted,
+            plan.take_over,
+            plan.request,
+            plan.unusable,
+            plan.former_runs,
         )
         try:
             started = start.run(connection, kafka, topics, spark.get())
-        except RequestRefusedError as error:
+        except (RequestRefusedError, WithdrawnError) as error:
             assert plan.request is not None
-            requests.answer(connection, plan.request.request_id, "refused", str(error))
+            requests.refuse(connection, plan.request.request_id, str(error))
             log.warning("request_refused", kind=plan.request.kind, because=str(error))
             return replace(plan, request=None)
+        plan.use()
         cleanup.push(partial(_end, settings, run_id))
         _report(started, run_id, plan.attempt)
         sink = Sink(
@@ -100,6 +113,7 @@ def attempt(
             on_fenced=loop.fence,
             on_request=loop.ask,
         )
+        reach("start.before_query")
         with heartbeat:
             request = loop.run()
         if request is None:
@@ -107,8 +121,7 @@ def attempt(
         log.info("request_accepted", kind=request.kind, arguments=request.arguments)
         if request.kind == "stop" and _stop_as_asked(connection, run_id, request):
             return None
-        # The person's word has been used; the process goes on with what the outbox says now.
-        return Plan(plan.attempt + 1, request=None if request.kind == "stop" else request)
+        return replace(plan.following(), request=None if request.kind == "stop" else request)
 
 
 def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID, request: Request) -> bool:
@@ -124,7 +137,7 @@ def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID, reque
             text = f"stopped between two batches{f', savepoint {name!r}{place}' if name else ''}"
             requests.answer(connection, request.request_id, "done", text)
     except OutboxError as error:
-        requests.answer(connection, request.request_id, "refused", str(error))
+        requests.refuse(connection, request.request_id, str(error))
         log.warning("request_refused", kind=request.kind, because=str(error))
         return False
     return True

@@ -12,7 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from db import fault_points
 from db.errors import FencedError, UnavailableError
+from db.fault_points import reach
 from db.settings import Settings
 from spark_job import packing, rows, writer
 from spark_job.assembly import assembly_settings
@@ -59,6 +61,7 @@ class Loop:
         self._request: Request | None = None
         self._failure: BaseException | None = None
         self._writing = threading.Lock()
+        self._awaiting_commit: int | None = None  # written, not yet in the checkpoint
 
     def run(self) -> Request | None:
         """Start the query and wait for its end; return the request that ended it, None where `stop` did.
@@ -143,9 +146,14 @@ class Loop:
                 self._brake.wait(lambda: self._is_ending)
                 if self._is_ending:
                     raise StopRequestedError
+                reach("query.before_action")
                 planned = batch_range(self._started, spark_batch)
-                self._sink.write(frame.toArrow(), spark_batch, planned)
+                table = frame.toArrow()
+                reach("query.after_action")
+                self._sink.write(table, spark_batch, planned)
                 self._kafka.show_progress(planned.end, self._started.topics)
+                self._awaiting_commit = spark_batch
+                reach("query.before_return")
             except BaseException as error:
                 self._failure = error
                 raise
@@ -170,11 +178,21 @@ class Loop:
     def _wait(self, query: StreamingQuery) -> None:
         while query.isActive and not self._is_ending:
             self._stop.wait(_POLL_S)
+            if fault_points.is_armed():
+                self._reach_after_commit()
         # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
         while query.isActive and query.status["isTriggerActive"]:
             time.sleep(_POLL_S)
         if not query.isActive:
             query.awaitTermination()  # raises what ended it
+
+    def _reach_after_commit(self) -> None:
+        """A point that no callback passes: Spark's own commit of a batch is in the checkpoint."""
+        written = self._awaiting_commit
+        committed = self._started.directory.state().committed
+        if written is not None and committed is not None and committed >= written:
+            self._awaiting_commit = None
+            reach("query.after_spark_commit")
 
 
 def batch_range(started: Started, spark_batch: int) -> BatchRange:

@@ -159,7 +159,7 @@ def _opening(
     deleted, cut = _deleted(start, position, now), _cut(position, now)
     if deleted or cut:
         found.append(Finding("data_loss", _loss(deleted, cut, now), "--accept-data-loss"))
-    _require(found, accepted)
+    _require(found, accepted, wanted)
     if cut:
         # Offsets will be given out a second time: what they close must not count as done, nor look like what was sent before.
         high_water = Offsets({w: min(o, now.latest.get(w, o)) for w, o in high_water.items()})
@@ -312,13 +312,17 @@ def _weightiest(found: Sequence[Finding]) -> str:
     return min((finding.reason for finding in found), key=_WEIGHT.index)
 
 
-def _require(found: Sequence[Finding], accepted: Accepted) -> None:
-    """Raise ContinuityError unless each finding with a flag was accepted."""
+def _require(found: Sequence[Finding], accepted: Accepted, wanted: Wanted | None = None) -> None:
+    """Raise ContinuityError unless each finding with a flag was accepted. `wanted`: what a command asked for."""
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:
         flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
+        command = "spark-job run"
+        if wanted and wanted.savepoint and flags == "--accept-data-loss":
+            command = f"spark-job savepoint restore {wanted.savepoint} --policy {wanted.policy}"
+        what = "what was asked for was not done" if wanted else "the job does not start by itself"
         raise ContinuityError(
-            "the job does not start by itself, and nothing was written. "
+            f"{what}, and nothing was written. "
             + ". ".join(finding.text for finding in refused)
-            + f". Put right what was moved, or go on as described with: spark-job run {flags}"
+            + f". Put right what was moved, or go on as described with: {command} {flags}"
         )

@@ -1,7 +1,7 @@
 """What a command asks of the running job, and the job's answer: the table `outbox.request`.
 
 The job reads it with its heartbeat and answers between two batches. A request is bound to one run: what nobody answered dies with it, so
-that a forgotten `stop` cannot end a job that was started later.
+that a forgotten `stop` cannot end a job that was started later. A command that gives up takes its request back: what it reports is certain.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,19 @@ import psycopg
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
+from db.errors import OutboxError
 from db.statements import statement
 
 Connection = psycopg.Connection[TupleRow]
 Kind = Literal["stop", "restore", "rescale"]
+
+
+class WithdrawnError(OutboxError):
+    """The command that asked has given up waiting: what it asked for must not be done any more."""
+
+    def __str__(self) -> str:
+        """The docstring is the message."""
+        return str(self.__doc__)
 
 
 @dataclass(frozen=True)
@@ -63,13 +72,27 @@ def pending(connection: Connection, run_id: UUID) -> Request | None:
 
 
 def answer(connection: Connection, request_id: int, outcome: Literal["done", "refused"], text: str) -> None:
-    """Answer a request, in the transaction that does what was asked. Raises RuntimeError when it has an answer already."""
-    answered = connection.execute(
+    """Answer a request, in the transaction that does what was asked. Raises WithdrawnError when the command has given up waiting."""
+    if not _settle(connection, request_id, outcome, text):
+        raise WithdrawnError
+
+
+def refuse(connection: Connection, request_id: int, text: str) -> None:
+    """Say why a request was not fulfilled, where anybody still waits for it."""
+    _settle(connection, request_id, "refused", text)
+
+
+def withdraw(connection: Connection, request_id: int) -> bool:
+    """Take a request back, so that it will certainly not be done later; False where it has an answer already."""
+    return _settle(connection, request_id, "refused", "withdrawn by the command")
+
+
+def _settle(connection: Connection, request_id: int, outcome: str, text: str) -> bool:
+    settled = connection.execute(
         statement("spark_job", "answer_request"),
         {"request_id": request_id, "outcome": outcome, "answer": text},
     )
-    if answered.rowcount != 1:
-        raise RuntimeError(f"request {request_id} has an answer already, or does not exist")
+    return settled.rowcount == 1
 
 
 def outcome(connection: Connection, request_id: int) -> Outcome | None:

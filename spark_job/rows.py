@@ -23,7 +23,8 @@ COLUMNS: Final = (
     ("events", "int"),  # input events of the session or letter
     ("lane_hash", "bigint"),
     ("outputs", "int"),
-    # sessions: encoded elements of session_output's arrays; letters: of the kept events' values, offsets and times
+    # sessions: encoded elements of session_output's arrays; letters: of the kept events' values, offsets (in `partitions`), times, and
+    # types (in `headers`, where they were in one)
     ("topics", "binary"),
     ("values", "binary"),
     ("keys", "binary"),

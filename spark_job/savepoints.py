@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import psycopg
 from psycopg.rows import TupleRow, dict_row
@@ -68,6 +68,19 @@ class Savepoint:
         """Return its topics that no longer exist under the id they had. `topic_ids`: {topic: id} of the input now."""
         return sorted(topic for topic_id, topic in self.topics.items() if topic_ids.get(topic) != topic_id)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
+        return {
+            "name": self.name,
+            "created_at": self.created_at.isoformat(),
+            "generation": self.generation,
+            "batch": self.batch_id,
+            "revision": self.revision,
+            "topics": dict(self.topics),
+            "safe_offsets": self.safe.to_json(),
+            "done_offsets": self.done.to_json(),
+        }
+
     def expired(self, topic_ids: Mapping[str, str], earliest: Offsets) -> list[str]:
         """Return why it cannot be restored whole, one line a reason; nothing where it can."""
         return [
@@ -80,6 +93,29 @@ class Savepoint:
                 for where, (needed, first) in self.missing(earliest).items()
             ),
         ]
+
+    def life(self, topic_ids: Mapping[str, str], earliest: Offsets, latest: Offsets) -> "Life":
+        """Return whether it can be restored, from the input's topic ids and bounds now."""
+        reasons = self.expired(topic_ids, earliest)
+        events = sum(
+            max(0, end - max(self.safe.at(where), earliest.at(where)))
+            for where, end in latest.items()
+            if where.topic_id in self.topics
+        )
+        return Life("expired" if reasons else "alive", reasons, events)
+
+
+@dataclass(frozen=True)
+class Life:
+    """Whether Kafka still has what a savepoint needs."""
+
+    state: Literal["alive", "expired", "unknown"]
+    reasons: Sequence[str]
+    events: int | None  # offsets from its safe offsets on that Kafka has; None where unknown
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {"state": self.state, "reasons": list(self.reasons), "events_after": self.events}
 
 
 def create(connection: Connection, name: str) -> Savepoint:

@@ -1,8 +1,7 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction (design §3.3)."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -11,14 +10,14 @@ import pyarrow as pa
 import structlog
 from psycopg.rows import TupleRow
 
-from db.errors import UnavailableError
+from db.fault_points import reach
 from db.statements import statement
-from spark_job import batch, ledger, storing
+from spark_job import batch, ledger, storing, writer
 from spark_job.batch import BatchResult, Letter, OutputRow
 from spark_job.continuity import BatchRange, is_committed
+from spark_job.dead_letters import covered
 from spark_job.kafka_input import InputTopics
 from spark_job.ledger import Generation
-from spark_job.writer import lock_and_check
 
 log = structlog.get_logger()
 
@@ -58,6 +57,7 @@ class Sink:
         self._max_row_bytes = max_row_bytes
         self._input_topics = input_topics
         self._ensured_to = 0
+        self._horizon: covered.Horizon | None = None
 
     def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> Committed | None:
         """Store what Spark computed for `spark_batch`, the input in `planned`; None when the outbox has it already.
@@ -75,38 +75,51 @@ class Sink:
         skipped = len(result.sessions) - len(sessions) + len(result.letters) - len(letters)
         parts = batch.parts(sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
+        if self._horizon is None:
+            self._horizon = covered.Horizon.read(self._connection, self._generation)
         prepared = time.perf_counter()
-        with _certain(self._connection):
+        reach("sink.before_transaction")
+        with writer.certain(self._connection):
             # 1. The writer lock: from here on no other run can write, and a zombie stops.
-            lock_and_check(self._connection, self._run_id)
+            writer.lock_and_check(self._connection, self._run_id)
+            reach("sink.after_lock")
             # 2. Continuity: the ledger ends where this batch starts, or has it already.
             newest = ledger.newest_stream_batch(self._connection, self._generation.number)
             if is_committed(self._generation, newest, spark_batch, planned):
                 self._compare_recomputed(spark_batch, parts)
+                reach("sink.after_comparison")
                 return None
+            reach("sink.after_continuity")
             first_id, lanes = ledger.next_batch(self._connection)
             # 3. One row for each key and part.
             for part, rows in enumerate(parts):
                 storing.copy_rows(self._connection, rows, first_id + part, lanes, self._generation.revision)
-            # 4. Dead letters and what is still open.
+            reach("sink.after_copy")
+            # 4. Dead letters, those that the rows resolve, and what is still open.
+            resolved = covered.resolve(
+                self._connection, self._horizon.keys(sessions), first_id, first_id + len(parts) - 1
+            )
             written = storing.insert_letters(
                 self._connection, letters, self._generation, topics.names, first_id
             )
+            reach("sink.after_dead_letters")
             storing.upsert_buckets(self._connection, result.summaries, self._generation.number, first_id)
+            reach("sink.after_buckets")
             # 5. The ledger row last: the publisher follows it.
-            storing.insert_ledger_rows(
+            entry = storing.stream_entry(
                 self._connection,
                 self._generation,
                 spark_batch,
                 planned,
                 result,
-                parts,
-                first_id=first_id,
                 run_id=self._run_id,
                 transform_fingerprint=self._transform_fingerprint,
                 dead_letters=written,
                 skipped=skipped,
             )
+            storing.insert_ledger_rows(self._connection, entry, parts, first_id)
+            reach("sink.after_ledger")
+        reach("sink.after_commit")
         committed = Committed(
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),
@@ -114,6 +127,8 @@ class Sink:
             dead_letters=written,
             skipped=skipped,
         )
+        if resolved:
+            log.info("dead_letters_resolved", batch=committed.batch_id, letters=resolved)
         _log_commit(
             committed,
             spark_batch,
@@ -147,20 +162,6 @@ class Sink:
         if next_id + parts + _ENSURE_EVERY > self._ensured_to:
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
-
-
-@contextmanager
-def _certain(connection: psycopg.Connection[TupleRow]) -> Iterator[None]:
-    """A transaction that is known to be committed when the block ends without an error.
-
-    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; Spark must not hear of success.
-    """
-    with connection.transaction() as transaction:
-        yield
-    if transaction.status is not transaction.Status.COMMITTED:
-        raise UnavailableError(
-            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
-        )
 
 
 def _log_commit(

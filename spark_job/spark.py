@@ -6,12 +6,16 @@ import sys
 import warnings
 from importlib.resources import files
 
+import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from db.settings import JobSettings
+from spark_job import jvm
 from spark_job.jars import java_executable, spark_connector_jars
 from spark_job.transform import share_working_directory
+
+log = structlog.get_logger()
 
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 
@@ -76,6 +80,23 @@ class LazySession:
         if self._session is None:
             self._session = start_session(self._settings)
         return self._session
+
+    def renew(self) -> None:
+        """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM."""
+        if not self._is_sound():
+            log.warning("spark_discarded")
+            jvm.forget()
+            self._session = None
+
+    def _is_sound(self) -> bool:
+        if self._session is None:
+            return not jvm.lost()  # it may have failed half way through its start
+        try:
+            # A query that would not stop still writes to its checkpoint.
+            idle = not self._session.streams.active
+            return idle and not self._session.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
 
     def stop(self) -> None:
         """Stop Spark where it was started."""

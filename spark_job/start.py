@@ -1,6 +1,6 @@
 """The start: own the outbox, look at ledger, checkpoint and input, and decide where to resume. One transaction (design §3.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from db.errors import OutboxError, UnavailableError
+from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
 from spark_job import (
@@ -59,6 +60,7 @@ class Start:
     take_over: bool
     request: Request | None
     unusable: str | None = None  # why Spark could not use the checkpoint in the attempt before
+    former_runs: Collection[UUID] = ()  # of the attempts before, in this process
 
     def run(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, spark: SparkSession
@@ -72,13 +74,18 @@ class Start:
             # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
             recovery.check_input(found, opening.read_input(self.settings, kafka, topics), self.accepted)
         with connection.transaction():
-            writer.take_over(connection, self.run_id, self.settings.job, force=self.take_over)
+            writer.take_over(
+                connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
+            )
             # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
             now = opening.read_input(self.settings, kafka, topics)
+            reach("start.after_take_over")
             ledger.insert_first_lane_epoch(connection, self.settings.publisher.lanes)
             at, decision, taken = self._decide(connection, topics, spark, now)
+            reach("start.after_decision")
             if isinstance(decision, Opening):
                 generation = opening.insert(connection, decision, at, topics.names, self.run_id, after=taken)
+                reach("start.after_generation")
                 restored = _restored(decision)
                 text = (
                     decision.text
@@ -99,6 +106,8 @@ class Start:
             )
             if self.request is not None:
                 requests.answer(connection, self.request.request_id, "done", resumption.text)
+            reach("start.after_run")
+        reach("start.after_commit")
         directory = _directory(self.settings, spark, generation)
         directory.mark(_outbox_uuid(connection))
         return Started(generation, resumption, directory, topics)
@@ -162,6 +171,14 @@ class Start:
             if former.kind == "ahead":
                 findings.append(Finding("outbox_behind", former.text, "--accept-outbox-behind"))
         run = runs.newest(connection)
+        if run is not None and run.server_changed:
+            # No stop by itself: the checkpoint shows whether that server has all that the old one had.
+            log.warning(
+                "postgres_changed",
+                system_identifier=(run.system_identifier, run.server_system_identifier),
+                timeline=(run.timeline, run.server_timeline),
+                checkpoint=fit.kind,
+            )
         if is_lost and run is not None and run.server_changed:
             # Without the checkpoint nothing can show whether that server has all that the old one had.
             findings.append(

@@ -1,12 +1,15 @@
 """The statements of the sink's transaction: rows, dead letters, bucket summaries, and last the ledger row."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
+from db.fault_points import reach
 from db.statements import statement
 from spark_job import batch, ledger, pgcopy
 from spark_job.batch import BatchResult, Letter, OutputRow, Summary
@@ -27,6 +30,7 @@ def copy_rows(
         copy.write(pgcopy.HEADER)
         for row in rows:
             copy.write(row.copy(batch_id, lanes, revision))
+            reach("sink.during_copy")
         copy.write(pgcopy.TRAILER)
 
 
@@ -56,73 +60,115 @@ def insert_letters(
 def upsert_buckets(
     connection: Connection, summaries: Sequence[Summary], generation: int, batch_id: int
 ) -> None:
-    """Keep the last summary of each bucket: one without new data sends none (design §3.1)."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            statement("spark_job", "upsert_bucket"),
-            [
-                {
-                    "generation": generation,
-                    "bucket": summary.bucket,
-                    "batch_id": batch_id,
-                    "open_sessions": summary.open_sessions,
-                    "open_events": summary.open_events,
-                    "open_bytes": summary.open_bytes,
-                    "state_bytes": summary.state_bytes,
-                    "oldest_open": Jsonb(summary.oldest.to_json()),
-                }
-                for summary in summaries
-            ],
-        )
+    """Keep the last summary of each bucket: one without new data sends none (design §3.1).
+
+    One statement, never executemany: psycopg ends its pipeline with a Flush behind the answer, by which Postgres takes the session for
+    busy, and a process that stood still then would hold the writer lock without idle_in_transaction_session_timeout ever ending it.
+    """
+    connection.execute(
+        statement("spark_job", "upsert_buckets"),
+        {
+            "generation": generation,
+            "batch_id": batch_id,
+            "buckets": [summary.bucket for summary in summaries],
+            "open_sessions": [summary.open_sessions for summary in summaries],
+            "open_events": [summary.open_events for summary in summaries],
+            "open_bytes": [summary.open_bytes for summary in summaries],
+            "state_bytes": [summary.state_bytes for summary in summaries],
+            "oldest_open": [Jsonb(summary.oldest.to_json()) for summary in summaries],
+        },
+    )
 
 
-def insert_ledger_rows(
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What the ledger rows of one transaction say, beside their rows. What is counted once a transaction stands on its first part."""
+
+    kind: Literal["stream", "retry"]
+    generation: int
+    run_id: UUID
+    transform_fingerprint: str
+    spark_batch: int | None = None  # this and the offsets: of a stream batch only
+    start: Offsets | None = None
+    end: Offsets | None = None
+    done: Offsets | None = None
+    safe: Offsets | None = None
+    input_events: int = 0
+    dead_letters: int = 0
+    duplicate_events: int = 0
+    skipped_sessions: int = 0
+
+
+def stream_entry(
     connection: Connection,
     generation: Generation,
     spark_batch: int,
     planned: BatchRange,
     result: BatchResult,
-    parts: Sequence[Sequence[OutputRow]],
     *,
-    first_id: int,
     run_id: UUID,
     transform_fingerprint: str,
     dead_letters: int,
     skipped: int,
-) -> None:
-    """Insert one ledger row for each part and wake the publisher. What is counted once a batch stands on its first part."""
+) -> LedgerEntry:
+    """Return the entry of a Spark batch; call when its bucket summaries are stored."""
     oldest = ledger.oldest_open(connection, generation.number)
-    done = planned.end.max(generation.high_water)
-    safe = Offsets({where: oldest.get(where, end) for where, end in planned.end.items()})
+    return LedgerEntry(
+        "stream",
+        generation.number,
+        run_id,
+        transform_fingerprint,
+        spark_batch=spark_batch,
+        start=planned.start,
+        end=planned.end,
+        done=planned.end.max(generation.high_water),
+        safe=Offsets({where: oldest.get(where, end) for where, end in planned.end.items()}),
+        input_events=result.counts.get("events", 0),
+        dead_letters=dead_letters,
+        duplicate_events=result.counts.get("duplicates", 0),
+        skipped_sessions=skipped,
+    )
+
+
+def insert_ledger_rows(
+    connection: Connection, entry: LedgerEntry, parts: Sequence[Sequence[OutputRow]], first_id: int
+) -> None:
+    """Insert one ledger row for each part and wake the publisher. Call last in the transaction."""
     for part, rows in enumerate(parts):
+        first = part == 0
         connection.execute(
             statement("spark_job", "insert_batch"),
             {
                 "batch_id": first_id + part,
-                "generation": generation.number,
-                "spark_batch": spark_batch,
+                "kind": entry.kind,
+                "generation": entry.generation,
+                "spark_batch": entry.spark_batch,
                 "part": part,
-                "run_id": run_id,
-                "start_offsets": Jsonb(planned.start.to_json()),
-                "end_offsets": Jsonb(planned.end.to_json()),
-                "done_offsets": Jsonb(done.to_json()),
-                "safe_offsets": Jsonb(safe.to_json()),
-                "input_events": result.counts.get("events", 0) if part == 0 else 0,
+                "run_id": entry.run_id,
+                "start_offsets": _json(entry.start),
+                "end_offsets": _json(entry.end),
+                "done_offsets": _json(entry.done),
+                "safe_offsets": _json(entry.safe),
+                "input_events": entry.input_events if first else 0,
                 "sessions": sum(row.sessions for row in rows),
                 "output_events": sum(row.outputs for row in rows),
                 "output_bytes": sum(row.size for row in rows),
-                "dead_letters": dead_letters if part == 0 else 0,
-                "duplicate_events": result.counts.get("duplicates", 0) if part == 0 else 0,
-                "skipped_sessions": skipped if part == 0 else 0,
+                "dead_letters": entry.dead_letters if first else 0,
+                "duplicate_events": entry.duplicate_events if first else 0,
+                "skipped_sessions": entry.skipped_sessions if first else 0,
                 "content_hash": batch.content_hash(rows),
-                "transform_fingerprint": transform_fingerprint,
+                "transform_fingerprint": entry.transform_fingerprint,
             },
         )
     connection.execute(statement("spark_job", "notify_batch"), {"batch_id": first_id + len(parts) - 1})
 
 
+def _json(offsets: Offsets | None) -> Jsonb | None:
+    return None if offsets is None else Jsonb(offsets.to_json())
+
+
 def _letter_row(letter: Letter, topic: str, *, below_high_water: bool) -> bytes:
-    return pgcopy.count(14) + b"".join(
+    return pgcopy.count(15) + b"".join(
         [
             pgcopy.data(letter.where.topic_id.encode()),
             pgcopy.data(topic.encode()),
@@ -137,6 +183,7 @@ def _letter_row(letter: Letter, topic: str, *, below_high_water: bool) -> bytes:
             pgcopy.array(pgcopy.INT8, letter.kept, letter.offsets),
             pgcopy.array(pgcopy.INT8, letter.kept, letter.times_ms),
             pgcopy.array(pgcopy.BYTEA, letter.kept, letter.values),
+            pgcopy.NULL if letter.types is None else pgcopy.array(pgcopy.TEXT, letter.kept, letter.types),
             pgcopy.data(b"\x01" if below_high_water else b"\x00"),
         ]
     )

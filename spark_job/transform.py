@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from db.errors import SettingsError
 from spark_job.api import OutputEvent, Session
 
 Transform = Callable[[Session], Iterable[OutputEvent]]
+
+_TRACEBACK_CHARS = 8_000
 
 
 @cache
@@ -56,6 +59,11 @@ def fingerprint(function: Transform) -> str:
     source = inspect.getsourcefile(module) if module else None
     text = Path(source).read_bytes() if source else repr(function).encode()
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the traceback of what a transform raised: its end, where it is long."""
+    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
 
 
 def share_working_directory() -> None:

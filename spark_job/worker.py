@@ -1,7 +1,6 @@
 """What runs on the executors: one call assembles all sessions of a bucket and transforms those that closed."""
 
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -25,9 +24,8 @@ from spark_job.sessions import (
     to_session,
 )
 from spark_job.source import source_place
-from spark_job.transform import Transform, load
+from spark_job.transform import Transform, failure_text, load
 
-_TRACEBACK_CHARS = 8_000
 _FRAME_BYTES = 256 << 20
 
 Row = dict[str, Any]
@@ -79,7 +77,7 @@ class BucketWorker:
                     f"{self.transform} failed for session {closed.key!r} that ends at {session.end} "
                     '([transform] on_error = "stop"; "dead_letter" keeps such sessions and goes on)'
                 ) from error
-            return _failed(closed, error)
+            return _failed(closed, error, closed.types() if self.assembly.type_path is None else None)
         return _closed(closed, encoded)
 
 
@@ -117,14 +115,15 @@ def _closed(closed: ClosedSession, encoded: EncodedOutputs) -> Row:
     }
 
 
-def _failed(closed: ClosedSession, error: BaseException) -> Row:
+def _failed(closed: ClosedSession, error: BaseException, types: Sequence[str] | None) -> Row:
     return _letter_row(
         key=closed.key,
         place=(closed.source, closed.start_offset, closed.end_offset, closed.end_offset),
         reason="transform_failed",
-        detail="".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:],
+        detail=failure_text(error),
         events=list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True)),
         n_events=closed.n_events,
+        types=types,
     )
 
 
@@ -136,6 +135,7 @@ def _letter(letter: DeadLetter) -> Row:
         detail=letter.detail,
         events=letter.events,
         n_events=letter.n_events,
+        types=letter.types,
     )
 
 
@@ -147,6 +147,7 @@ def _letter_row(
     detail: str,
     events: Sequence[tuple[int, int, bytes | None]],
     n_events: int,
+    types: Sequence[str | None] | None,
 ) -> Row:
     source, first, last, closing = place
     return {
@@ -161,9 +162,14 @@ def _letter_row(
         "values": b"".join([pgcopy.nullable(raw) for _, _, raw in events]),
         "partitions": pgcopy.int8s([offset for offset, _, _ in events]),
         "timestamps": pgcopy.int8s([ts for _, ts, _ in events]),
+        "headers": None if types is None else b"".join(map(_type, types)),
         "reason": reason,
         "detail": _storable(detail),
     }
+
+
+def _type(name: str | None) -> bytes:
+    return pgcopy.nullable(None if name is None else _storable(name).encode())
 
 
 def _storable(text: str) -> str:

@@ -4,7 +4,8 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -56,15 +57,23 @@ def read_owner(connection: Connection) -> Owner:
     return owner
 
 
-def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, force: bool) -> None:
+def take_over(
+    connection: Connection,
+    run_id: UUID,
+    settings: JobSettings,
+    *,
+    force: bool,
+    own: Collection[UUID] = (),
+) -> None:
     """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
 
+    `own`: former runs of this process; after a cut network Postgres may still take one for alive.
     Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
     a stopped process cannot hold the lock.
     """
     owner = read_owner(connection)
     if owner.run_id not in (None, run_id):
-        if owner.is_alive(settings.owner_timeout_s) and not force:
+        if owner.is_alive(settings.owner_timeout_s) and owner.run_id not in own and not force:
             raise FencedError(
                 f"run {owner.run_id} (pid {owner.pid} on {owner.host}, since {owner.started_at}) owns this outbox, "
                 f"last heartbeat {owner.heartbeat_age_s:.1f} s old. Stop it, or start with --take-over to fence it."
@@ -74,10 +83,12 @@ def take_over(connection: Connection, run_id: UUID, settings: JobSettings, *, fo
         log.warning(
             "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
         )
-    _take_lock(connection)
-    if read_owner(connection).run_id != owner.run_id:
+    lock(connection)
+    now = read_owner(connection)
+    if now.run_id not in (None, owner.run_id):
         raise FencedError(
-            "another run took this outbox over at the same moment. Start again to see which one owns it."
+            f"run {now.run_id} (pid {now.pid} on {now.host}) took this outbox over at the same moment and owns it now. Stop it, or start "
+            "with --take-over to fence it."
         )
     connection.execute(
         statement("spark_job", "own_writer"),
@@ -96,7 +107,7 @@ def _terminate(connection: Connection, owner: Owner) -> None:
 
 def lock_and_check(connection: Connection, run_id: UUID) -> None:
     """Take the writer lock for this transaction. Raises FencedError when another run owns the outbox now."""
-    _take_lock(connection)
+    lock(connection)
     owner = read_owner(connection)
     if owner.run_id != run_id:
         now = f"run {owner.run_id} (pid {owner.pid} on {owner.host})" if owner.run_id else "nobody"
@@ -105,13 +116,27 @@ def lock_and_check(connection: Connection, run_id: UUID) -> None:
         )
 
 
-def _take_lock(connection: Connection) -> None:
-    """The writer lock, until the transaction ends.
+def lock(connection: Connection) -> None:
+    """Take the writer lock, until the transaction ends.
 
     An advisory lock, because a lock on the row would hold up the owner's own heartbeat for as long as a batch is written. What is read
     after it, in a statement of its own, is what the last owner left.
     """
     connection.execute(statement("spark_job", "take_writer_lock"))
+
+
+@contextmanager
+def certain(connection: Connection) -> Iterator[None]:
+    """A transaction that is known to be committed when the block ends without an error.
+
+    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; nobody must hear of success.
+    """
+    with connection.transaction() as transaction:
+        yield
+    if transaction.status is not transaction.Status.COMMITTED:
+        raise UnavailableError(
+            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
+        )
 
 
 def was_taken_over(postgres: PostgresSettings, run_id: UUID) -> bool:

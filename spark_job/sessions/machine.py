@@ -99,7 +99,10 @@ class Machine:
         if kind != START:
             detail = f"{self.store.names[kind]!r} without an open session of its key"
             kept = [(offset, ts, self.store.raw(row))]
-            self.letters.append(DeadLetter(source, offset, offset, offset, "no_start", key, detail, kept, 1))
+            types = self._header_types([kind])
+            self.letters.append(
+                DeadLetter(source, offset, offset, offset, "no_start", key, detail, kept, 1, types)
+            )
             return None
         session = OpenSession(offset, offset, ts, [], 0, start_id=event_id)
         return self._take(key, source, session, row, offset, ts, kind, event_id)
@@ -212,9 +215,16 @@ class Machine:
         rows = np.array(session.rows, np.int64)
         offsets, times = self.store.offset[rows].tolist(), self.store.ts[rows].tolist()
         kept = list(zip(offsets, times, self.store.raws(rows), strict=True))
+        types = self._header_types(self.store.kind[rows].tolist())
         self.letters.append(
-            DeadLetter(source, session.start, last, closing, reason, key, detail, kept, len(kept) + over)
+            DeadLetter(
+                source, session.start, last, closing, reason, key, detail, kept, len(kept) + over, types
+            )
         )
+
+    def _header_types(self, kinds: list[int]) -> list[str | None] | None:
+        """The types that only a header told."""
+        return None if self.settings.type_path is not None else [self.store.names[kind] for kind in kinds]
 
     def _repeats(self, session: OpenSession, row: int, event_id: str | None) -> bool:
         """Whether a start is the session's first event once more."""

@@ -175,9 +175,9 @@ def _malformed(new: pa.Table, columns: _Columns, bad: Int, settings: AssemblySet
         )
         offset = int(columns.offset[row])
         kept = [(offset, int(columns.ts[row]), raw if value is None else value)]
-        letters.append(
-            DeadLetter(int(columns.source[row]), offset, offset, offset, "malformed", shown, detail, kept, 1)
-        )
+        types = [headers["type"]] if settings.type_path is None else None
+        source = int(columns.source[row])
+        letters.append(DeadLetter(source, offset, offset, offset, "malformed", shown, detail, kept, 1, types))
     return letters
 
 

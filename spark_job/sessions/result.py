@@ -76,6 +76,8 @@ class DeadLetter:
     """(offset, epoch ms, payload), kept up to the session's limits. The payload of a record without a value is None."""
     n_events: int
     """Events counted, also those over the limit; dropped duplicates are not counted."""
+    types: Sequence[str | None] | None = None
+    """Of the kept events, where the type is a record header; None where the events' values tell it. A missing header is None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,21 @@
 """The whole product on one database and its own topics: both services as processes, consumers that watch, and the verdict."""
 
 import json
+import operator
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import psycopg
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from db.settings import SessionSettings
 from db.topic_ids import topic_id_text
@@ -19,7 +23,7 @@ from devstack.topics import create_topics
 from tests.acceptance import verdict
 from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
 from tests.acceptance.feed import Feeder, ends_of, rounds, starts_of, write
-from tests.acceptance.service import Service, wait_until
+from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import CARTS, INPUT, PAGES
 from tests.acceptance.watcher import Watcher
 from tests.reference.model import Record
@@ -109,10 +113,11 @@ class Pipeline:
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
+        self.connect()
         return self
 
     def connect(self) -> None:
-        """Open the connection on which `ask` asks."""
+        """Open the connection on which `ask` asks; again after Postgres was restarted, failed over or replaced."""
         self._connection = psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
 
     def disconnect(self) -> None:
@@ -137,6 +142,37 @@ class Pipeline:
     def _destroy_jobs(self) -> None:
         for job in self._jobs:
             job.destroy()
+
+    # Commands
+
+    def begin(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        """Start `spark-job <arguments>` with nobody at the terminal; `settings` are OUTBOX_ variables of this command only."""
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "spark_job", *arguments],
+            cwd=ROOT,
+            env=kept | self._environment | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
+        with self.begin(*arguments) as process:
+            try:
+                output, explanation = process.communicate(timeout=COMPLETION_TIMEOUT_S)
+            finally:
+                process.kill()
+        assert process.returncode == code, (
+            f"{arguments}: exit code {process.returncode}\n{output}\n{explanation}"
+        )
+        return explanation if code else output
+
+    def command_json(self, *arguments: str) -> Any:
+        """Run it with --json and read that."""
+        return json.loads(self.command(*arguments, "--json"))
 
     # Input
 
@@ -182,6 +218,23 @@ class Pipeline:
         endless = rounds(seed, int(sessions_per_second * 10), sessions_per_second)
         with Feeder(self.bootstrap, self.input, endless) as feeder:
             yield feeder
+
+    @contextmanager
+    def held_up_batch(self) -> Iterator[int]:
+        """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row; yield its backend."""
+        with psycopg.connect(self.dsn) as blocker:
+            blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
+            found: list[tuple[int]] = []
+
+            def waits() -> bool:
+                found[:] = self.ask(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
+                )
+                return bool(found)
+
+            self.wait_until(waits, "a batch that waits to write its ledger row", alive=(self.job,))
+            yield found[0][0]
 
     # Where it is
 
@@ -338,10 +391,10 @@ class Pipeline:
         answer = self.admin.describe_topics(TopicCollection([self.input]))[self.input]
         return topic_id_text(answer.result().topic_id)
 
-    def expectation(self, share: Share = WHOLE, *, of_what_is_left: bool = False) -> Expectation:
+    def expectation(self, *shares: Share, of_what_is_left: bool = False) -> Expectation:
         """What must come out of the input as it is now. What an earlier call has seen counts although it was deleted meanwhile.
 
-        `of_what_is_left`: as if nothing had been there that Kafka has deleted.
+        `shares`: by revision, where something was reissued. `of_what_is_left`: as if nothing had been there that Kafka has deleted.
         """
         topic_id = self.input_id()
         now = read_topic(self.bootstrap, self.input)
@@ -351,7 +404,12 @@ class Pipeline:
             "SELECT coalesce((SELECT (assembly->>'buckets')::int FROM outbox.generation ORDER BY generation DESC LIMIT 1), %s)",
             BUCKETS,
         )[0][0]
-        return expect(now if of_what_is_left else ever, self.input, topic_id, SESSION, buckets, share)
+        records = now if of_what_is_left else ever
+        session = SessionSettings(**self.options["session"])
+        parts = [
+            expect(records, self.input, topic_id, session, buckets, share) for share in shares or (WHOLE,)
+        ]
+        return reduce(operator.add, parts)
 
     def complete(self, expected: Expectation) -> None:
         """Wait until the job has dealt with the whole input, and each lane with the whole ledger."""
@@ -377,7 +435,9 @@ class Pipeline:
         )
 
     def _done(self, wanted: dict[int, int]) -> bool:
-        rows = self.ask("SELECT done_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
+        rows = self.ask(
+            "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
+        )
         if not rows:
             return False
         done = rows[0][0].get(self.input_id(), {})

@@ -2,10 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 
 from tests.acceptance.pipeline import Pipeline
@@ -17,7 +14,7 @@ def test_a_crash_between_the_two_commits_and_a_stop_repeat_nothing(pipeline: Pip
     with pipeline.load(1, sessions_per_second=60):
         job.start()
         pipeline.wait_until(lambda: pipeline.batches() >= 2, "two batches", alive=(job,))
-        with held_up_batch(pipeline):
+        with pipeline.held_up_batch():
             # Postgres' commit needs the driver, which is Python; Spark's needs the JVM.
             job.started("java").send_signal(signal.SIGSTOP)
             batches = pipeline.batches()
@@ -67,7 +64,7 @@ def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
         pipeline.wait_until(lambda: pipeline.batches() > batches, "another batch", alive=(second,))
 
         pipeline.job = second
-        with held_up_batch(pipeline):
+        with pipeline.held_up_batch():
             second.pause()
         # The process stands still in the middle of its transaction, and holds the writer lock.
         third.start()
@@ -90,7 +87,7 @@ def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_
     expected = pipeline.expectation()
     assert [letter for letter in expected.letters if letter.reason == "transform_failed"]
     pipeline.job.start(OUTBOX_TRANSFORM__ON_ERROR="stop", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="100000")
-    assert pipeline.job.wait() == 10, pipeline.job.tail()
+    assert pipeline.job.wait() == 11, pipeline.job.tail()
     assert '[transform] on_error is "stop"' in pipeline.job.log()
     assert pipeline.batches() == 0
     assert pipeline.ask("SELECT reason FROM outbox.dead_letter") == []
@@ -114,28 +111,12 @@ def test_a_start_that_cannot_succeed_says_so_before_spark_starts(
     pipeline: Pipeline, setting: str, value: str, exit_code: int, explanation: str
 ) -> None:
     before = pipeline.written()
-    pipeline.job.start(**{setting: value})
+    pipeline.job.start(**{setting: value}, OUTBOX_RESTART__STRATEGY="none")
     assert pipeline.job.wait() == exit_code, pipeline.job.tail()
     assert explanation in pipeline.job.log()
     assert "Traceback" not in pipeline.job.log()
     assert pipeline.written() == before
     assert pipeline.owner() is None
-
-
-@contextmanager
-def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
-    """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row."""
-    with psycopg.connect(pipeline.dsn) as blocker:
-        blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
-        pipeline.wait_until(
-            lambda: pipeline.ask(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
-            ),
-            "a batch that waits to write its ledger row",
-            alive=(pipeline.job,),
-        )
-        yield
 
 
 def repeated(pipeline: Pipeline) -> list[tuple[int, bytes | None]]:

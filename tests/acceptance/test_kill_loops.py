@@ -14,6 +14,7 @@ from itertools import cycle
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.acceptance.moments import is_between, is_in_flight
 from tests.acceptance.pipeline import Pipeline, Position
 from tests.acceptance.verdict import ends
 
@@ -142,16 +143,6 @@ def found(before: Position, after: Position) -> str:
     if is_between(after):
         return BETWEEN_COMMITS
     return IN_FLIGHT if is_in_flight(after) else BETWEEN_BATCHES
-
-
-def is_in_flight(position: Position) -> bool:
-    """Spark has planned a batch that the outbox does not have."""
-    return position.planned > position.stored
-
-
-def is_between(position: Position) -> bool:
-    """The outbox has a batch that Spark has not committed."""
-    return position.stored > position.committed
 
 
 def delivered(pipeline: Pipeline) -> int:

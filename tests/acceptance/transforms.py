@@ -1,4 +1,4 @@
-"""A transform for the acceptance tests: cheap, and its outputs depend on every byte of the session's events."""
+"""Transforms for the acceptance tests: cheap, and their outputs show what the session was made of."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -8,6 +8,7 @@ from spark_job import OutputEvent, Session
 INPUT = "in"
 PAGES = "pages"
 CARTS = "carts"
+LETTERS = "letters"
 """Ends of the topics' names. The tests give every topic of a pipeline the same beginning."""
 
 _PAGES_PER_SESSION = 15
@@ -23,6 +24,11 @@ def twenty(session: Session) -> Iterable[OutputEvent]:
     """Return twenty outputs to two topics; none for some sessions, and an error for some, by the end's offset."""
     if session.end.offset % _FAILS_EVERY == 0:
         raise RefusedSessionError(f"session {session.key} ends at {session.end.offset}")
+    return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
+
+
+def forgiving(session: Session) -> Iterable[OutputEvent]:
+    """Return the same outputs, and no error for any session: what a retry is for."""
     return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
 
 
@@ -46,3 +52,9 @@ def _outputs(session: Session, version: str) -> list[OutputEvent]:
         OutputEvent(carts, stamp, timestamp=session.ended_at),
         OutputEvent(carts, None),
     ]
+
+
+def letters(session: Session) -> Iterable[OutputEvent]:
+    """Return one output that names the session's events, such as `anna: A C`, out of their field `letter`."""
+    names = " ".join(event.value["letter"] for event in session.events)
+    yield OutputEvent(session.start.topic.removesuffix(INPUT) + LETTERS, f"{session.key}: {names}".encode())

@@ -1,7 +1,7 @@
 """Run the assembler over records and put what comes out in the reference model's terms."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -87,7 +87,9 @@ def assembled(
     """
     states: dict[int, bytes | None] = {}
     outcome = Outcome()
+    types: dict[tuple[int, int], str | None] = {}
     for batch in batches:
+        types |= {(record.source, record.offset): record.type for record in batch}
         by_bucket: dict[int, list[Record]] = {}
         for record in batch:
             parsed = parse(record, settings, event_ids_in_header)
@@ -103,6 +105,7 @@ def assembled(
             states[bucket] = result.open_state
             add(outcome, result)
             check_summary(result)
+            check_types(result, types if settings.type_path is None else None)
     for state in states.values():
         add_open(outcome, state)
     return outcome.sort()
@@ -194,6 +197,15 @@ def check_summary(result: Assembled) -> None:
     assert summary.open_events == sum(len(events) for *_, events, _ in held.open)
     assert summary.open_bytes == sum(len(raw) for *_, events, _ in held.open for _, _, raw in events)
     assert summary.state_bytes == len(result.open_state or b"")
+
+
+def check_types(result: Assembled, in_headers: Mapping[tuple[int, int], str | None] | None) -> None:
+    """Letters keep the types that only a header told. `in_headers`: by (source, offset); None where the values tell them."""
+    for letter in result.letters:
+        if in_headers is None:
+            assert letter.types is None
+        else:
+            assert letter.types == [in_headers[letter.source, offset] for offset, _, _ in letter.events]
 
 
 def _text(value: bytes | None) -> tuple[str | None, bytes | None]:

@@ -91,6 +91,24 @@ VALID: dict[str, dict[str, Any]] = {
         "reason": "too_large",
         "detail": "MSG_SIZE_TOO_LARGE",
     },
+    "run": {
+        "run_id": RUN,
+        "generation": 1,
+        "restored": "fresh",
+        "spark_batch": 0,
+        "resumes_at": Jsonb({"topic": {"0": 0}}),
+        "high_water": Jsonb({}),
+        "read_again": 0,
+        "explanation": "fresh start",
+        "attempt": 1,
+        "transform_fingerprint": "fingerprint",
+        "host": "host",
+        "pid": 1,
+        "system_identifier": 1,
+        "timeline": 1,
+    },
+    "savepoint": {"name": "before-deploy", "generation": 1, "batch_id": 1},
+    "request": {"run_id": RUN, "kind": "stop"},
 }
 
 PARENTS: dict[str, tuple[str, ...]] = {
@@ -103,6 +121,9 @@ PARENTS: dict[str, tuple[str, ...]] = {
     "lane": ("lane_epoch",),
     "delivery": ("lane_epoch", "lane"),
     "parked": ("lane_epoch", "lane"),
+    "run": ("generation",),
+    "savepoint": ("generation", "batch"),
+    "request": (),
 }
 
 

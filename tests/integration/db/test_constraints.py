@@ -16,6 +16,7 @@ LEASE = {
     "lease_backend_pid": 1,
     "lease_backend_start": "2030-01-01",
 }
+ANSWER = {"answered_at": "2030-01-01", "outcome": "done", "answer": "stopped"}
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("generation", {"generation": 0}, "generation_positive"),
@@ -26,6 +27,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("generation", {"high_water": Jsonb(None)}, "generation_objects"),
     ("generation", {"topics": Jsonb("topic")}, "generation_objects"),
     ("generation", {"assembly": Jsonb(1)}, "generation_objects"),
+    ("generation", {"from_generation": 1}, "generation_continues_one"),
+    ("generation", {"from_batch": 1}, "generation_continues_one"),
+    ("generation", {"reason": "savepoint"}, "generation_savepoint_named"),
+    ("generation", {"savepoint": "before-deploy"}, "generation_savepoint_named"),
+    ("generation", {"read_again": -1}, "generation_read_again_natural"),
     ("batch", {"batch_id": 0}, "batch_positive"),
     ("batch", {"part": -1}, "batch_positive"),
     ("batch", {"kind": "other"}, "batch_kind_known"),
@@ -41,6 +47,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("batch", {"content_hash": b"short"}, "batch_content_hash_length"),
     ("batch", {"recomputed_hash": b"1" * 32}, "batch_recomputed_whole"),
     ("batch", {"recomputed_hash": b"1" * 31, "recomputed_at": "2030-01-01"}, "batch_recomputed_whole"),
+    ("batch", {"output_bytes": -1}, "batch_output_bytes_natural"),
     ("session_output", {"session_key": ""}, "session_output_key_bounds"),
     ("session_output", {"session_key": "é" * 513}, "session_output_key_bounds"),
     ("session_output", {"lane": -1}, "session_output_natural"),
@@ -81,6 +88,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("dead_letter", {"event_values": [b""]}, "dead_letter_events_parallel"),
     ("dead_letter", {"event_times_ms": [1]}, "dead_letter_events_parallel"),
     ("dead_letter", {"event_count": 1}, "dead_letter_events_parallel"),
+    ("dead_letter", {"event_types": ["start_event"]}, "dead_letter_types_parallel"),
     ("bucket", {"bucket": -1}, "bucket_counts_natural"),
     ("bucket", {"open_bytes": -1}, "bucket_counts_natural"),
     ("bucket", {"oldest_open": Jsonb(3)}, "bucket_oldest_open_object"),
@@ -106,6 +114,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("parked", {"state": "requeued"}, "parked_requeued_by"),
     ("parked", {"requeued_batch": 2}, "parked_requeued_by"),
     ("parked", {"state": "requeued", "requeued_batch": 1}, "parked_requeued_later"),
+    ("run", {"restored": "somehow"}, "run_restored_known"),
+    ("run", {"spark_batch": -1}, "run_natural"),
+    ("run", {"read_again": -1}, "run_natural"),
+    ("run", {"attempt": 0}, "run_natural"),
+    ("run", {"resumes_at": Jsonb([])}, "run_objects"),
+    ("run", {"high_water": Jsonb(1)}, "run_objects"),
+    ("run", {"ended_at": "2030-01-01"}, "run_ended_whole"),
+    ("run", {"ended_because": "stopped"}, "run_ended_whole"),
+    ("savepoint", {"name": ""}, "savepoint_name_form"),
+    ("savepoint", {"name": "-x"}, "savepoint_name_form"),
+    ("savepoint", {"name": "two words"}, "savepoint_name_form"),
+    ("savepoint", {"name": "a" * 101}, "savepoint_name_form"),
+    ("savepoint", {"name": "line\n"}, "savepoint_name_form"),
+    ("request", {"kind": "explode"}, "request_kind_known"),
+    ("request", {"arguments": Jsonb([])}, "request_arguments_object"),
+    ("request", ANSWER | {"outcome": "perhaps"}, "request_outcome_known"),
+    ("request", ANSWER | {"answer": None}, "request_answered_whole"),
+    ("request", {"outcome": "done"}, "request_answered_whole"),
 ]
 
 
@@ -134,7 +160,13 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: Outbox) -> Non
            WHERE contype = 'c' AND connamespace = 'outbox'::regnamespace AND conislocal AND coninhcount = 0"""
     )
     tried = {constraint for _, _, constraint in REFUSED}
-    elsewhere = {"identity_one_row", "identity_output_topic_ids_object", "writer_one_row", "writer_whole"}
+    elsewhere = {
+        "identity_one_row",
+        "identity_output_topic_ids_object",
+        "writer_one_row",
+        "writer_whole",
+        "writer_held_back_whole",
+    }
     assert {name for (name,) in checks} == tried | elsewhere
 
 
@@ -148,6 +180,7 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: Outbox) -> Non
         ("UPDATE outbox.identity SET output_topic_ids = '[]'", "identity_output_topic_ids_object"),
         ("INSERT INTO outbox.writer (singleton) VALUES (false)", "writer_one_row"),
         ("UPDATE outbox.writer SET run_id = gen_random_uuid()", "writer_whole"),
+        ("UPDATE outbox.writer SET held_back_since = now()", "writer_held_back_whole"),
     ],
 )
 def test_identity_and_writer_stay_one_sound_row(outbox: Outbox, statement: str, constraint: str) -> None:
@@ -170,6 +203,8 @@ def test_identity_and_writer_stay_one_sound_row(outbox: Outbox, statement: str, 
         ("lane", {}, "lane_pkey"),
         ("delivery", {"to_batch": 5}, "delivery_pkey"),
         ("parked", {"reason": "invalid"}, "parked_pkey"),
+        ("run", {"attempt": 2}, "run_pkey"),
+        ("savepoint", {"batch_id": None}, "savepoint_name_key"),
     ],
 )
 def test_a_second_row_of_the_same_identity_is_refused(
@@ -219,6 +254,31 @@ def test_rows_of_several_sessions_need_counts_that_add_up(outbox: Outbox) -> Non
     for wrong in ([1, 2], [3, -1], [None, 2]):
         with pytest.raises(psycopg.IntegrityError):
             outbox.insert("session_output", session_key="other", **doubled | {"session_outputs": wrong})
+
+
+def test_a_deleted_savepoints_name_can_be_used_again(outbox: Outbox) -> None:
+    outbox.insert_parents("savepoint")
+    outbox.insert("savepoint", deleted_at="2030-01-01")
+    outbox.insert("savepoint", deleted_at="2030-01-02")
+    outbox.insert("savepoint")
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "constraint"),
+    [
+        ("run", {"generation": 9}, "run_generation_fkey"),
+        ("savepoint", {"generation": 9}, "savepoint_generation_fkey"),
+        ("savepoint", {"batch_id": 9}, "savepoint_batch_fkey"),
+    ],
+)
+def test_what_a_row_points_at_is_there(
+    outbox: Outbox, table: str, changes: dict[str, Any], constraint: str
+) -> None:
+    """The ledger row of a savepoint holds its offsets: pruning must not take it."""
+    outbox.insert_parents(table)
+    with pytest.raises(errors.ForeignKeyViolation) as caught:
+        outbox.insert(table, **changes)
+    assert caught.value.diag.constraint_name == constraint
 
 
 def test_keys_sort_by_their_bytes_whatever_the_locale(outbox: Outbox) -> None:

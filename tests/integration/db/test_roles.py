@@ -26,7 +26,17 @@ READABLE = {
     AUDITOR: {*TABLES},
 }
 INSERTABLE = {
-    WRITER: {"generation", "batch", "session_output", "dead_letter", "bucket", "lane_epoch"},
+    WRITER: {
+        "generation",
+        "batch",
+        "session_output",
+        "dead_letter",
+        "bucket",
+        "lane_epoch",
+        "run",
+        "savepoint",
+        "request",
+    },
     PUBLISHER: {"lane", "delivery", "parked"},
     AUDITOR: set[str](),
 }
@@ -35,7 +45,20 @@ UPDATABLE = {
         "batch": {"recomputed_at", "recomputed_hash"},
         "dead_letter": {"state", "resolved_batch", "state_changed_at"},
         "bucket": {"batch_id", "open_sessions", "open_events", "open_bytes", "state_bytes", "oldest_open"},
-        "writer": {"run_id", "host", "pid", "backend_pid", "backend_start", "heartbeat_at", "started_at"},
+        "writer": {
+            "run_id",
+            "host",
+            "pid",
+            "backend_pid",
+            "backend_start",
+            "heartbeat_at",
+            "started_at",
+            "held_back_since",
+            "held_back_because",
+        },
+        "run": {"ended_at", "ended_because"},
+        "savepoint": {"deleted_at"},
+        "request": {"answered_at", "outcome", "answer"},
     },
     PUBLISHER: {
         "identity": {"cluster_id", "transactional_id_prefix", "output_topic_ids"},

@@ -45,7 +45,8 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
     assert found.safe == {P0: 7, P1: 5}
     assert found.done == {P0: 10, P1: 5}
     assert found.topics == {TOPIC_ID: "input"}
-    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy"]
+    assert create(connection, "after").batch_id == 2
+    assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy", "after"]
 
 
 def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
@@ -133,8 +134,20 @@ def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connect
     assert (found.request_id, found.kind) == (second, "rescale")
     requests.answer(connection, second, "done", "done")
     assert requests.pending(connection, run) is None
-    with pytest.raises(RuntimeError, match="has an answer already"):
+    with pytest.raises(requests.WithdrawnError, match="given up"):
         requests.answer(connection, second, "refused", "again")
+    assert not requests.withdraw(connection, second)
     answered = requests.outcome(connection, second)
     assert answered is not None
     assert answered.done
+
+
+def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> None:
+    run = uuid4()
+    request_id = requests.ask(connection, run, "stop", {})
+    assert requests.withdraw(connection, request_id)
+    assert requests.pending(connection, run) is None
+    with pytest.raises(requests.WithdrawnError), connection.transaction():
+        requests.answer(connection, request_id, "done", "stopped")
+    requests.refuse(connection, request_id, "no")
+    assert requests.outcome(connection, request_id) == requests.Outcome("refused", "withdrawn by the command")

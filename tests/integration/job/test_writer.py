@@ -51,6 +51,20 @@ def test_a_run_whose_connection_is_gone_is_dead_at_once(database: str) -> None:
         own(second)
 
 
+def test_a_process_takes_over_from_its_own_former_run_although_that_seems_alive(
+    database: str, connection: Connection
+) -> None:
+    """After a cut network Postgres still sees the old connection; the restart inside the process must not wait for it."""
+    former, run_id = uuid4(), uuid4()
+    with connection.transaction():
+        writer.take_over(connection, former, SETTINGS, force=False)
+    with psycopg.connect(database, autocommit=True, options=ROLE) as other, other.transaction():
+        writer.take_over(other, run_id, SETTINGS, force=False, own={former})
+        assert writer.read_owner(other).run_id == run_id
+    with pytest.raises(FencedError), connection.transaction():
+        writer.lock_and_check(connection, former)
+
+
 def test_a_run_without_heartbeats_is_dead_after_its_timeout(database: str, connection: Connection) -> None:
     own(connection)
     with psycopg.connect(database, autocommit=True) as other:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from db.errors import SettingsError
-from db.settings import known_keys, load_settings
+from db.settings import PostgresSettings, known_keys, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +87,20 @@ def test_secrets_are_never_printed_and_can_come_from_files(monkeypatch: pytest.M
     assert postgres.dsn.get_secret_value() == "postgresql://me:hunter2@db.example:6543/outbox"
     assert "hunter2" not in repr(postgres) + postgres.address()
     assert postgres.address() == "db.example:6543/outbox"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "address"),
+    [
+        ("postgresql://u:hunter2@a:1,b:2/box?target_session_attrs=read-write", "a:1,b:2/box"),
+        ("host=a,b port=6000 dbname=box password=hunter2", "a:6000,b:6000/box"),
+        ("postgresql://a,b:6000/box", "a:5432,b:6000/box"),
+        ("hostaddr=10.0.0.1,10.0.0.2 dbname=box", "10.0.0.1:5432,10.0.0.2:5432/box"),
+        ("dbname=box", "the local socket:5432/box"),
+    ],
+)
+def test_messages_name_every_host_of_a_dsn_and_no_password(dsn: str, address: str) -> None:
+    assert PostgresSettings(dsn=SecretStr(dsn)).address() == address
 
 
 def test_every_key_has_a_description() -> None:

@@ -1,8 +1,10 @@
 """One call of the stateful operator: sessions transformed, failures kept, state written back. A stand-in holds Spark's state."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from db.errors import SettingsError
 from spark_job import OutputEvent, Session, rows
 from spark_job.packing import pack
+from spark_job.pgcopy import nullable
 from spark_job.sessions import AssemblySettings
 from spark_job.worker import BucketWorker, TransformStoppedError
 
@@ -55,18 +58,32 @@ class State:
 
 
 def run(
-    function: str, state: State, events: list[tuple[int, str, str]], *, stop: bool = False
+    function: str,
+    state: State,
+    events: list[tuple[int, str, str]],
+    *,
+    stop: bool = False,
+    type_in_header: bool = False,
 ) -> list[dict[str, Any]]:
     """Give (offset, key, type) to bucket 7; return the rows that come out."""
-    worker = BucketWorker(AssemblySettings(key_path=None), ("in",), f"{HERE}:{function}", stop, 1_000)
+    assembly = AssemblySettings(key_path=None)
+    headers = {}
+    if type_in_header:
+        assembly = replace(assembly, type_path=None)
+        headers["type"] = pa.array([kind.encode() for _, _, kind in events], pa.binary())
+    worker = BucketWorker(assembly, ("in",), f"{HERE}:{function}", stop, 1_000)
     batch = pa.record_batch(
-        {
+        headers
+        | {
             "bucket": pa.array([7] * len(events), pa.int32()),
             "source": pa.array([0] * len(events), pa.int32()),
             "offset": pa.array([offset for offset, _, _ in events], pa.int64()),
             "ts": pa.array([1_000 + offset for offset, _, _ in events], pa.int64()),
             "key": pa.array([key.encode() for _, key, _ in events], pa.binary()),
-            "value": pa.array([f'{{"event_type":"{kind}"}}'.encode() for _, _, kind in events], pa.binary()),
+            "value": pa.array(
+                [orjson.dumps({"event_type": kind, "offset": offset}) for offset, _, kind in events],
+                pa.binary(),
+            ),
         }
     )
     frames = [packed.to_pandas() for packed in pack([batch])]
@@ -111,6 +128,24 @@ def test_a_transform_that_fails_makes_a_dead_letter_with_the_events(function: st
     )
     assert detail in letter["detail"]
     assert "Traceback" in letter["detail"]
+
+
+@pytest.mark.parametrize("in_header", [True, False])
+def test_letters_keep_the_types_that_only_a_header_told(in_header: bool) -> None:
+    events = [*WHOLE, (3, "b", "entry_event"), (4, "c", "odd\0")]
+    *letters, _ = run("raising", State(), events, type_in_header=in_header)
+    found = {letter["reason"]: letter["headers"] for letter in letters}
+    expected: dict[str, list[bytes] | None] = {
+        "transform_failed": [b"start_event", b"entry_event", b"end_event"],
+        "no_start": [b"entry_event"],
+        "malformed": [b"odd\\0"],
+    }
+    if not in_header:  # the odd one is escaped in JSON, an unknown type all the same
+        expected = dict.fromkeys(expected)
+    assert found == {
+        reason: None if types is None else b"".join(map(nullable, types))
+        for reason, types in expected.items()
+    }
 
 
 def test_a_transform_that_fails_stops_the_job_where_asked() -> None:

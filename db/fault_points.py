@@ -1,0 +1,178 @@
+"""Named places at which a test makes a service die, fail or stand still. Nothing of it works outside of tests.
+
+A service calls `reach(name)` between two of its steps. That looks at one attribute, unless `[testing] fault_file` is set, which the
+settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: the faults that are still to come,
+the first one first. A fault that is due is taken out of the plan, written down beside it (`<fault_file>.fired`) and only then done, so that
+each fires once, however often the process dies and starts again; and one life of a process can meet many faults, because the plan is read
+anew at every point.
+"""
+
+import difflib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from db.errors import SettingsError, UnavailableError
+
+POINTS = {
+    "start.begins": "before a start connects to anything",
+    "start.after_take_over": "after the take-over",
+    "start.after_decision": "after the decision where to resume",
+    "start.after_generation": "after the generation's insert",
+    "start.after_run": "after the run's record, before COMMIT",
+    "start.after_commit": "after the start's COMMIT",
+    "start.before_query": "before the query starts",
+    "query.before_action": "callback entered, before Spark's action",
+    "query.after_action": "after Spark's action",
+    "sink.before_transaction": "before the batch's transaction",
+    "sink.after_lock": "after the writer lock",
+    "sink.after_continuity": "after the continuity check",
+    "sink.after_comparison": "repeated batch: after its comparison, before COMMIT",
+    "sink.during_copy": "in the middle of the rows' COPY",
+    "sink.after_copy": "after COPY",
+    "sink.after_dead_letters": "after the dead letters",
+    "sink.after_buckets": "after the bucket summaries",
+    "sink.after_ledger": "after the ledger rows, before COMMIT",
+    "sink.after_commit": "after COMMIT",
+    "query.before_return": "before returning to Spark",
+    "query.after_spark_commit": "after Spark's own commit",
+    "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
+    "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
+}
+"""{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
+
+_POLL_S = 0.02
+
+
+class Action(StrEnum):
+    """What happens at a point."""
+
+    KILL = "kill"  # SIGKILL to the own process
+    RAISE = "raise"  # InjectedFaultError
+    PASS = "pass"  # nothing; the faults behind it in the plan count from here on
+    HOLD = "hold"  # the thread stands still until the test writes another plan
+
+
+class InjectedFaultError(UnavailableError):
+    """A fault that a test injected. It passes by itself, like a server that was away, and is treated as one."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault of a plan: at the `hit`-th time that the point is reached while this fault is the next one."""
+
+    point: str
+    action: Action
+    hit: int = 1
+
+
+class Plan:
+    """A test's plan and what became of it: the file of `[testing] fault_file` and the one beside it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._fired = file.with_name(f"{file.name}.fired")
+        self._lock = threading.Lock()
+        self._counted: tuple[int, int] | None = None
+        self._hits = 0
+
+    def write(self, *faults: Fault) -> None:
+        """Replace the plan, whole; what stands still goes on. Raises SettingsError for a name that is not in POINTS."""
+        for fault in faults:
+            require_known(fault.point)
+        new = self.file.with_name(f"{self.file.name}.new")
+        new.write_text(json.dumps([asdict(fault) for fault in faults]), "utf-8")
+        new.replace(self.file)
+
+    def pending(self) -> list[Fault]:
+        """The faults that are still to come. Raises SettingsError for a point that is not in POINTS."""
+        try:
+            entries = json.loads(self.file.read_text("utf-8"))
+        except FileNotFoundError:
+            return []
+        faults = [Fault(entry["point"], Action(entry["action"]), entry["hit"]) for entry in entries]
+        for fault in faults:
+            require_known(fault.point)
+        return faults
+
+    def fired(self) -> list[tuple[Fault, int]]:
+        """(fault, pid of the process that it hit) of all that fired so far, in their order."""
+        if not self._fired.exists():
+            return []
+        lines = map(json.loads, self._fired.read_text("utf-8").splitlines())
+        return [(Fault(line["point"], Action(line["action"]), line["hit"]), line["pid"]) for line in lines]
+
+    def reach(self, point: str) -> None:
+        """Do what is due at this point, if anything is."""
+        fault = self._take(point)
+        if fault is None or fault.action == Action.PASS:
+            return
+        if fault.action == Action.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault.action == Action.RAISE:
+            raise InjectedFaultError(f"a test let this process fail at {point} ({POINTS[point]})")
+        held = self._version()
+        while self._version() == held:
+            time.sleep(_POLL_S)
+
+    def _take(self, point: str) -> Fault | None:
+        """Count this hit; take the fault out of the plan and write it down when it is due."""
+        with self._lock:
+            version = self._version()
+            pending = self.pending()
+            if not pending or pending[0].point != point:
+                return None
+            if version != self._counted:
+                self._counted, self._hits = version, 0
+            self._hits += 1
+            if self._hits < pending[0].hit:
+                return None
+            # The record before the plan: a test that sees the plan without the fault finds it recorded.
+            with self._fired.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(asdict(pending[0]) | {"pid": os.getpid()}) + "\n")
+            self.write(*pending[1:])
+            return pending[0]
+
+    def _version(self) -> tuple[int, int] | None:
+        """What differs between two plans, even of the same text."""
+        try:
+            status = self.file.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+
+_plan: Plan | None = None
+
+
+def arm(file: Path | None) -> None:
+    """Make the points follow the plan in `file`, or do nothing again (None)."""
+    global _plan
+    _plan = None if file is None else Plan(file)
+
+
+def is_armed() -> bool:
+    """Whether a test injects faults into this process: for what need not be looked at otherwise."""
+    return _plan is not None
+
+
+def reach(point: str) -> None:
+    """Pass a point. Does nothing unless armed."""
+    if _plan is not None:
+        require_known(point)
+        _plan.reach(point)
+
+
+def require_known(point: str, known: Sequence[str] = tuple(POINTS)) -> None:
+    """Raise SettingsError with the nearest known name for a point that does not exist."""
+    if point not in known:
+        near = difflib.get_close_matches(point, known, 1)
+        raise SettingsError(
+            f"unknown fault point {point!r}" + (f": did you mean {near[0]!r}?" if near else "")
+        )

@@ -1,0 +1,77 @@
+"""From one attempt to the next inside the process: what each is told, and what follows a failure."""
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from uuid import UUID, uuid4
+
+import structlog
+
+from db.errors import OutboxError
+from db.settings import RestartSettings
+from spark_job.failures import CheckpointUnusableError, passes_by_itself
+from spark_job.recovery import Accepted
+from spark_job.requests import Request
+from spark_job.restart import GiveUp, RestartStrategy
+from spark_job.spark import LazySession
+
+log = structlog.get_logger()
+
+_LOGGED_CHARS = 500
+
+
+@dataclass
+class Plan:
+    """What an attempt is told beside the settings."""
+
+    attempt: int = 1
+    accepted: Accepted = field(default_factory=Accepted)
+    take_over: bool = False
+    request: Request | None = None
+    unusable: str | None = None  # why Spark could not use the newest generation's checkpoint
+    run_id: UUID = field(default_factory=uuid4)
+    former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
+
+    def use(self) -> None:
+        """Note that the start has succeeded: what a person accepted for it holds for no other one."""
+        self.accepted, self.take_over, self.request, self.unusable = Accepted(), False, None, None
+
+    def following(self) -> "Plan":
+        """Return the plan of the attempt after this one."""
+        former = self.former_runs | {self.run_id}
+        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=former)
+
+
+class Restarts:
+    """What follows a failed attempt, by `[restart]`."""
+
+    def __init__(self, settings: RestartSettings, spark: LazySession, stop: threading.Event) -> None:
+        """`stop`: set from outside, ends the wait for the next attempt."""
+        self._strategy = RestartStrategy(settings)
+        self._spark = spark
+        self._stop = stop
+
+    def after(self, plan: Plan, error: OutboxError) -> Plan | None:
+        """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
+
+        Raises `error` where it does not pass by itself, or the strategy gives up.
+        """
+        if not passes_by_itself(error):
+            raise error
+        because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
+        if self._stop.is_set():
+            # Nothing is half done: the next start finds out how far this one got.
+            log.warning("failed_while_stopping", because=because)
+            return None
+        answer = self._strategy.failed(time.monotonic())
+        if isinstance(answer, GiveUp):
+            log.error("job_gives_up", because=answer.because, failure=because)
+            raise error
+        log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
+        self._spark.renew()
+        if self._stop.wait(answer.in_s):
+            return None
+        following = plan.following()
+        if isinstance(error, CheckpointUnusableError):
+            following.unusable = str(error)
+        return following

@@ -1,0 +1,132 @@
+"""`spark-job savepoint`: name positions of the ledger, see how long they will live, go back to one."""
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from db.errors import SettingsError, UnavailableError
+from db.settings import Settings, load_settings
+from spark_job import savepoints
+from spark_job.commands.common import errors, outbox, writer_lock
+from spark_job.commands.options import Config, Json, Timeout, Yes
+from spark_job.savepoints import Life, Savepoint
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Named positions to go back to. Nothing is copied: one lives as long as Kafka keeps its events.",
+)
+
+Name = Annotated[str, typer.Argument(help="The savepoint's name.", show_default=False)]
+
+
+class Policy(StrEnum):
+    """What a restore does with outputs that are in the outbox already."""
+
+    skip = "skip"
+    reissue = "reissue"
+
+
+@app.command()
+def create(name: Name, config: Config = None, as_json: Json = False) -> None:
+    """Name the position after the newest batch. A running job goes on: only its next commit may wait for a moment."""
+    savepoints.check_name(name)
+    with outbox(load_settings(config), "savepoint") as connection, writer_lock(connection):
+        made = savepoints.create(connection, name)
+    if as_json:
+        print(json.dumps(made.to_json(), indent=2))
+    else:
+        print(f"savepoint {made.name!r}: {made.place}")
+
+
+@app.command("list")
+def list_savepoints(config: Config = None, as_json: Json = False) -> None:
+    """List the savepoints, oldest first, and whether Kafka still has what each of them needs."""
+    settings = load_settings(config)
+    with outbox(settings, "savepoint") as connection:
+        found = savepoints.all(connection)
+    lives = _lives(settings, found) if found else []
+    if as_json:
+        rows: list[dict[str, Any]] = [
+            savepoint.to_json() | state.to_json() for savepoint, state in zip(found, lives, strict=True)
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("name", "created (UTC)", "generation", "batch", "reads from", "events after it", "state")
+    for savepoint, state in zip(found, lives, strict=True):
+        table.add_row(
+            savepoint.name,
+            f"{savepoint.created_at:%F %T}",
+            str(savepoint.generation),
+            str(savepoint.batch_id or "start"),
+            "\n".join(
+                f"{savepoint.topics.get(place.topic_id, place.topic_id)}/{place.partition}: {offset}"
+                for place, offset in savepoint.safe.items()
+            ),
+            f"{state.events:,}" if state.events is not None else "",
+            "\n".join([state.state, *state.reasons]),
+        )
+    Console().print(table)
+
+
+@app.command()
+def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
+    """Delete a savepoint. The name is free again; what was read and sent is not touched."""
+    with outbox(load_settings(config), "savepoint") as connection:
+        savepoints.delete(connection, name)
+    if as_json:
+        print(json.dumps({"deleted": name}))
+    else:
+        print(f"savepoint {name!r} deleted")
+
+
+@app.command()
+def restore(
+    name: Name,
+    policy: Annotated[
+        Policy,
+        typer.Option(
+            "--policy",
+            help="skip: nothing is sent twice. reissue: what closed since is computed again and sent again, with a higher outbox-revision.",
+        ),
+    ] = Policy.skip,
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss",
+            help="Restore although Kafka has deleted events that the savepoint needs.",
+            envvar="OUTBOX_ACCEPT_DATA_LOSS",
+        ),
+    ] = False,
+    config: Config = None,
+    timeout: Timeout = 300.0,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Go back to a savepoint: the input is read again from there. Says first what it will do, and asks.
+
+    A running job does it between two batches; where none runs, the next start goes on from there.
+    """
+    from spark_job.commands.moving import (
+        move,
+    )  # Spark's imports cost seconds that the other commands need not pay
+
+    arguments = {"savepoint": name, "policy": policy.value, "accept_data_loss": accept_data_loss}
+    move(load_settings(config), "restore", arguments, timeout_s=timeout, yes=yes, as_json=as_json)
+
+
+def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:
+    """Ask Kafka; where it does not answer, the list is still worth having."""
+    from spark_job.commands.kafka import kafka_input
+
+    try:
+        with kafka_input(settings) as kafka:
+            topics = kafka.describe()
+            earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
+    except (UnavailableError, SettingsError) as error:
+        errors.print(f"Whether they can be restored is unknown: {error}")
+        return [Life("unknown", [str(error)], None)] * len(found)
+    return [savepoint.life(topics.ids, earliest, latest) for savepoint in found]

@@ -1,0 +1,90 @@
+"""`spark-job stop`: end the running job between two batches, with a savepoint of its last commit if wanted."""
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from db.errors import SettingsError
+from db.settings import load_settings
+from spark_job import asking, runs, savepoints
+from spark_job.commands.common import outbox, progress, writer_lock
+from spark_job.commands.options import Config, Json, Timeout
+from spark_job.ledger import Connection
+from spark_job.savepoints import Savepoint
+
+
+def stop(
+    savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "--savepoint",
+            help="Make a savepoint of this name after the job's last commit.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Config = None,
+    timeout: Timeout = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Stop the running job between two batches and wait until it has gone. Where none runs, only the savepoint is made."""
+    settings = load_settings(config)
+    if savepoint is not None:
+        savepoints.check_name(savepoint)
+    began = time.monotonic()
+    with outbox(settings, "stop") as connection:
+        if savepoint is not None and any(known.name == savepoint for known in savepoints.all(connection)):
+            raise SettingsError(savepoints.in_use(savepoint))
+        owner = asking.living_owner(connection, settings.job)
+        stopped = False
+        if owner is not None and owner.run_id is not None:
+            with progress(connection, f"waiting for run {owner.run_id} to stop") as show:
+                answer = asking.ask(
+                    connection,
+                    owner.run_id,
+                    "stop",
+                    {"savepoint": savepoint},
+                    timeout_s=timeout,
+                    waiting=show,
+                )
+                left = max(1.0, timeout - (time.monotonic() - began))
+                asking.wait_for_end(connection, owner.run_id, timeout_s=left, waiting=show)
+            stopped = answer is not None
+        made = _savepoint(connection, savepoint, by_job=stopped)
+        text = (
+            f"run {owner.run_id} has stopped between two batches"
+            if stopped and owner
+            else _nobody(connection)
+        )
+    _print(text, made, stopped=stopped, as_json=as_json)
+
+
+def _savepoint(connection: Connection, name: str | None, *, by_job: bool) -> Savepoint | None:
+    if name is None:
+        return None
+    if by_job:
+        return savepoints.get(connection, name)
+    with writer_lock(connection):
+        return savepoints.create(connection, name)
+
+
+def _nobody(connection: Connection) -> str:
+    last = runs.newest(connection)
+    if last is None or last.ended_at is None:
+        return "no job runs"
+    return f"no job runs; the last one ended {last.ended_at:%F %T} UTC: {last.ended_because}"
+
+
+def _print(text: str, made: Savepoint | None, *, stopped: bool, as_json: bool) -> None:
+    if as_json:
+        found: dict[str, Any] = {
+            "stopped": stopped,
+            "text": text,
+            "savepoint": made.to_json() if made else None,
+        }
+        print(json.dumps(found, indent=2))
+        return
+    print(text)
+    if made:
+        print(f"savepoint {made.name!r}: {made.place}")

@@ -1,0 +1,284 @@
+"""`spark-job dead-letters`: list, show, retry, discard."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import psycopg
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from db.connection import connect
+from db.errors import OutboxError, UnavailableError
+from db.migrate import require_current
+from db.settings import Settings, load_settings
+from spark_job.dead_letters import shown, store
+from spark_job.dead_letters.store import Filter
+from spark_job.ledger import Connection
+
+if TYPE_CHECKING:
+    from spark_job.dead_letters.retry import Outcome, Retry
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Input that made no output: look at it, put it through the current transform once more, or put it away.",
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="Settings file. Default: $OUTBOX_CONFIG, else outbox.toml.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Ids = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]
+Reasons = Annotated[
+    list[str] | None,
+    typer.Option("--reason", help=f"Letters of this reason; may be repeated. {', '.join(store.REASONS)}."),
+]
+Key = Annotated[str | None, typer.Option("--key", help="Letters of this session key.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="Letters written since then: 30m, 12h, 7d, or a time (ISO 8601, UTC)."),
+]
+All = Annotated[bool, typer.Option("--all", help="Every open letter.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_AGO = re.compile(r"(\d+)([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class LetterError(OutboxError):
+    """The command does not name letters that can be used so."""
+
+    exit_code = 2
+
+
+@app.command("list")
+def list_letters(
+    config: Config = None,
+    reason: Reasons = None,
+    state: Annotated[str, typer.Option(help="open, resolved, discarded or all.")] = store.OPEN,
+    key: Key = None,
+    since: Since = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Letters to show at the most; the counts are of all.")
+    ] = 100,
+    as_json: Json = False,
+) -> None:
+    """List letters, oldest first, and count them by reason. Their events are not shown: `show` does that."""
+    if state not in (*store.STATES, "all"):
+        raise LetterError(f"--state {state!r} is none of {', '.join(store.STATES)}, all")
+    which = _filter(None, reason, None if state == "all" else state, key, since)
+    with _outbox(load_settings(config)) as connection:
+        letters = store.find(connection, which, limit)
+        counts = store.count(connection, which)
+    if as_json:
+        print(shown.dump({"letters": [shown.json_ready(row) for row in letters], "counts": counts}))
+        return
+    console = _console()
+    if letters:
+        console.print(shown.letters_table(letters))
+    console.print(shown.counts_table(counts) if counts else "no letters")
+    total = sum(row["letters"] for row in counts)
+    if total > len(letters):
+        console.print(f"{total - len(letters):,} more: raise --limit")
+
+
+@app.command()
+def show(
+    letter_id: Annotated[int, typer.Argument(metavar="ID", help="The letter.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
+    with _outbox(load_settings(config)) as connection:
+        found = store.read(connection, [letter_id])
+    if not found:
+        raise LetterError(
+            f"there is no letter {letter_id}: `spark-job dead-letters list --state all` lists them"
+        )
+    if as_json:
+        print(shown.dump(shown.json_ready(shown.letter_json(found[0]))))
+        return
+    for part in shown.letter_tables(found[0]):
+        _console().print(part)
+
+
+@app.command()
+def retry(
+    ids: Ids = None,
+    config: Config = None,
+    reason: Reasons = None,
+    key: Key = None,
+    since: Since = None,
+    every: All = False,
+    incomplete: Annotated[
+        bool,
+        typer.Option(
+            "--incomplete",
+            help="Also sessions without an end (timed_out, restarted): transformed as they are, ending at the last event that came.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run the transform and say what would happen; write nothing.")
+    ] = False,
+    yes: Yes = False,
+    letters_per_batch: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Letters of one transaction at the most.")
+    ] = 500,
+    as_json: Json = False,
+) -> None:
+    """Put the kept events of open letters through the current transform; their outputs go out once, the letters are resolved.
+
+    The job may run meanwhile. Letters that are no whole session, and those that the job is about to judge again, are refused and left as
+    they are. Exits with 1 when the transform failed again for one, or a letter named by its id was refused; the others are done all the
+    same.
+    """
+    from spark_job.dead_letters.retry import (
+        Retry,
+    )  # Arrow's imports cost time that the other commands need not pay
+
+    which = _chosen(ids, reason, key, since, every)
+    settings = load_settings(config)
+    with _outbox(settings) as connection:
+        _check_exist(connection, ids)
+        if not dry_run and not ids:
+            _confirm(connection, which, "Retry", yes=yes)
+        work = Retry(connection, settings, incomplete=incomplete)
+        done = _retried(work, work.steps(which, letters_per_batch), dry_run=dry_run, quiet=as_json)
+    if as_json:
+        print(shown.dump(shown.outcome_json(done, dry_run=dry_run)))
+    else:
+        for line in shown.outcome_lines(done, dry_run=dry_run):
+            print(line)
+    raise typer.Exit(1 if done.failed or (ids and done.refused) else 0)
+
+
+@app.command()
+def discard(
+    ids: Ids = None,
+    config: Config = None,
+    reason: Reasons = None,
+    key: Key = None,
+    since: Since = None,
+    every: All = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Put open letters away: they no longer count as open and cannot be retried. Their events are kept.
+
+    Exits with 1 when a letter named by its id was not open.
+    """
+    which = _chosen(ids, reason, key, since, every)
+    with _outbox(load_settings(config)) as connection:
+        _check_exist(connection, ids)
+        _confirm(connection, which, "Discard", yes=yes)
+        discarded = store.discard(connection, which)
+    left = sorted(set(ids or ()) - set(discarded))
+    if as_json:
+        print(shown.dump({"discarded": discarded, "not_open": left}))
+    else:
+        print(f"letters discarded: {len(discarded)}")
+        if left:
+            print(f"not open, left as they are: {', '.join(map(str, left))}")
+    raise typer.Exit(1 if left else 0)
+
+
+def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: bool) -> "Outcome":
+    from spark_job.dead_letters.retry import Outcome
+
+    total = Outcome()
+    console = Console(stderr=True)
+    columns = (TextColumn("letters"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("letters", total=sum(map(len, steps)))
+        for ids in steps:
+            total.add(work.run_once(ids, dry_run=dry_run))
+            progress.advance(task, len(ids))
+    return total
+
+
+def _chosen(
+    ids: list[int] | None, reasons: list[str] | None, key: str | None, since: str | None, every: bool
+) -> Filter:
+    """The open letters that were named, in exactly one way: by ids, by filters, or all."""
+    filters = bool(reasons or key is not None or since)
+    if [bool(ids), filters, every].count(True) != 1:
+        raise LetterError("name letters by their ids, or by --reason, --key and --since, or with --all")
+    return _filter(ids, reasons, None if ids else store.OPEN, key, since)
+
+
+def _filter(
+    ids: list[int] | None, reasons: list[str] | None, state: str | None, key: str | None, since: str | None
+) -> Filter:
+    for name in reasons or ():
+        if name not in store.REASONS:
+            raise LetterError(f"--reason {name!r} is none of {', '.join(store.REASONS)}")
+    return Filter(
+        tuple(ids) if ids else None,
+        tuple(reasons) if reasons else None,
+        state,
+        key,
+        None if since is None else _moment(since),
+    )
+
+
+def _moment(text: str) -> datetime:
+    if ago := _AGO.fullmatch(text):
+        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise LetterError(
+            f"--since {text!r} is neither a time (2026-01-31T12:00) nor an age (30m, 12h, 7d)"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _check_exist(connection: Connection, ids: list[int] | None) -> None:
+    """A mistyped id must not leave half of a command done."""
+    if not ids:
+        return
+    found = {row["dead_letter_id"] for row in store.find(connection, Filter(ids=tuple(ids)), len(ids))}
+    if missing := sorted(set(ids) - found):
+        raise LetterError(f"there is no letter {', '.join(map(str, missing))}. Nothing was done.")
+
+
+def _confirm(connection: Connection, which: Filter, verb: str, *, yes: bool) -> None:
+    if yes:
+        return
+    number = sum(row["letters"] for row in store.count(connection, which))
+    if not sys.stdin.isatty():
+        raise LetterError(f"{verb} {number} letters? There is nobody to ask: add --yes. Nothing was done.")
+    typer.confirm(f"{verb} {number} letters?", abort=True)
+
+
+@contextmanager
+def _outbox(settings: Settings) -> Iterator[Connection]:
+    """A connection; what Postgres says against the command is explained."""
+    with connect(settings.postgres, "spark-job dead-letters", autocommit=True) as connection:
+        require_current(connection)
+        try:
+            yield connection
+        except psycopg.errors.LockNotAvailable as error:
+            raise UnavailableError(
+                f"a batch held the writer lock for longer than [postgres] lock_timeout_ms = {settings.postgres.lock_timeout_ms}. "
+                "What was done before is done: run the command again."
+            ) from error
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise UnavailableError(
+                f"Postgres failed meanwhile: {str(error).partition(chr(10))[0]}. The letters in hand are either all done or as they were: "
+                "run the command again, what is done is then refused."
+            ) from error
+
+
+def _console() -> Console:
+    # Wide enough that a table read by a machine or a log keeps its columns.
+    return Console() if sys.stdout.isatty() else Console(width=200)

@@ -1,0 +1,53 @@
+"""Letters that a later output covers: resolved in the transaction that stores the output.
+
+It happens when a generation reads again what an earlier one has read, with a mended transform (policy reissue) or changed settings. A
+generation that reads nothing again finds its horizon empty and asks nothing more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from db.statements import statement
+from spark_job import ledger
+from spark_job.batch import SessionRow
+from spark_job.ledger import Connection, Generation
+from spark_job.offsets import TopicPartition
+
+
+class Horizon:
+    """Per partition, the greatest first offset of the letters that a session of this generation can still cover."""
+
+    def __init__(self, first_offsets: Mapping[TopicPartition, int]) -> None:
+        self._first_offsets = dict(first_offsets)
+
+    @classmethod
+    def read(cls, connection: Connection, generation: Generation) -> "Horizon":
+        """Read it once, at a start: no letter of an earlier generation is opened later.
+
+        A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
+        the generation's safe offsets.
+        """
+        newest = ledger.newest_stream_batch(connection, generation.number)
+        safe = newest.safe if newest else generation.start
+        rows = connection.execute(
+            statement("spark_job", "letter_horizon"), {"generation": generation.number}
+        ).fetchall()
+        found = {TopicPartition(topic_id, partition): first for topic_id, partition, first in rows}
+        return cls({where: first for where, first in found.items() if first >= safe.at(where)})
+
+    def __bool__(self) -> bool:
+        return bool(self._first_offsets)
+
+    def keys(self, sessions: Iterable[SessionRow]) -> list[str]:
+        """Return the keys of the sessions that may cover a letter."""
+        if not self._first_offsets:
+            return []
+        reach = self._first_offsets
+        return list({s.key.decode(): None for s in sessions if s.start <= reach.get(s.where, -1)})
+
+
+def resolve(connection: Connection, keys: Sequence[str], first_batch: int, last_batch: int) -> int:
+    """Resolve the open letters that these keys' rows of the batches cover; return how many. Call after the rows, under the writer lock."""
+    if not keys:
+        return 0
+    parameters = {"keys": list(keys), "first_batch": first_batch, "last_batch": last_batch}
+    return connection.execute(statement("spark_job", "resolve_covered"), parameters).rowcount

@@ -1,0 +1,231 @@
+"""Kept events through the current transform once more: a ledger batch of kind `retry` for each step (design §3.1).
+
+1. Read some letters; those that are no session, or whose time has not come, are refused.
+2. Transform, outside of any transaction: a failure leaves its letter open.
+3. In one transaction: take the writer lock (not the writer's row: the running job goes on), look again at what may have changed, store the
+   rows as the sink does, resolve the letters, write the ledger row, NOTIFY.
+
+A letter is resolved by the transaction that holds its outputs, and only where it was open under the writer lock. So a second retry, a
+sink that covers the letter, and a crash at any moment leave its outputs there once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from psycopg.rows import dict_row
+
+from db.settings import Settings
+from db.statements import statement
+from spark_job import batch, ledger, position, storing, transform, writer
+from spark_job.assembly import assembly_of
+from spark_job.batch import SessionRow
+from spark_job.buckets import lane_hash
+from spark_job.dead_letters import covered, store
+from spark_job.dead_letters.rebuild import NotWholeError, session_of
+from spark_job.dead_letters.store import Filter, StoredLetter
+from spark_job.ledger import Connection
+from spark_job.offsets import Offsets
+from spark_job.outputs import encode
+from spark_job.sessions import AssemblySettings, ClosedSession, to_session
+
+_STORED_BYTES_PER_BATCH = 8 << 20
+_PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A letter that is left as it is, and why."""
+
+    dead_letter_id: int
+    because: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A letter whose transform failed once more; it stays open as it is."""
+
+    dead_letter_id: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A letter's session with its new outputs."""
+
+    letter: StoredLetter
+    session: SessionRow
+
+
+@dataclass
+class Outcome:
+    """What became of some letters. `batches`: the ledger's new rows, none in a dry run."""
+
+    retried: list[Ready] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    covered: int = 0  # further letters that the new outputs resolved
+
+    @property
+    def output_events(self) -> int:
+        """Of the retried letters."""
+        return sum(ready.session.outputs.events for ready in self.retried)
+
+    def add(self, other: "Outcome") -> None:
+        """Take in what became of some more."""
+        self.retried += other.retried
+        self.refused += other.refused
+        self.failed += other.failed
+        self.batches += other.batches
+        self.covered += other.covered
+
+
+class Retry:
+    """One command's retries, under a run id of its own. Raises SettingsError when the transform cannot be loaded."""
+
+    def __init__(self, connection: Connection, settings: Settings, *, incomplete: bool = False) -> None:
+        """`connection` must be in autocommit mode; `incomplete`: see `rebuild.session_of`."""
+        self._connection = connection
+        self._settings = settings
+        self._incomplete = incomplete
+        self._transform = transform.load(settings.transform.function)
+        self._run_id = uuid4()
+        self._assemblies: dict[int, AssemblySettings] = {}
+
+    def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
+        """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
+        result: list[list[int]] = []
+        size, of = 0, -1
+        for dead_letter_id, revision, stored_bytes in store.to_retry(self._connection, which):
+            size += stored_bytes
+            if revision != of or len(result[-1]) == letters_per_batch or size > _STORED_BYTES_PER_BATCH:
+                result.append([])
+                size, of = stored_bytes, revision
+            result[-1].append(dead_letter_id)
+        return result
+
+    def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> Outcome:
+        """Retry the letters of one step. A dry run transforms them too and writes nothing.
+
+        Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the step is in the outbox.
+        """
+        outcome = Outcome()
+        letters = store.read(self._connection, ids)
+        refusals = self._refusals(letters)
+        ready = []
+        for letter in letters:
+            if letter.dead_letter_id in refusals:
+                continue
+            try:
+                closed = session_of(letter, self._assembly(letter.generation), incomplete=self._incomplete)
+            except NotWholeError as error:
+                refusals[letter.dead_letter_id] = str(error)
+                continue
+            try:
+                ready.append(Ready(letter, self._transformed(letter, closed)))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's transform may raise anything
+                text = f"{type(error).__name__}: {error}"
+                outcome.failed.append(Failed(letter.dead_letter_id, text, transform.failure_text(error)))
+        outcome.refused = [Refused(number, because) for number, because in refusals.items()]
+        if dry_run:
+            outcome.retried = ready
+        elif ready:
+            self._write(ready, outcome)
+        return outcome
+
+    def _transformed(self, letter: StoredLetter, closed: ClosedSession) -> SessionRow:
+        session = to_session(closed, letter.topic, letter.partition)
+        outputs = encode(self._transform(session), self._settings.job.max_row_bytes)
+        key = closed.key.encode()
+        return SessionRow(
+            key,
+            letter.where,
+            closed.start_offset,
+            closed.end_offset,
+            closed.started_ms,
+            closed.ended_ms,
+            closed.n_events,
+            lane_hash(key),
+            outputs,
+        )
+
+    def _write(self, ready: Sequence[Ready], outcome: Outcome) -> None:
+        connection = self._connection
+        next_id, _ = ledger.next_batch(connection)
+        ledger.ensure_partitions(connection, next_id, next_id + len(ready) + _PARTITIONS_AHEAD)
+        with writer.certain(connection):
+            writer.lock(connection)
+            refusals = self._refusals([one.letter for one in ready])
+            retried = [one for one in ready if one.letter.dead_letter_id not in refusals]
+            if retried:
+                outcome.batches, outcome.covered = self._store(retried)
+        outcome.retried = retried
+        outcome.refused += [Refused(number, because) for number, because in refusals.items()]
+
+    def _store(self, ready: Sequence[Ready]) -> tuple[list[int], int]:
+        """The rows, the letters and the ledger; return the new batches and how many further letters are resolved."""
+        connection = self._connection
+        now = position.read(connection)
+        assert now is not None, "a letter names its generation"
+        parts = batch.parts([one.session for one in ready], self._settings.job.max_row_bytes)
+        first_id, lanes = ledger.next_batch(connection)
+        last_id = first_id + len(parts) - 1
+        revision = ready[0].letter.revision
+        for part, rows in enumerate(parts):
+            storing.copy_rows(connection, rows, first_id + part, lanes, revision)
+        ids = [one.letter.dead_letter_id for one in ready]
+        resolved = connection.execute(
+            statement("spark_job", "resolve_retried"),
+            {"ids": ids, "first_batch": first_id, "last_batch": last_id},
+        ).rowcount
+        assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
+        keys = sorted({one.session.key.decode() for one in ready})
+        further = covered.resolve(connection, keys, first_id, last_id)
+        entry = storing.LedgerEntry(
+            "retry", now.generation.number, self._run_id, transform.fingerprint(self._transform)
+        )
+        storing.insert_ledger_rows(connection, entry, parts, first_id)
+        return list(range(first_id, last_id + 1)), further
+
+    def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
+        """{id: why} of the letters that the outbox as it is now does not let pass; a last word under the writer lock only."""
+        now = position.read(self._connection)
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            standings = cursor.execute(
+                statement("spark_job", "letter_standings"),
+                {"ids": [letter.dead_letter_id for letter in letters]},
+            ).fetchall()
+        by_id = {standing["dead_letter_id"]: standing for standing in standings}
+        done = now.done if now else Offsets()
+        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], done)) for letter in letters)
+        return {letter.dead_letter_id: because for letter, because in found if because}
+
+    def _assembly(self, generation: int) -> AssemblySettings:
+        if generation not in self._assemblies:
+            self._assemblies[generation] = assembly_of(
+                ledger.read_generation(self._connection, generation).assembly
+            )
+        return self._assemblies[generation]
+
+
+def refusal(letter: StoredLetter, standing: Mapping[str, object], done: Offsets) -> str | None:
+    """Return why a letter may not be retried now; None: it may.
+
+    `standing`: the columns of letter_standings.sql; `done`: of the current position.
+    """
+    if standing["state"] == "resolved":
+        return f"batch {standing['resolved_batch']} has resolved it"
+    if standing["state"] != store.OPEN:
+        return f"it is {standing['state']}"
+    if letter.closing_offset >= done.at(letter.where):
+        return (
+            f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
+            f"(done: {done.at(letter.where)}) and will judge anew; try again after that"
+        )
+    if standing["newer_letter"] is not None:
+        return f"letter {standing['newer_letter']} says the same events' newer judgement: retry that one, or discard it first"
+    if standing["covering_batch"] is not None:
+        return f"batch {standing['covering_batch']} holds outputs of these events: discard the letter"
+    return None

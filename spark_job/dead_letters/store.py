@@ -1,0 +1,107 @@
+"""Dead letters in the outbox: found by a filter, read whole, discarded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row, dict_row
+
+from db.statements import statement
+from spark_job import writer
+from spark_job.ledger import Connection
+from spark_job.offsets import TopicPartition
+
+OPEN = "open"
+REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed")
+STATES = (OPEN, "resolved", "discarded")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which letters; None: whatever it is."""
+
+    ids: tuple[int, ...] | None = None
+    reasons: tuple[str, ...] | None = None
+    state: str | None = None
+    key: str | None = None
+    since: datetime | None = None  # written at or after
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the statements' parameters."""
+        return {
+            "ids": None if self.ids is None else list(self.ids),
+            "reasons": None if self.reasons is None else list(self.reasons),
+            "state": self.state,
+            "key": self.key,
+            "since": self.since,
+        }
+
+
+@dataclass(frozen=True)
+class StoredLetter:
+    """A row of outbox.dead_letter. The four event columns are parallel; `event_types` is None where the values tell the types."""
+
+    dead_letter_id: int
+    topic_id: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    closing_offset: int
+    reason: str
+    revision: int
+    generation: int
+    batch_id: int
+    session_key: str | None
+    detail: str
+    event_count: int
+    event_offsets: list[int]
+    event_times_ms: list[int]
+    event_values: list[bytes | None]
+    event_types: list[str | None] | None
+    state: str
+    resolved_batch: int | None
+    state_changed_at: datetime
+    created_at: datetime
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition that its events came from."""
+        return TopicPartition(self.topic_id, self.partition)
+
+
+def find(connection: Connection, which: Filter, limit: int) -> list[dict[str, Any]]:
+    """Return the columns of the first `limit` letters without their events, oldest letter first."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            statement("spark_job", "list_letters"), which.parameters() | {"rows": limit}
+        ).fetchall()
+
+
+def count(connection: Connection, which: Filter) -> list[dict[str, Any]]:
+    """Return {reason, state, letters, events} for each reason and state."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement("spark_job", "count_letters"), which.parameters()).fetchall()
+
+
+def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
+    """Return the letters with their events, in the order of `ids`; those that do not exist are left out."""
+    with connection.cursor(row_factory=class_row(StoredLetter)) as cursor:
+        return cursor.execute(statement("spark_job", "read_letters"), {"ids": list(ids)}).fetchall()
+
+
+def to_retry(connection: Connection, which: Filter) -> list[tuple[int, int, int]]:
+    """Return (id, revision, bytes of its events as stored) in the order in which they are to be retried."""
+    return connection.execute(statement("spark_job", "letters_to_retry"), which.parameters()).fetchall()
+
+
+def discard(connection: Connection, which: Filter) -> list[int]:
+    """Discard the open letters among them; return their ids.
+
+    Under the writer lock, as every change of a letter's state: a batch, a retry and this one never wait for each other's rows.
+    """
+    with writer.certain(connection):
+        writer.lock(connection)
+        rows = connection.execute(statement("spark_job", "discard_letters"), which.parameters()).fetchall()
+    return sorted(row[0] for row in rows)

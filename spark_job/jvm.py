@@ -1,0 +1,72 @@
+"""The JVM beside this process: whether it is gone, and how to let go of it so that another one can be started.
+
+pyspark keeps its JVM in class attributes (`SparkContext._gateway` and `_jvm`, the active context, `SparkSession`'s two sessions) and
+would go on calling the dead one for ever; `SparkSession.stop` itself calls it.
+"""
+
+import contextlib
+import subprocess
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession, SQLContext
+
+_OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)
+_END_TIMEOUT_S = 30.0
+
+
+class LostJvm:
+    """A JVM that no longer answers. `exit_code`: negative for a signal, None where it is not this process's child."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether it ended itself for want of heap."""
+        return self.exit_code == _OUT_OF_MEMORY
+
+    def __str__(self) -> str:
+        if self.exit_code is None:
+            return "it does not answer"
+        return f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
+
+
+def lost(error: BaseException | None = None) -> LostJvm | None:
+    """Return what is known of a JVM that is gone, None while it lives or was never started. `error`: what came from Spark."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return None
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    cut = isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
+    if process is None:  # spark-submit started it
+        return LostJvm(None) if cut else None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        # Its sockets close a moment before it can be waited for.
+        return LostJvm(process.wait(5.0 if cut else 0.0))
+    return LostJvm(None) if cut else None
+
+
+def is_ours() -> bool:
+    """Whether this process started the JVM, so that it can start another one; under spark-submit the JVM is its parent."""
+    gateway = SparkContext._gateway
+    return gateway is None or gateway.proc is not None
+
+
+def forget() -> None:
+    """End what is left of the JVM and make pyspark forget it: the next session starts a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if gateway.proc is not None:
+        gateway.proc.kill()
+        gateway.proc.wait(_END_TIMEOUT_S)
+        gateway.proc.stdin.close()
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None  # else `stop` calls the dead JVM before it ends the accumulators' server
+        context.stop()
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None

@@ -1,0 +1,147 @@
+"""Dead letters of a running job, retried by the command; and the bound on what may be open."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from examples.clickstream.events import Record, encode
+from tests.acceptance import verdict
+from tests.acceptance.expectation import Output, Share
+from tests.acceptance.feed import write
+from tests.acceptance.pipeline import Pipeline, environment
+from tests.acceptance.service import ROOT
+from tests.acceptance.transforms import forgiving
+
+FAILED = "transform_failed"
+TIMEOUT_S = 500.0
+MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:forgiving"}
+
+
+def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: Pipeline) -> None:
+    """Exactly once, though a retry is killed on the way; the job keeps the outbox, the publisher its cursors."""
+    job = pipeline.job
+    pipeline.publisher.start()
+    with pipeline.load(6, sessions_per_second=60):
+        job.start()
+        pipeline.wait_until(
+            lambda: letters(pipeline, "open") >= 4, "failed transforms", alive=(job,), timeout_s=TIMEOUT_S
+        )
+        owner = pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer")
+        killed = subprocess.Popen(
+            command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
+            env=settings(pipeline),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            pipeline.wait_until(
+                lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,), timeout_s=TIMEOUT_S
+            )
+        finally:
+            killed.kill()
+            killed.wait()
+        again = run(pipeline, "retry", "--reason", FAILED, "--yes")
+        assert again["failed"] == []
+        assert all("about to read again" in refused["because"] for refused in again["refused"])
+        stored = pipeline.position().stored
+        pipeline.wait_until(
+            lambda: pipeline.position().stored >= stored + 2,
+            "more batches",
+            alive=(job,),
+            timeout_s=TIMEOUT_S,
+        )
+        assert pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer") == owner
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
+    listed = run(pipeline, "list", "--reason", FAILED, "--limit", "1")
+    last = run(pipeline, "retry", "--reason", FAILED, "--yes")
+    assert sum(row["letters"] for row in listed["counts"]) == len(last["retried"])
+    assert (last["refused"], last["failed"]) == ([], [])
+    assert letters(pipeline, "open") == 0
+    pipeline.complete(expected)
+    pipeline.stop()
+
+    wanted = pipeline.expectation(Share(forgiving))
+    refused = [letter for letter in expected.letters if letter.reason == FAILED]
+    assert letters(pipeline, "resolved") == len(refused) == len(expected.letters) - len(wanted.letters) > 0
+    ends = verdict.ends(pipeline.bootstrap, pipeline.outputs, committed=True)
+    pipeline.wait_until(lambda: pipeline.watcher.has_read_to(ends), "reading the output topics to their ends")
+    got = [Output(e.topic, e.key, e.value, e.headers, e.outbox_id) for e in pipeline.watcher.seen]
+    verdict.assert_same(Counter(wanted.outputs), Counter(got), "events in Kafka")
+    verdict.assert_delivery_agrees(pipeline.dsn)
+    kinds = pipeline.ask(
+        "SELECT kind, sum(sessions), bool_and(generation = 1), count(*) = max(spark_batch) + 1 FROM outbox.batch GROUP BY kind"
+    )
+    assert sorted(kinds) == [
+        ("retry", len(refused), True, None),
+        ("stream", wanted.sessions - len(refused), True, True),
+    ]
+
+
+def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_go_on(
+    pipeline: Pipeline,
+) -> None:
+    """Before memory runs out, with the setting named; what was open is read again, nothing is lost."""
+    job = pipeline.job
+    begun = datetime.now(UTC)
+    keys = [f"open-{number:04}" for number in range(400)]
+    write(pipeline.bootstrap, pipeline.input, iter(starts(keys, begun)))
+    job.start(OUTBOX_SESSION__MAX_BUCKET_BYTES="65536", OUTBOX_RESTART__STRATEGY="none")
+    assert job.wait(timeout_s=TIMEOUT_S) == 12, job.tail()
+    assert "the open sessions of one bucket outgrew [session] max_bucket_bytes" in job.log()
+    assert "over session.max_bucket_bytes = 65536. Raise it" in job.log()
+    assert "Traceback" not in job.log()[job.log().rindex("spark-job: ") :]
+    assert (pipeline.batches(), pipeline.ask("SELECT count(*) FROM outbox.dead_letter")) == (0, [(0,)])
+
+    pipeline.publisher.start()
+    job.start()
+    write(
+        pipeline.bootstrap,
+        pipeline.input,
+        iter([encode(key, "end_event", begun + timedelta(seconds=1), "end", {}) for key in keys]),
+    )
+    expected = pipeline.expectation()
+    assert (len(expected.letters) + expected.sessions, len(expected.outputs) > 0) == (len(keys), True)
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+
+
+def starts(keys: list[str], at: datetime) -> list[Record]:
+    """A start and an entry of 2 kB for each key."""
+    return [
+        encode(key, kind, at, kind, {"fill": "x" * 1_000})
+        for kind in ("start_event", "entry_event")
+        for key in keys
+    ]
+
+
+def letters(pipeline: Pipeline, state: str) -> int:
+    """How many letters of failed transforms are in that state."""
+    ((number,),) = pipeline.ask(
+        "SELECT count(*) FROM outbox.dead_letter WHERE reason = %s AND state = %s", FAILED, state
+    )
+    return int(number)
+
+
+def run(pipeline: Pipeline, *options: str) -> Any:
+    """Run `spark-job dead-letters`; return its JSON."""
+    done = subprocess.run(
+        command(*options, "--json"), env=settings(pipeline), cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, "-m", "spark_job", "dead-letters", *options]
+
+
+def settings(pipeline: Pipeline) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+    return kept | environment(pipeline.options) | MENDED

@@ -1,0 +1,184 @@
+"""One run writes: a driver that was stopped and wakes up behind its successor, and drivers that start at the same instant."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from db.errors import FencedError
+from db.settings import JobSettings
+from spark_job import writer
+from tests.acceptance.moments import held_up_batch, is_between_batches, is_in_flight
+from tests.acceptance.pipeline import Pipeline
+from tests.acceptance.service import Service, wait_until
+
+REPETITIONS = 10
+FENCED = 4
+
+
+@pytest.mark.timeout(1_800)
+def test_a_driver_that_wakes_up_behind_its_successor_writes_nothing_and_says_why(pipeline: Pipeline) -> None:
+    """Stopped at each stage of a batch, alone (its JVM goes on) and with everything that it started."""
+    pipeline.publisher.start()
+    with pipeline.load(31, sessions_per_second=40):
+        pipeline.job.start()
+        for stop in (Service.pause, stop_driver):
+            for stage in ("between batches", "Spark's action", "the transaction"):
+                old = pipeline.job
+                pipeline.wait_until(lambda: pipeline.batches() > 1, "batches", alive=(old,))
+                stop_at(pipeline, stage, stop)
+                new = take_over(pipeline)
+                wrote = written_by(pipeline, old.pid)
+                old.resume()
+                assert old.wait(120) == FENCED, (stage, old.tail())
+                assert "taken this outbox over" in old.log() or "no longer owns the outbox" in old.log(), (
+                    stage,
+                    old.tail(),
+                )
+                assert written_by(pipeline, old.pid) == wrote, stage
+                assert pipeline.owns(new)
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
+    pipeline.stop()
+    # Among the rest: no run has written after another one had.
+    pipeline.assert_exactly_once(expected)
+    assert len(pipeline.generations()) == 1
+
+
+@pytest.mark.parametrize("repetition", range(REPETITIONS))
+def test_of_two_runs_that_take_an_empty_outbox_at_the_same_instant_one_wins_and_the_other_names_it(
+    database: str, repetition: int
+) -> None:
+    runs = [uuid4(), uuid4()]
+    refusals: dict[UUID, str] = {}
+
+    def start(run_id: UUID) -> None:
+        with psycopg.connect(database, options="-c role=outbox_writer") as connection:
+            try:
+                writer.take_over(connection, run_id, JobSettings(), force=False)
+            except FencedError as error:
+                refusals[run_id] = str(error)
+
+    with psycopg.connect(database, autocommit=True) as observer:
+        threads = [threading.Thread(target=start, args=(run_id,)) for run_id in runs]
+        with writer_lock(database):
+            # Both have seen that nobody owns it.
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: waiting_for_the_lock(observer) == 2, "two runs that wait for the writer lock")
+        for thread in threads:
+            thread.join()
+        winner = writer.read_owner(observer).run_id
+    assert winner in runs
+    (loser,) = set(runs) - {winner}
+    assert list(refusals) == [loser]
+    assert f"run {winner} (pid {os.getpid()} on " in refusals[loser]
+
+
+def test_of_two_jobs_started_at_the_same_instant_one_works_and_the_other_names_it(pipeline: Pipeline) -> None:
+    jobs = [pipeline.job, pipeline.another_job()]
+    pipeline.feed(32, sessions=50)
+    pipeline.publisher.start()
+    with psycopg.connect(pipeline.dsn, autocommit=True) as observer, writer_lock(pipeline.dsn):
+        for job in jobs:
+            job.start()
+        pipeline.wait_until(
+            lambda: waiting_for_the_lock(observer) == 2, "two jobs that wait for the writer lock"
+        )
+    pipeline.wait_until(lambda: not all(job.is_alive() for job in jobs), "the end of one of them")
+    (loser,) = [job for job in jobs if not job.is_alive()]
+    (pipeline.job,) = [job for job in jobs if job is not loser]
+    assert loser.wait() == FENCED, loser.tail()
+    assert f"pid {pipeline.job.pid} on " in loser.log()
+    assert pipeline.owns(pipeline.job)
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+    assert len(pipeline.generations()) == 1
+
+
+def stop_driver(job: Service) -> None:
+    """SIGSTOP to the one process that was started; its JVM and the Python workers go on."""
+    os.kill(job.pid, signal.SIGSTOP)
+
+
+def stop_at(pipeline: Pipeline, stage: str, stop: Callable[[Service], None]) -> None:
+    """Stop the job there. Whether the moment was hit is looked at afterwards, and tried again if not."""
+    job = pipeline.job
+    if stage == "the transaction":
+        with held_up_batch(pipeline):
+            stop(job)
+        return
+    is_there = is_between_batches if stage == "between batches" else is_in_flight
+    while True:
+        pipeline.wait_until(
+            lambda: is_there(pipeline.position()) and not in_transaction(pipeline),
+            stage,
+            alive=(job,),
+            poll_s=0.001,
+        )
+        stop(job)
+        if is_there(pipeline.position()) and not in_transaction(pipeline):
+            return
+        job.resume()
+
+
+def take_over(pipeline: Pipeline) -> Service:
+    """Start a successor once the owner counts as dead; return it when it has written."""
+    owner_timeout_s = pipeline.options["job"]["owner_timeout_s"]
+    pipeline.wait_until(
+        lambda: pipeline.ask(
+            "SELECT heartbeat_at < clock_timestamp() - %s * interval '1 s' FROM outbox.writer",
+            owner_timeout_s,
+        )[0][0],
+        "an owner without heartbeat",
+    )
+    new = pipeline.another_job()
+    new.start()
+    pipeline.job = new
+    pipeline.wait_until(lambda: pipeline.owns(new), "the takeover", alive=(new,))
+    pipeline.wait_until(lambda: written_by(pipeline, new.pid), "a batch of the new run", alive=(new,))
+    return new
+
+
+def written_by(pipeline: Pipeline, pid: int) -> int:
+    """Batches that the runs of a process have written."""
+    return int(
+        pipeline.ask("SELECT count(*) FROM outbox.batch JOIN outbox.run USING (run_id) WHERE pid = %s", pid)[
+            0
+        ][0]
+    )
+
+
+def in_transaction(pipeline: Pipeline) -> bool:
+    """Whether the job has a transaction open."""
+    return bool(
+        pipeline.ask(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'spark-job'"
+            " AND state <> 'idle'"
+        )
+    )
+
+
+@contextmanager
+def writer_lock(dsn: str) -> Iterator[None]:
+    """Hold the writer lock within the block."""
+    with psycopg.connect(dsn) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+        yield
+
+
+def waiting_for_the_lock(observer: psycopg.Connection[Any]) -> int:
+    """How many backends of this database wait for an advisory lock."""
+    row = observer.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])

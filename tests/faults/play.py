@@ -1,0 +1,144 @@
+"""Playing the job's cells: one fault after the other on one pipeline, each judged at once and again after the recovery."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from db.fault_points import Plan
+from tests.acceptance.feed import rounds, write
+from tests.acceptance.pipeline import Options, Pipeline
+from tests.faults.cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
+from tests.faults.matrix import HELD, Group, Row
+from tests.faults.state import Kind, State, assert_nothing_half_way
+from tests.faults.victim import Victim
+
+_GENERATIONS = 1  # place in Pipeline.written()
+SESSIONS = 40  # of a feed round: more than one batch
+SESSIONS_PER_SECOND = 10  # of event time: the first sessions end before the last ones begin
+
+
+def options(plan: Plan) -> Options:
+    """Settings of a pipeline whose job meets the plan's faults."""
+    return {
+        "job": {"max_events_per_batch": 300},
+        "restart": {"strategy": "fixed_delay", "delay_s": 0.1},
+        "testing": {"fault_file": str(plan.file)},
+    }
+
+
+class Play:
+    """One group of cells on one pipeline."""
+
+    def __init__(
+        self, pipeline: Pipeline, victim: Victim, group: Group, tell: Callable[[str], None], seed: int
+    ) -> None:
+        """`tell` gets a line for each cell."""
+        self._pipeline, self._victim, self._group = pipeline, victim, group
+        self._tell, self._seed = tell, seed
+
+    def run(self, situations: Sequence[Situation]) -> None:
+        """Play all cells, then ask for the whole verdict. The group's rows are those of the situations, in their order."""
+        try:
+            self._group.verdict = f"{HELD}: {self._play(situations)}"
+        except BaseException as error:
+            self._group.verdict = f"FAILED: {type(error).__name__}"
+            raise
+        finally:
+            self._tell(f"{self._group.title}: {self._group.verdict}")
+
+    def _play(self, situations: Sequence[Situation]) -> str:
+        self._pipeline.publisher.start()
+        self._feed()
+        rows = iter(self._group.rows)
+        for situation in situations:
+            self._situation(situation, [next(rows) for _ in situation.cells])
+        expected = self._pipeline.expectation()
+        self._pipeline.complete(expected)
+        self._pipeline.stop()
+        self._pipeline.assert_exactly_once(expected)
+        return (
+            f"{expected.sessions} sessions, {len(expected.outputs)} outputs delivered once, bytes and order as expected; "
+            f"{len(expected.letters)} dead letters"
+        )
+
+    def _situation(self, situation: Situation, rows: Sequence[Row]) -> None:
+        if situation.one_by_one or situation.after is not None:
+            self._victim.recover()
+        if situation.after is not None:
+            self._strike(Cell(situation.after, Kind.PLANNED, with_rows=True))
+        for cell, row in zip(situation.cells, rows, strict=True):
+            try:
+                found = self._cell(cell, row)
+                if situation.one_by_one or row is rows[-1]:
+                    row.then = self._recovery(found)
+                row.result = HELD
+            except BaseException as error:
+                row.result = f"FAILED: {type(error).__name__}"
+                raise
+            finally:
+                if not row.then:
+                    row.then = "the next fault hits its recovery"
+                self._tell(
+                    f"{row.situation}: {row.place} {row.action}: {row.found}; {row.then}: {row.result}"
+                )
+
+    def _cell(self, cell: Cell, row: Row) -> State:
+        """Let the fault happen and judge what it left."""
+        if cell.loses:
+            assert self._victim.stands_still()
+            shutil.rmtree(self._pipeline.checkpoint)
+        before, written = State.read(self._pipeline), self._pipeline.written()
+        found = self._strike(cell)
+        row.found = str(found)
+        assert_nothing_half_way(self._pipeline)
+        opens = before.kind in (Kind.NOTHING, Kind.LOST) and cell.point not in BEFORE_THE_STARTS_COMMIT
+        assert found.generation == before.generation + opens, f"{before} became {found}"
+        if cell.point == "query.after_spark_commit":
+            # The main thread sees the commit; the stream's thread may be in the next batch by then.
+            assert found.committed > before.committed, f"{before} became {found}"
+        else:
+            assert found.kind == cell.leaves, f"{before} became {found}"
+        if cell.point.startswith("start."):
+            assert _but_generations(self._pipeline.written()) == _but_generations(written)
+        return found
+
+    def _strike(self, cell: Cell) -> State:
+        self._victim.strike(cell.point, cell.hit, self._feed, with_rows=cell.with_rows)
+        return State.read(self._pipeline)
+
+    def _feed(self) -> None:
+        self._seed += 1
+        events = rounds(self._seed, SESSIONS, SESSIONS_PER_SECOND, 1)
+        write(self._pipeline.bootstrap, self._pipeline.input, events)
+
+    def _recovery(self, found: State) -> str:
+        """Let the job recover and judge what it made of what the fault had left; return that for the table."""
+        self._victim.recover()
+        now = State.read(self._pipeline)
+        assert_nothing_half_way(self._pipeline)
+        if found.kind == Kind.UNUSED:
+            assert (now.generation, now.repeated) == (found.generation, found.repeated)
+            return "the same generation used"
+        if found.kind in (Kind.NOTHING, Kind.LOST):
+            assert (now.generation, now.repeated) == (found.generation + 1, found.repeated)
+            return f"generation {now.generation} opened"
+        assert now.generation == found.generation
+        again = frozenset([(found.generation, found.planned)]) if found.kind == Kind.STORED else frozenset()
+        assert now.repeated == found.repeated | again
+        if found.kind == Kind.COMMITTED:
+            return "nothing repeated"
+        ((stored, sessions),) = self._pipeline.ask(
+            "SELECT (array_agg(end_offsets))[1], sum(sessions) FROM outbox.batch WHERE generation = %s AND spark_batch = %s",
+            found.generation,
+            found.planned,
+        )
+        (ends,) = stored.values()
+        assert found.planned_ends() == {int(partition): end for partition, end in ends.items()}
+        written = "nothing written" if again else f"{sessions} sessions written as planned"
+        return f"batch {found.planned} run again, {written}"
+
+
+def _but_generations(written: list[Any]) -> list[Any]:
+    """All that a job writes but the rows of outbox.generation: a start may add one."""
+    (parts,) = written
+    return [part for number, part in enumerate(parts) if number != _GENERATIONS]

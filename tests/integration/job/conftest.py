@@ -1,0 +1,24 @@
+"""Connections for the tests of the job's part of the outbox."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from spark_job.ledger import Connection
+
+
+@pytest.fixture
+def as_writer(database: str) -> Iterator[Callable[[], Connection]]:
+    """Opens connections with the writer's privileges and no more."""
+    with ExitStack() as cleanup:
+        yield lambda: cleanup.enter_context(
+            psycopg.connect(database, autocommit=True, options="-c role=outbox_writer")
+        )
+
+
+@pytest.fixture
+def writing(as_writer: Callable[[], Connection]) -> Connection:
+    """The connection of a job, or of a command."""
+    return as_writer()

@@ -1,0 +1,129 @@
+"""Fault points: inert outside of tests, each fault fires once and exactly where the plan says."""
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db import fault_points
+from db.errors import SettingsError
+from db.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan, reach
+from db.settings import load_settings
+
+ROOT = Path(__file__).parents[3]
+SERVICES = ("spark_job", "publisher")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Iterator[Plan]:
+    """The plan that this process follows."""
+    made = Plan(tmp_path / "faults.json")
+    fault_points.arm(made.file)
+    yield made
+    fault_points.arm(None)
+
+
+def test_nothing_happens_at_a_point_unless_a_test_armed_it(plan: Plan) -> None:
+    plan.write(Fault("sink.after_lock", Action.RAISE))
+    fault_points.arm(None)
+    reach("sink.after_lock")
+    assert not fault_points.is_armed()
+    assert plan.fired() == []
+
+
+def test_a_fault_fires_once_at_its_point_and_the_next_one_after_it(plan: Plan) -> None:
+    first, second = Fault("sink.after_copy", Action.RAISE), Fault("sink.after_lock", Action.RAISE)
+    plan.write(first, second)
+    reach("sink.after_lock")
+    with pytest.raises(InjectedFaultError, match=r"sink\.after_copy \(after COPY\)"):
+        reach("sink.after_copy")
+    reach("sink.after_copy")
+    with pytest.raises(InjectedFaultError):
+        reach("sink.after_lock")
+    assert [fault for fault, _ in plan.fired()] == [first, second]
+    assert plan.pending() == []
+
+
+def test_hits_are_counted_from_the_moment_at_which_the_fault_is_the_next_one(plan: Plan) -> None:
+    plan.write(Fault("sink.after_lock", Action.RAISE), Fault("sink.during_copy", Action.RAISE, hit=3))
+    reach("sink.during_copy")
+    with pytest.raises(InjectedFaultError):
+        reach("sink.after_lock")
+    reach("sink.during_copy")
+    reach("sink.during_copy")
+    with pytest.raises(InjectedFaultError):
+        reach("sink.during_copy")
+
+
+def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: Plan) -> None:
+    plan.write(Fault("sink.during_copy", Action.PASS), Fault("sink.after_lock", Action.RAISE))
+    reach("sink.after_lock")
+    reach("sink.during_copy")
+    with pytest.raises(InjectedFaultError):
+        reach("sink.after_lock")
+
+
+def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan) -> None:
+    plan.write(Fault("sink.after_commit", Action.KILL))
+    program = (
+        f"from db import fault_points as f; f.arm(f.Path({str(plan.file)!r})); f.reach('sink.after_commit')"
+    )
+    lives = [
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode for _ in range(2)
+    ]
+    assert lives == [-9, 0]
+    assert len(plan.fired()) == 1
+
+
+def test_a_process_that_is_held_goes_on_when_the_plan_is_replaced_even_by_the_same(plan: Plan) -> None:
+    hold = Fault("start.begins", Action.HOLD)
+    plan.write(hold)
+    passed = threading.Event()
+
+    def run() -> None:
+        reach(hold.point)
+        passed.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while plan.pending():
+        assert thread.is_alive()
+    assert not passed.wait(0.2)
+    plan.write(hold)
+    thread.join(30)
+    assert passed.is_set()
+    assert plan.pending() == [hold]
+    assert len(plan.fired()) == 1
+
+
+def test_an_unknown_point_is_refused_with_the_nearest_known_one(plan: Plan) -> None:
+    with pytest.raises(
+        SettingsError, match=r"unknown fault point 'sink\.after_lok': did you mean 'sink\.after_lock'"
+    ):
+        plan.write(Fault("sink.after_lok", Action.KILL))
+    plan.file.write_text('[{"point": "sink.after_cpy", "action": "kill", "hit": 1}]', "utf-8")
+    with pytest.raises(SettingsError, match=r"did you mean 'sink\.after_copy'"):
+        reach("sink.after_lock")
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://localhost/outbox", "postgresql://localhost", "dbname=latest_"])
+def test_faults_are_refused_for_every_database_that_is_not_a_tests(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTBOX_TESTING__FAULT_FILE", "/anywhere")
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", dsn)
+    with pytest.raises(SettingsError, match="makes the service die on purpose"):
+        load_settings()
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", "postgresql://localhost/test_1")
+    assert load_settings().testing.fault_file == Path("/anywhere")
+
+
+def test_every_point_is_passed_by_a_service_and_every_point_of_a_service_is_known() -> None:
+    sources = [file.read_text("utf-8") for service in SERVICES for file in (ROOT / service).rglob("*.py")]
+    passed = {name for text in sources for name in re.findall(r'\breach\("([^"]+)"\)', text)}
+    assert passed == set(POINTS)

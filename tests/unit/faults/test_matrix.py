@@ -1,0 +1,51 @@
+"""A fault matrix is green only when every declared cell was played and held, and the whole was judged."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from tests.faults.matrix import HELD, NOT_RUN, Matrix, Row
+
+
+def declared() -> Matrix:
+    """One group of two cells, not played yet."""
+    matrix = Matrix(servers={"Postgres": "18.4"})
+    matrix.declare(
+        "a service, killed",
+        [Row("a batch", "sink.after_copy", "kill"), Row("a batch", "sink.during_copy", "kill", 5)],
+    )
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("verdict", "results", "green"),
+    [
+        (f"{HELD}: 7 sessions", [HELD, HELD], True),
+        (f"{HELD}: 7 sessions", [HELD, NOT_RUN], False),
+        (f"{HELD}: 7 sessions", [HELD, "FAILED: AssertionError"], False),
+        (NOT_RUN, [HELD, HELD], False),
+    ],
+)
+def test_only_a_matrix_whose_every_cell_and_whole_held_is_green(
+    verdict: str, results: list[str], green: bool
+) -> None:
+    matrix = declared()
+    matrix.groups[0].verdict = verdict
+    for row, result in zip(matrix.rows, results, strict=True):
+        row.result = result
+    assert matrix.is_green is green
+    assert not Matrix().is_green
+
+
+def test_table_and_page_show_every_cell_and_what_was_not_played() -> None:
+    matrix = declared()
+    matrix.groups[0].rows[0].result = HELD
+    console = Console(width=160, file=StringIO(), record=True)
+    console.print(matrix.shown())
+    for text in (console.export_text(), matrix.markdown()):
+        assert "2 cells, 1 ok" in text
+        assert "sink.during_copy, time 5" in text
+        assert "not run" in text
+    assert "| in the middle of the rows' COPY |" in matrix.markdown()
+    assert "Postgres 18.4" in matrix.markdown()

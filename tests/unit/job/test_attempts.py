@@ -1,0 +1,79 @@
+"""What one attempt hands on to the next: a person's word holds for one start, and a stop is a stop."""
+
+import threading
+from uuid import uuid4
+
+import pytest
+
+from db.errors import FencedError, OutboxError, UnavailableError
+from db.settings import JobSettings, RestartSettings
+from spark_job.attempts import Plan, Restarts
+from spark_job.failures import CheckpointUnusableError
+from spark_job.recovery import Accepted
+from spark_job.requests import Request
+from spark_job.spark import LazySession
+
+AT_ONCE = RestartSettings(strategy="fixed_delay", delay_s=0)
+AWAY, UNUSABLE = UnavailableError("away"), CheckpointUnusableError("state is gone")
+
+
+def after(plan: Plan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> Plan | None:
+    """The plan after an attempt that failed."""
+    return Restarts(settings, LazySession(JobSettings()), threading.Event()).after(plan, error)
+
+
+def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() -> None:
+    plan = Plan(accepted=Accepted(data_loss=True), take_over=True)
+    second = after(plan, AWAY)
+    assert second is not None
+    assert (second.attempt, second.accepted, second.take_over) == (2, Accepted(data_loss=True), True)
+    second.use()
+    third = after(second, AWAY)
+    assert third is not None
+    assert (third.attempt, third.accepted, third.take_over) == (3, Accepted(), False)
+
+
+def test_an_unusable_checkpoint_is_remembered_until_a_start_succeeds() -> None:
+    plan = Plan()
+    plan.use()
+    told = after(plan, UNUSABLE)
+    assert told is not None
+    assert told.unusable == "state is gone"
+    still = after(told, AWAY)
+    assert still is not None
+    assert still.unusable == "state is gone"
+    still.use()
+    assert still.unusable is None
+
+
+def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
+    first = Plan()
+    second = first.following()
+    third = second.following()
+    assert len({first.run_id, second.run_id, third.run_id}) == 3
+    assert third.former_runs == {first.run_id, second.run_id}
+
+
+def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
+    request = Request(1, uuid4(), "rescale", {})
+    again = after(Plan(request=request), AWAY)
+    assert again is not None
+    assert again.request == request
+    again.use()
+    assert again.following().request is None
+
+
+def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
+    with pytest.raises(FencedError):
+        after(Plan(), FencedError("x"))
+    with pytest.raises(UnavailableError):
+        after(Plan(), AWAY, RestartSettings(strategy="none"))
+
+
+def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> None:
+    stop = threading.Event()
+    stop.set()
+    restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop)
+    assert restarts.after(Plan(), AWAY) is None
+    with pytest.raises(FencedError):
+        restarts.after(Plan(), FencedError("x"))
