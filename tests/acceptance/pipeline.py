@@ -117,6 +117,8 @@ class Pipeline:
 
     def connect(self) -> None:
         """Open the connection on which `ask` asks; again after Postgres was restarted, failed over or replaced."""
+        if self._connection is not None:
+            self._connection.close()
         self._connection = psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
 
     def disconnect(self) -> None:
