@@ -227,6 +227,8 @@ class History:
         self._worker = BucketWorker(
             assembly_settings(self.settings), (TOPIC,), self.settings.transform.function, False, 1 << 20
         )
+        self._next: int
+        self._sink: Sink
         self.now = self._start()
 
     @property
