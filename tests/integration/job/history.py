@@ -386,7 +386,8 @@ class History:
     def _add_the_partition(self) -> None:
         self.visible = len(self.log)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Name the current position s1, s2, ..."""
         self.savepoints += 1
         with self.connection.transaction():
             writer.lock_and_check(self.connection, self._run_id)
@@ -396,8 +397,12 @@ class History:
         if not self.savepoints:
             return
         name = f"s{self.chance.randint(1, self.savepoints)}"
+        self.restore(name, "skip" if self.chance.random() < 0.5 else "reissue")
+
+    def restore(self, name: str, policy: str) -> None:
+        """Restore a savepoint, and note what is promised from then on."""
         done = self._done()
-        if self.chance.random() < 0.5:
+        if policy == "skip":
             self.restart("restore", savepoint=name, policy="skip")
             self.skips[self.now.generation.number] = done
             self.reissue = None
@@ -443,7 +448,7 @@ _STEPS = (
     (History._roll_the_checkpoint_back, 3),
     (History._rescale, 4),
     (History._add_the_partition, 2),
-    (History._save, 6),
+    (History.save, 6),
     (History._restore, 5),
     (History._die_while_opening, 5),
 )
