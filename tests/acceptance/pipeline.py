@@ -113,11 +113,12 @@ class Pipeline:
             cleanup.callback(self.publisher.destroy)
             cleanup.callback(self._destroy_jobs)
             self._cleanup = cleanup.pop_all()
-        self.connect()
         return self
 
     def connect(self) -> None:
         """Open the connection on which `ask` asks; again after Postgres was restarted, failed over or replaced."""
+        if self._connection is not None:
+            self._connection.close()
         self._connection = psycopg.connect(self.dsn, autocommit=True, application_name=verdict.OBSERVER)
 
     def disconnect(self) -> None:
