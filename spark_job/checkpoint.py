@@ -105,7 +105,7 @@ def _marker(outbox_uuid: UUID) -> str:
 
 
 def _unreadable(name: str, error: Py4JJavaError) -> OutboxError:
-    """A file that is missing or damaged is a matter of continuity; a file system that fails may be back at the next start."""
+    """A file that is missing or damaged is a checkpoint of no use; a file system that fails may be back at the next start."""
     name_of_error = error.java_exception.getClass().getName()
     damaged = any(sign in name_of_error for sign in ("FileNotFound", "ChecksumException", "EOFException"))
     kind = CheckpointUnusableError if damaged else UnavailableError

@@ -77,9 +77,9 @@ class Start:
             writer.take_over(
                 connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
             )
-            reach("start.after_take_over")
             # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
             now = opening.read_input(self.settings, kafka, topics)
+            reach("start.after_take_over")
             ledger.insert_first_lane_epoch(connection, self.settings.publisher.lanes)
             at, decision, taken = self._decide(connection, topics, spark, now)
             reach("start.after_decision")
@@ -141,7 +141,7 @@ class Start:
                 raise RequestRefusedError(str(error)) from error
             return at, found, taken
         fit, findings = self._look(connection, at, spark)
-        if fit.kind == "ahead" or behind:
+        if fit.kind == "ahead" or any(f.reason == "outbox_behind" for f in (*behind, *findings)):
             findings.append(_repetitions(self.settings, connection, outbox_uuid))
         decision = recovery.decide(
             at,
@@ -159,12 +159,15 @@ class Start:
         if fit.kind in ("continues", "unused") and self.unusable:
             fit = Fit("lost", 0, at.safe, self.unusable)
         findings = []
+        is_lost = fit.kind == "lost"
         if fit.kind == "unused" and at.generation.reason in ledger.OPENED_BY_COMMAND:
+            # The command has not looked at the checkpoint that was in force before.
             assert at.generation.from_generation is not None, "a restore and a rescale continue a generation"
             before = ledger.read_generation(connection, at.generation.from_generation)
             former = _fit(
                 self.settings, spark, Position(before, ledger.newest_stream_batch(connection, before.number))
             )
+            is_lost = former.kind == "lost"
             if former.kind == "ahead":
                 findings.append(Finding("outbox_behind", former.text, "--accept-outbox-behind"))
         run = runs.newest(connection)
@@ -176,7 +179,7 @@ class Start:
                 timeline=(run.timeline, run.server_timeline),
                 checkpoint=fit.kind,
             )
-        if fit.kind == "lost" and run is not None and run.server_changed:
+        if is_lost and run is not None and run.server_changed:
             # Without the checkpoint nothing can show whether that server has all that the old one had.
             findings.append(
                 Finding(

@@ -18,7 +18,7 @@ WHERE NOT l.below_high_water OR NOT (
             AND s.first_offset <= l.first_offset AND s.end_offset >= l.last_offset
     )
     -- Reading again may begin inside a session that was dead-lettered then: its rest can look like a session where its start was repeated.
-    OR EXISTS (
+    OR l.reason <> 'malformed' AND EXISTS (
         SELECT FROM outbox.dead_letter d
         WHERE d.session_key = l.session_key AND d.topic_id = l.topic_id AND d.partition = l.partition
             AND d.first_offset <= l.first_offset AND d.last_offset >= l.last_offset

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -88,7 +89,8 @@ class Service:
     def crash(self) -> None:
         """SIGKILL to the process and all that it started, at once: the machine's power fails."""
         for process in self._family():
-            process.send_signal(signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):  # it may end at this moment by itself
+                process.send_signal(signal.SIGKILL)
         wait_until(lambda: not self._family(), f"the end of {self.module}")
         self.destroy()
 

@@ -25,37 +25,38 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     """Exactly once, though a retry is killed on the way; the job keeps the outbox, the publisher its cursors."""
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(6, sessions_per_second=60):
-        job.start()
+    pipeline.feed(6, sessions=600)
+    job.start()
+    pipeline.wait_until(
+        lambda: letters(pipeline, "open") >= 4, "failed transforms", alive=(job,), timeout_s=TIMEOUT_S
+    )
+    owner = pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer")
+    killed = subprocess.Popen(
+        command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
+        env=settings(pipeline),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+    try:
         pipeline.wait_until(
-            lambda: letters(pipeline, "open") >= 4, "failed transforms", alive=(job,), timeout_s=TIMEOUT_S
+            lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,), timeout_s=TIMEOUT_S
         )
-        owner = pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer")
-        killed = subprocess.Popen(
-            command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
-            env=settings(pipeline),
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            pipeline.wait_until(
-                lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,), timeout_s=TIMEOUT_S
-            )
-        finally:
-            killed.kill()
-            killed.wait()
-        again = run(pipeline, "retry", "--reason", FAILED, "--yes")
-        assert again["failed"] == []
-        assert all("about to read again" in refused["because"] for refused in again["refused"])
-        stored = pipeline.position().stored
-        pipeline.wait_until(
-            lambda: pipeline.position().stored >= stored + 2,
-            "more batches",
-            alive=(job,),
-            timeout_s=TIMEOUT_S,
-        )
-        assert pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer") == owner
+    finally:
+        killed.kill()
+        killed.wait()
+    again = run(pipeline, "retry", "--reason", FAILED, "--yes")
+    assert again["failed"] == []
+    assert all("about to read again" in refused["because"] for refused in again["refused"])
+    stored = pipeline.position().stored
+    pipeline.feed(7, sessions=400)
+    pipeline.wait_until(
+        lambda: pipeline.position().stored > stored,
+        "more batches",
+        alive=(job,),
+        timeout_s=TIMEOUT_S,
+    )
+    assert pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer") == owner
     expected = pipeline.expectation()
     pipeline.complete(expected)
     listed = run(pipeline, "list", "--reason", FAILED, "--limit", "1")

@@ -218,6 +218,7 @@ class History:
         self.disk = Disk()
         self.copies: list[tuple[str, Files]] = []
         self.savepoints = 0
+        self.accepted = Accepted()
         self.reissue: Reissue | None = None
         self.skips: dict[int, Offsets] = {}
         """{generation of a restore with skip: what had been done before}"""
@@ -273,7 +274,7 @@ class History:
     def _start(self, request: Request | None = None) -> Started:
         self._run_id = uuid4()
         topics = InputTopics({TOPIC: TOPIC_ID}, {TOPIC: list(range(self.visible))})
-        begin = Start(self.settings, self._run_id, 1, "transform", Accepted(), False, request)
+        begin = Start(self.settings, self._run_id, 1, "transform", self.accepted, False, request)
         kafka: Any = Bounds(self._latest(), lambda: writer.read_owner(self.connection).run_id == self._run_id)
         disk: Any = self.disk
         started = begin.run(self.connection, kafka, topics, disk)
