@@ -42,6 +42,9 @@ class CrowdedPostgres(Postgres):
     def fill(self) -> None:
         """Take all of the small disk, to the last block."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            # CREATE DATABASE leaves holes where its copies of blocks will be written; without room for them the server could not even
+            # drop the filler.
+            connection.execute("CHECKPOINT")
             table = sql.SQL("CREATE TABLE {} (block bytea STORAGE PLAIN) TABLESPACE {}")
             connection.execute(table.format(_FILLER, _TABLESPACE))
             for blocks in (100, 10, 1):
