@@ -225,7 +225,8 @@ def _of_input(position: Position, now: Input, assembly: Mapping[str, Any] | None
             Finding(
                 "changed_assembly",
                 f"the settings that decide what a session is changed since generation {generation.number} was opened: "
-                f"{'; '.join(changed)}. Its open sessions are read again and judged by the new settings; what closed before stays as it is",
+                f"{'; '.join(changed)}. Its open sessions are read again and judged by the new settings; what closed before stays as it is, and what only the "
+                "new settings would close there is not written (a savepoint restored with --policy reissue judges all of it again)",
                 "--accept-changed-assembly",
             )
         )
