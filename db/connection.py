@@ -11,7 +11,8 @@ from db.settings import PostgresSettings
 # A service that is stopped inside a transaction must not hold the writer lock for ever (design §3.3 step 1).
 _SESSION_OPTIONS = (
     "-c idle_in_transaction_session_timeout={idle} -c lock_timeout={lock} -c synchronous_commit=on "
-    "-c timezone=UTC -c search_path=pg_catalog"
+    # What is read after the writer lock was waited for must be what its last holder left.
+    "-c default_transaction_isolation=read\\ committed -c timezone=UTC -c search_path=pg_catalog"
 )
 
 

@@ -400,7 +400,9 @@ CREATE TABLE outbox.generation (
     savepoint text COLLATE pg_catalog."C",
     read_again bigint DEFAULT 0 NOT NULL,
     explanation text DEFAULT ''::text NOT NULL,
+    cut_offsets jsonb,
     CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
+    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
     CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
     CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
     CONSTRAINT generation_positive CHECK ((generation > 0)),
@@ -465,6 +467,7 @@ ALTER TABLE outbox.request ALTER COLUMN request_id ADD GENERATED ALWAYS AS IDENT
 
 CREATE TABLE outbox.run (
     run_id uuid NOT NULL,
+    number bigint NOT NULL,
     generation integer NOT NULL,
     restored text NOT NULL,
     spark_batch bigint NOT NULL,
@@ -485,6 +488,19 @@ CREATE TABLE outbox.run (
     CONSTRAINT run_natural CHECK (((LEAST(spark_batch, read_again) >= 0) AND (attempt > 0))),
     CONSTRAINT run_objects CHECK (((jsonb_typeof(resumes_at) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text))),
     CONSTRAINT run_restored_known CHECK ((restored = ANY (ARRAY['fresh'::text, 'unused_generation'::text, 'checkpoint'::text, 'savepoint'::text, 'new_generation'::text])))
+);
+
+--
+-- Name: run_number_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.run ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.run_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -726,6 +742,13 @@ ALTER TABLE ONLY outbox.request
     ADD CONSTRAINT request_pkey PRIMARY KEY (request_id);
 
 --
+-- Name: run run_number_key; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.run
+    ADD CONSTRAINT run_number_key UNIQUE (number);
+
+--
 -- Name: run run_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -780,10 +803,10 @@ CREATE INDEX batch_created_at_idx ON outbox.batch USING btree (created_at);
 CREATE INDEX dead_letter_open_idx ON outbox.dead_letter USING btree (reason, created_at) WHERE (state = 'open'::text);
 
 --
--- Name: dead_letter_session_key_idx; Type: INDEX; Schema: outbox; Owner: -
+-- Name: dead_letter_place_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
-CREATE INDEX dead_letter_session_key_idx ON outbox.dead_letter USING btree (session_key);
+CREATE INDEX dead_letter_place_idx ON outbox.dead_letter USING btree (session_key, topic_id, partition, first_offset);
 
 --
 -- Name: delivery_committed_at_idx; Type: INDEX; Schema: outbox; Owner: -
@@ -796,12 +819,6 @@ CREATE INDEX delivery_committed_at_idx ON outbox.delivery USING btree (committed
 --
 
 CREATE INDEX request_open_idx ON outbox.request USING btree (run_id) WHERE (answered_at IS NULL);
-
---
--- Name: run_started_at_idx; Type: INDEX; Schema: outbox; Owner: -
---
-
-CREATE INDEX run_started_at_idx ON outbox.run USING btree (started_at);
 
 --
 -- Name: savepoint_name_key; Type: INDEX; Schema: outbox; Owner: -

@@ -1,11 +1,13 @@
 """Ask the running job for something and wait for what becomes of it."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
+import psycopg
 from psycopg.rows import class_row
 
 from db.errors import OutboxError, UnavailableError
@@ -61,8 +63,11 @@ def ask(
     request_id = requests.ask(connection, run_id, kind, arguments)
     try:
         state, lost = _wait(connection, request_id, kind, run_id, timeout_s, waiting)
-    except KeyboardInterrupt:
-        requests.withdraw(connection, request_id)
+    except BaseException:
+        with contextlib.suppress(
+            psycopg.Error
+        ):  # then it is unknown, and the message says that Postgres failed
+            requests.withdraw(connection, request_id)
         raise
     if state.outcome == "refused":
         raise RefusedError(f"the job goes on as before: {state.answer}")
@@ -108,6 +113,38 @@ def _lost(
     if waited_s > timeout_s:
         return f"has not answered within {timeout_s:g} s (`spark-job status` shows what it does; --timeout waits longer)"
     return None
+
+
+def ask_between_attempts(
+    connection: Connection,
+    run_id: UUID,
+    arguments: Mapping[str, Any],
+    *,
+    settings: JobSettings,
+    patience_s: float,
+    waiting: Callable[[float], None] = lambda _: None,
+) -> str | None:
+    """Ask a process whose last run failed to stop instead of starting again; return its answer.
+
+    Return None when nobody answered within `patience_s`, or when a run owns the outbox by then; the request was taken back. Raises
+    RefusedError with the job's reason.
+    """
+    request_id = requests.ask(connection, run_id, "stop", arguments)
+    began = time.monotonic()
+    try:
+        while (state := _read(connection, request_id)).outcome is None:
+            over = time.monotonic() - began > patience_s or living_owner(connection, settings) is not None
+            if over and requests.withdraw(connection, request_id):
+                return None
+            waiting(time.monotonic() - began)
+            time.sleep(_POLL_S)
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            requests.withdraw(connection, request_id)
+        raise
+    if state.outcome == "refused":
+        raise RefusedError(f"the job goes on as before: {state.answer}")
+    return state.answer or ""
 
 
 def wait_for_end(

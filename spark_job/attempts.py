@@ -37,9 +37,9 @@ class Plan:
         self.accepted, self.take_over, self.request, self.unusable = Accepted(), False, None, None
 
     def following(self) -> "Plan":
-        """Return the plan of the attempt after this one."""
+        """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
         former = self.former_runs | {self.run_id}
-        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=former)
+        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=former, take_over=False)
 
 
 class Restarts:
@@ -68,7 +68,8 @@ class Restarts:
             log.error("job_gives_up", because=answer.because, failure=because)
             raise error
         log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
-        self._spark.renew()
+        if not self._spark.renew():
+            raise error
         if self._stop.wait(answer.in_s):
             return None
         following = plan.following()

@@ -42,6 +42,14 @@ class CheckpointDirectory:
         except Py4JJavaError as error:
             raise _unreadable(f"{self.path}/{_marker(outbox_uuid)}", error) from error
 
+    def is_marked(self, outbox_uuid: UUID) -> bool:
+        """Tell whether `mark` was called on this directory."""
+        marker = self._jvm.org.apache.hadoop.fs.Path(self._root, _marker(outbox_uuid))
+        try:
+            return bool(self._files.exists(marker))
+        except Py4JJavaError as error:
+            raise _unreadable(f"{self.path}/{_marker(outbox_uuid)}", error) from error
+
     @property
     def uri(self) -> str:
         """The directory as an absolute URI."""

@@ -20,7 +20,7 @@ from db.errors import OutboxError
 from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
-from spark_job import requests, savepoints, transform, writer
+from spark_job import requests, runs, savepoints, transform, writer
 from spark_job.attempts import Plan, Restarts
 from spark_job.backlog import Brake
 from spark_job.failures import explained
@@ -54,8 +54,9 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> N
             except OutboxError as error:
                 following = restarts.after(plan, error)
             if following is None:
-                return
+                break
             plan = following
+        log.info("job_stopped", signalled=stop.is_set())
 
 
 def attempt(
@@ -70,6 +71,9 @@ def attempt(
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
+        between = requests.pending(connection, *plan.former_runs)
+        if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
+            return None
         if plan.request is not None and requests.outcome(connection, plan.request.request_id) is not None:
             plan.request = None  # the attempt before did it, and did not learn that
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
@@ -124,15 +128,19 @@ def attempt(
         return replace(plan.following(), request=None if request.kind == "stop" else request)
 
 
-def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID, request: Request) -> bool:
+def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: Request) -> bool:
     """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
 
-    Return False, with the answer given, where that cannot be done: then the job goes on.
+    `run_id`: None between two attempts, when this process does not own the outbox. Return False, with the answer given, where that
+    cannot be done: then the job goes on.
     """
     name = request.arguments.get("savepoint")
     try:
         with connection.transaction():
-            writer.lock_and_check(connection, run_id)
+            if run_id is None:
+                writer.lock(connection)
+            else:
+                writer.lock_and_check(connection, run_id)
             place = f" at {savepoints.create(connection, name).place}" if name else ""
             text = f"stopped between two batches{f', savepoint {name!r}{place}' if name else ''}"
             requests.answer(connection, request.request_id, "done", text)
@@ -147,7 +155,7 @@ def _end(
     settings: Settings, run_id: UUID, _kind: object, error: BaseException | None, _trace: object
 ) -> None:
     """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
-    because = "stopped" if error is None else f"{type(error).__name__}: {error}"
+    because = runs.STOPPED if error is None else f"{type(error).__name__}: {error}"
     writer.release(settings.postgres, run_id, because[:2_000])
 
 
@@ -179,8 +187,7 @@ def _stop_signals() -> Iterator[threading.Event]:
         if stop.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        stop.set()  # first: writing the log may fail
-        log.info("stop_requested", signal=signal.Signals(number).name)
+        stop.set()  # nothing more: the log has a lock, which the interrupted thread may hold
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -60,7 +60,8 @@ def forget() -> None:
         return
     if gateway.proc is not None:
         gateway.proc.kill()
-        gateway.proc.wait(_END_TIMEOUT_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            gateway.proc.wait(_END_TIMEOUT_S)
         gateway.proc.stdin.close()
     context = SparkContext._active_spark_context
     if context is not None:

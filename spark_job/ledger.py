@@ -1,7 +1,7 @@
 """Reading and writing generations and the ledger: the tables that say where the job is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
@@ -38,6 +38,7 @@ class Generation:
     savepoint: str | None = None
     read_again: int = 0
     explanation: str = ""
+    cut: Offsets = field(default_factory=Offsets)  # from these offsets on, Kafka gives them out a second time
 
     @property
     def buckets(self) -> int:
@@ -73,6 +74,7 @@ class Generation:
             savepoint=row["savepoint"],
             read_again=row["read_again"],
             explanation=row["explanation"],
+            cut=Offsets.from_json(row["cut_offsets"] or {}),
         )
 
 
@@ -168,6 +170,7 @@ def insert_generation(connection: Connection, generation: Generation, run_id: UU
             "savepoint": generation.savepoint,
             "read_again": generation.read_again,
             "explanation": generation.explanation,
+            "cut_offsets": Jsonb(generation.cut.to_json()) if generation.cut else None,
             "run_id": run_id,
         },
     )

@@ -46,6 +46,10 @@ class Offsets(Mapping[TopicPartition, int]):
         """Return the greater of both for each partition that either names."""
         return Offsets({where: max(self.at(where), other.at(where)) for where in {*self, *other}})
 
+    def lowered(self, to: "Offsets") -> "Offsets":
+        """Return these offsets, none above what `to` names for its partition."""
+        return Offsets({where: min(offset, to.get(where, offset)) for where, offset in self._map.items()})
+
     def same_as(self, other: "Offsets") -> bool:
         """Tell whether both name the same positions; a missing partition equals 0."""
         return all(self.at(where) == other.at(where) for where in {*self, *other})

@@ -53,6 +53,7 @@ def insert(
         savepoint=opening.savepoint,
         read_again=opening.read_again,
         explanation=opening.text,
+        cut=opening.cut,
     )
     ledger.insert_generation(connection, generation, run_id)
     return generation

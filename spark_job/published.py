@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from db.errors import UnavailableError
 from db.settings import Settings
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 10.0  # asked while the writer lock is held
 
 
 def newest_batch(settings: Settings, outbox_uuid: UUID) -> int | None:

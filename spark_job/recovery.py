@@ -89,6 +89,7 @@ class Opening:
     read_again: int
     text: str
     savepoint: str | None = None
+    cut: Offsets = field(default_factory=Offsets)  # from these offsets on, Kafka gives them out a second time
     lost: Mapping[TopicPartition, tuple[int, int]] = field(
         default_factory=dict
     )  # offsets [from, to) never read
@@ -113,7 +114,7 @@ def decide(
     if not found:
         if not _deleted(fit.reads_from, position, now) and not _cut(position, now):
             return _resumption(position, fit)
-        if not _deleted(position.safe, position, now):
+        if _deleted(fit.reads_from, position, now) and not _deleted(position.safe, position, now):
             # The unfinished batch begins before the oldest open session, where Kafka keeps nothing any more.
             found.append(Finding("checkpoint_lost", f"Kafka has deleted what {fit.text} would read again"))
     return _opening(position, now, accepted, found, greatest_revision=greatest_revision)
@@ -162,7 +163,7 @@ def _opening(
     _require(found, accepted, wanted)
     if cut:
         # Offsets will be given out a second time: what they close must not count as done, nor look like what was sent before.
-        high_water = Offsets({w: min(o, now.latest.get(w, o)) for w, o in high_water.items()})
+        high_water = high_water.lowered(Offsets({where: end for where, (end, _) in cut.items()}))
         revision = max(revision, greatest_revision) + 1
     # Topics that are read no more have no start; partitions that are new start at their earliest record.
     start = Offsets(
@@ -182,6 +183,7 @@ def _opening(
         read_again=sum(max(0, position.done.at(where) - offset) for where, offset in start.items()),
         text="; ".join(finding.text for finding in found),
         savepoint=wanted.savepoint if wanted else None,
+        cut=Offsets({where: end for where, (end, _) in cut.items()}),
         lost=deleted,
     )
 
@@ -225,8 +227,9 @@ def _of_input(position: Position, now: Input, assembly: Mapping[str, Any] | None
             Finding(
                 "changed_assembly",
                 f"the settings that decide what a session is changed since generation {generation.number} was opened: "
-                f"{'; '.join(changed)}. Its open sessions are read again and judged by the new settings; what closed before stays as it is, and what only the "
-                "new settings would close there is not written (a savepoint restored with --policy reissue judges all of it again)",
+                f"{'; '.join(changed)}. Its open sessions are read again and judged by the new settings. What closed before "
+                "stays as it is, and what only the new settings would close there is not written (restoring a savepoint "
+                "with --policy reissue judges it again)",
                 "--accept-changed-assembly",
             )
         )
@@ -321,6 +324,11 @@ def _require(found: Sequence[Finding], accepted: Accepted, wanted: Wanted | None
         command = "spark-job run"
         if wanted and wanted.savepoint and flags == "--accept-data-loss":
             command = f"spark-job savepoint restore {wanted.savepoint} --policy {wanted.policy}"
+        if wanted and wanted.reason == "rescale" and flags == "--accept-data-loss":
+            to = wanted.assembly
+            command = (
+                f"spark-job rescale --buckets {to['buckets']} --shuffle-partitions {to['shuffle_partitions']}"
+            )
         what = "what was asked for was not done" if wanted else "the job does not start by itself"
         raise ContinuityError(
             f"{what}, and nothing was written. "

@@ -65,10 +65,12 @@ def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str
     return int(row[0])
 
 
-def pending(connection: Connection, run_id: UUID) -> Request | None:
-    """Return the oldest request that this run has not answered."""
+def pending(connection: Connection, *run_ids: UUID) -> Request | None:
+    """Return the oldest request that none of these runs has answered."""
     with connection.cursor(row_factory=class_row(Request)) as cursor:
-        return cursor.execute(statement("spark_job", "pending_request"), {"run_id": run_id}).fetchone()
+        return cursor.execute(
+            statement("spark_job", "pending_request"), {"run_ids": list(run_ids)}
+        ).fetchone()
 
 
 def answer(connection: Connection, request_id: int, outcome: Literal["done", "refused"], text: str) -> None:

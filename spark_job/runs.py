@@ -14,6 +14,9 @@ from db.statements import statement
 from spark_job.ledger import Connection, Generation
 from spark_job.recovery import Resumption
 
+STOPPED = "stopped"
+"""Why a run ended that was asked to."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -37,6 +40,11 @@ class Run:
     timeline: int
     server_system_identifier: int
     server_timeline: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by a failure, so that its process may start again."""
+        return self.ended_because is not None and self.ended_because != STOPPED
 
     @property
     def server_changed(self) -> bool:

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -149,8 +149,17 @@ def get(connection: Connection, name: str) -> Savepoint:
 
 def all(connection: Connection) -> list[Savepoint]:
     """Return the savepoints that were not deleted, oldest first."""
+    cuts = connection.execute(statement("spark_job", "cuts")).fetchall()
     with connection.cursor(row_factory=dict_row) as cursor:
-        return [Savepoint.from_row(row) for row in cursor.execute(statement("spark_job", "savepoints"))]
+        found = [Savepoint.from_row(row) for row in cursor.execute(statement("spark_job", "savepoints"))]
+    for generation, cut in cuts:
+        # Offsets above the cut mean other records since.
+        to = Offsets.from_json(cut)
+        found = [
+            replace(s, safe=s.safe.lowered(to), done=s.done.lowered(to)) if s.generation < generation else s
+            for s in found
+        ]
+    return found
 
 
 def delete(connection: Connection, name: str) -> None:
@@ -181,16 +190,11 @@ def in_use(name: str) -> str:
 def greatest_done(connection: Connection) -> Offsets:
     """Return, for each partition, the offset below which some generation has dealt with everything.
 
-    Over every generation: a reissue goes back behind what an earlier one had done.
+    Over every generation: a reissue goes back behind what an earlier one had done. Where Kafka gave offsets out a second time, what was
+    done of the first ones does not count.
     """
-    return greatest(
-        [Offsets.from_json(row[0]) for row in connection.execute(statement("spark_job", "every_done"))]
-    )
-
-
-def greatest(positions: Sequence[Offsets]) -> Offsets:
-    """Return the greatest offset of each partition."""
     result = Offsets()
-    for position in positions:
-        result = result.max(position)
+    for cut, high_water, done in connection.execute(statement("spark_job", "every_done")):
+        result = result.lowered(Offsets.from_json(cut))
+        result = result.max(Offsets.from_json(high_water)).max(Offsets.from_json(done))
     return result

@@ -81,12 +81,18 @@ class LazySession:
             self._session = start_session(self._settings)
         return self._session
 
-    def renew(self) -> None:
-        """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM."""
+    def renew(self) -> bool:
+        """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
+
+        False where there can be no other: under spark-submit the JVM is this process's parent.
+        """
         if not self._is_sound():
+            if not jvm.is_ours():
+                return False
             log.warning("spark_discarded")
             jvm.forget()
             self._session = None
+        return True
 
     def _is_sound(self) -> bool:
         if self._session is None:

@@ -127,7 +127,13 @@ class Start:
             start = now.earliest if where == "earliest" else now.latest
             return at, recovery.first(now, start, self.accepted, behind), taken
         greatest_revision = ledger.greatest_revision(connection)
+        fit, findings = self._look(connection, at, spark, outbox_uuid)
         if self.request is not None:
+            if fit.kind == "ahead" or behind or findings:
+                # The database lost its end between the request and now: the start without it says so.
+                raise RequestRefusedError(
+                    "the outbox may have lost its newest batches; the job's own start decides that first"
+                )
             try:
                 wanted = opening.wanted(connection, at, self.request.kind, self.request.arguments)
                 found = recovery.open_wanted(
@@ -140,7 +146,6 @@ class Start:
             except OutboxError as error:
                 raise RequestRefusedError(str(error)) from error
             return at, found, taken
-        fit, findings = self._look(connection, at, spark)
         if fit.kind == "ahead" or any(f.reason == "outbox_behind" for f in (*behind, *findings)):
             findings.append(_repetitions(self.settings, connection, outbox_uuid))
         decision = recovery.decide(
@@ -153,24 +158,31 @@ class Start:
         )
         return at, decision, taken
 
-    def _look(self, connection: Connection, at: Position, spark: SparkSession) -> tuple[Fit, list[Finding]]:
+    def _look(
+        self, connection: Connection, at: Position, spark: SparkSession, outbox_uuid: UUID
+    ) -> tuple[Fit, list[Finding]]:
         """Compare the directory with the ledger; and what makes a lost one doubtful."""
         fit = _fit(self.settings, spark, at)
         if fit.kind in ("continues", "unused") and self.unusable:
             fit = Fit("lost", 0, at.safe, self.unusable)
         findings = []
         is_lost = fit.kind == "lost"
-        if fit.kind == "unused" and at.generation.reason in ledger.OPENED_BY_COMMAND:
-            # The command has not looked at the checkpoint that was in force before.
-            assert at.generation.from_generation is not None, "a restore and a rescale continue a generation"
-            before = ledger.read_generation(connection, at.generation.from_generation)
-            former = _fit(
-                self.settings, spark, Position(before, ledger.newest_stream_batch(connection, before.number))
+        former, seen = fit, at
+        while former.kind == "unused" and seen.generation.reason in ledger.OPENED_BY_COMMAND:
+            # The command has not looked at the checkpoint that was in force before, nor has one before it.
+            assert seen.generation.from_generation is not None, (
+                "a restore and a rescale continue a generation"
             )
+            before = ledger.read_generation(connection, seen.generation.from_generation)
+            seen = Position(before, ledger.newest_stream_batch(connection, before.number))
+            former = _fit(self.settings, spark, seen)
             is_lost = former.kind == "lost"
             if former.kind == "ahead":
                 findings.append(Finding("outbox_behind", former.text, "--accept-outbox-behind"))
         run = runs.newest(connection)
+        if fit.kind == "unused" and run is not None and run.generation == at.generation.number:
+            # A run had begun with it: its directory is gone as well, where the mark is not there.
+            is_lost = is_lost or not _directory(self.settings, spark, at.generation).is_marked(outbox_uuid)
         if run is not None and run.server_changed:
             # No stop by itself: the checkpoint shows whether that server has all that the old one had.
             log.warning(

@@ -14,6 +14,7 @@ from db.migrate import require_current
 from db.settings import Settings
 from db.statements import statement
 from spark_job import ledger
+from spark_job.failures import explained
 from spark_job.ledger import Connection
 
 errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
@@ -24,7 +25,8 @@ def outbox(settings: Settings, command: str) -> Iterator[Connection]:
     """Connect in autocommit mode, as the running job does; pg_stat_activity shows the command."""
     with connect(settings.postgres, f"spark-job {command}", autocommit=True) as connection:
         require_current(connection)
-        yield connection
+        with explained():
+            yield connection
 
 
 @contextmanager

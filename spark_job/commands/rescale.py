@@ -23,6 +23,12 @@ def rescale(
         ),
     ],
     config: Config = None,
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss", help="Go on although Kafka has deleted input that open sessions need."
+        ),
+    ] = False,
     timeout: Timeout = 300.0,
     yes: Yes = False,
     as_json: Json = False,
@@ -39,5 +45,9 @@ def rescale(
         raise SettingsError(
             f"{buckets} buckets cannot be spread evenly over {shuffle_partitions} shuffle partitions: choose a multiple of them."
         )
-    arguments = {"buckets": buckets, "shuffle_partitions": shuffle_partitions}
+    arguments = {
+        "buckets": buckets,
+        "shuffle_partitions": shuffle_partitions,
+        "accept_data_loss": accept_data_loss,
+    }
     move(load_settings(config), "rescale", arguments, timeout_s=timeout, yes=yes, as_json=as_json)

@@ -14,6 +14,8 @@ from spark_job.commands.options import Config, Json, Timeout
 from spark_job.ledger import Connection
 from spark_job.savepoints import Savepoint
 
+_ATTEMPT_S = 20.0  # longer than an attempt takes to connect and look for requests
+
 
 def stop(
     savepoint: Annotated[
@@ -38,6 +40,23 @@ def stop(
             raise SettingsError(savepoints.in_use(savepoint))
         owner = asking.living_owner(connection, settings.job)
         stopped = False
+        last = runs.newest(connection)
+        if owner is None and last is not None and last.failed:
+            # Its process may be waiting for its next attempt, no longer than the strategy's longest delay.
+            patience = min(timeout, max(settings.restart.delay_s, settings.restart.max_delay_s) + _ATTEMPT_S)
+            with progress(
+                connection, f"run {last.run_id} failed: looking whether its process starts again"
+            ) as show:
+                answer = asking.ask_between_attempts(
+                    connection,
+                    last.run_id,
+                    {"savepoint": savepoint},
+                    settings=settings.job,
+                    patience_s=patience,
+                    waiting=show,
+                )
+            stopped = answer is not None
+            owner = None if stopped else asking.living_owner(connection, settings.job)
         if owner is not None and owner.run_id is not None:
             with progress(connection, f"waiting for run {owner.run_id} to stop") as show:
                 answer = asking.ask(
@@ -52,11 +71,14 @@ def stop(
                 asking.wait_for_end(connection, owner.run_id, timeout_s=left, waiting=show)
             stopped = answer is not None
         made = _savepoint(connection, savepoint, by_job=stopped)
-        text = (
-            f"run {owner.run_id} has stopped between two batches"
-            if stopped and owner
-            else _nobody(connection)
-        )
+        if stopped:
+            text = (
+                f"run {owner.run_id} has stopped between two batches"
+                if owner
+                else "the job has stopped between two attempts"
+            )
+        else:
+            text = _nobody(connection)
     _print(text, made, stopped=stopped, as_json=as_json)
 
 

@@ -2,7 +2,7 @@ INSERT INTO outbox.savepoint (name, generation, batch_id)
 SELECT %(name)s, g.generation, (
     SELECT b.batch_id
     FROM outbox.batch b
-    WHERE b.generation = g.generation AND b.kind = 'stream'
+    WHERE b.generation = g.generation AND b.kind = 'stream' AND b.spark_batch IS NOT NULL
     ORDER BY b.spark_batch DESC, b.part
     LIMIT 1)
 FROM outbox.generation g

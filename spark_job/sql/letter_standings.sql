@@ -10,7 +10,7 @@ SELECT d.dead_letter_id, d.state, d.resolved_batch,
         SELECT max(o.batch_id)
         FROM outbox.session_output o,
             unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
-        WHERE o.session_key = d.session_key AND o.revision >= d.revision AND s.topic_id = d.topic_id AND s.partition = d.partition
+        WHERE o.batch_id > d.batch_id AND o.session_key = d.session_key AND o.revision >= d.revision AND s.topic_id = d.topic_id AND s.partition = d.partition
             AND s.first_offset <= d.first_offset AND s.end_offset >= d.last_offset
     ) AS covering_batch
 FROM outbox.dead_letter d

@@ -2,5 +2,5 @@ SELECT r.run_id, r.generation, r.restored, r.spark_batch, r.resumes_at, r.high_w
     r.started_at, r.ended_at, r.ended_because, r.system_identifier, r.timeline,
     s.system_identifier AS server_system_identifier, s.timeline AS server_timeline
 FROM outbox.run r, outbox.server_identity() s
-ORDER BY r.started_at DESC
+ORDER BY r.number DESC
 LIMIT 1

@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import psycopg
 
 from examples.clickstream.events import Record, encode
 from tests.acceptance import verdict
@@ -31,20 +34,35 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
         lambda: letters(pipeline, "open") >= 4, "failed transforms", alive=(job,), timeout_s=TIMEOUT_S
     )
     owner = pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer")
-    killed = subprocess.Popen(
-        command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
-        env=settings(pipeline),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        pipeline.wait_until(
-            lambda: letters(pipeline, "resolved"), "a retried letter", alive=(job,), timeout_s=TIMEOUT_S
+    with psycopg.connect(pipeline.dsn) as blocker:
+        # The third letter cannot be resolved: the retry waits in the middle of its third transaction.
+        blocker.execute(
+            "SELECT FROM outbox.dead_letter WHERE dead_letter_id = (SELECT dead_letter_id FROM outbox.dead_letter"
+            " WHERE reason = %s AND state = 'open' ORDER BY dead_letter_id OFFSET 2 LIMIT 1) FOR UPDATE",
+            (FAILED,),
         )
-    finally:
-        killed.kill()
-        killed.wait()
+        killed = subprocess.Popen(
+            command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
+            env=settings(pipeline),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            pipeline.wait_until(
+                lambda: pipeline.ask(
+                    "SELECT FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'spark-job dead-letters' AND wait_event_type = 'Lock'"
+                    " AND query LIKE '%%dead_letter%%'"
+                ),
+                "a retry that waits to resolve its letter",
+                alive=(job,),
+                timeout_s=TIMEOUT_S,
+            )
+        finally:
+            killed.kill()
+            assert killed.wait() == -signal.SIGKILL
+    assert letters(pipeline, "resolved") == 2
     again = run(pipeline, "retry", "--reason", FAILED, "--yes")
     assert again["failed"] == []
     assert all("about to read again" in refused["because"] for refused in again["refused"])

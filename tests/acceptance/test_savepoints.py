@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import KafkaServer
 from tests.acceptance.expectation import Share
@@ -99,7 +98,7 @@ def test_a_savepoint_made_under_load_is_restored_without_a_repetition_and_a_resc
 
     # Retention takes what the first savepoint needs.
     (safe,) = made["safe_offsets"].values()
-    deleted = AdminClient({"bootstrap.servers": pipeline.bootstrap}).delete_records(
+    deleted = pipeline.admin.delete_records(
         [TopicPartition(pipeline.input, int(partition), offset + 1) for partition, offset in safe.items()]
     )
     for answer in deleted.values():

@@ -83,7 +83,7 @@ def assert_ledger_agrees(dsn: str) -> None:
                    start_offsets = lag(end_offsets, 1, (SELECT r.start_offsets FROM outbox.generation r WHERE r.generation = b.generation))
                        OVER g AS continues
             FROM outbox.batch b WHERE part = 0
-            WINDOW w AS (ORDER BY batch_id), g AS (PARTITION BY generation ORDER BY batch_id)) b
+            WINDOW w AS (ORDER BY batch_id), g AS (PARTITION BY generation, kind ORDER BY batch_id)) b
         WHERE step <> 1 OR spark_step <> 1 OR NOT continues
         """,
     )
@@ -101,7 +101,8 @@ def assert_ledger_agrees(dsn: str) -> None:
     turns = query(
         dsn,
         "SELECT count(DISTINCT run_id), count(*) FILTER (WHERE begins) FROM"
-        " (SELECT run_id, run_id IS DISTINCT FROM lag(run_id) OVER (ORDER BY batch_id) AS begins FROM outbox.batch) b",
+        " (SELECT run_id, run_id IS DISTINCT FROM lag(run_id) OVER (ORDER BY batch_id) AS begins"
+        " FROM outbox.batch WHERE kind = 'stream') b",
     )
     assert turns[0][0] == turns[0][1], (
         f"{turns[0][0]} runs wrote in {turns[0][1]} turns: one wrote after it was fenced"

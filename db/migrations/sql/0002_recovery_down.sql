@@ -2,11 +2,13 @@
 
 DROP VIEW outbox.event;
 DROP TABLE outbox.request, outbox.savepoint, outbox.run;
+DROP INDEX outbox.dead_letter_place_idx;
+CREATE INDEX dead_letter_session_key_idx ON outbox.dead_letter (session_key);
 ALTER TABLE outbox.dead_letter DROP COLUMN event_types;
 ALTER TABLE outbox.writer DROP COLUMN held_back_since, DROP COLUMN held_back_because;
 ALTER TABLE outbox.batch DROP COLUMN output_bytes;
 ALTER TABLE outbox.generation DROP COLUMN from_generation, DROP COLUMN from_batch, DROP COLUMN savepoint, DROP COLUMN read_again,
-    DROP COLUMN explanation;
+    DROP COLUMN explanation, DROP COLUMN cut_offsets;
 
 CREATE VIEW outbox.event AS
 SELECT

@@ -7,9 +7,11 @@ ALTER TABLE outbox.generation
     ADD COLUMN savepoint       text COLLATE "C",   -- the savepoint that it restores
     ADD COLUMN read_again      bigint NOT NULL DEFAULT 0,   -- offsets that it reads a second time, at the most
     ADD COLUMN explanation     text NOT NULL DEFAULT '',    -- what was found, for people
+    ADD COLUMN cut_offsets     jsonb,              -- where Kafka had lost the input's end: from there on it gives offsets out a second time
     ADD CONSTRAINT generation_continues_one CHECK (from_generation < generation AND (from_batch IS NULL OR from_generation IS NOT NULL)),
     ADD CONSTRAINT generation_savepoint_named CHECK ((savepoint IS NOT NULL) = (reason = 'savepoint')),
-    ADD CONSTRAINT generation_read_again_natural CHECK (read_again >= 0);
+    ADD CONSTRAINT generation_read_again_natural CHECK (read_again >= 0),
+    ADD CONSTRAINT generation_cut_object CHECK (jsonb_typeof(cut_offsets) = 'object');
 
 -- Bytes of the encoded outputs: how large a backlog is, without reading the rows.
 ALTER TABLE outbox.batch
@@ -27,9 +29,14 @@ ALTER TABLE outbox.dead_letter
     ADD COLUMN event_types text[],                 -- NULL where the events' values tell their types
     ADD CONSTRAINT dead_letter_types_parallel CHECK (cardinality(event_types) = cardinality(event_offsets));
 
+-- By place as well: one key may have any number of letters.
+CREATE INDEX dead_letter_place_idx ON outbox.dead_letter (session_key, topic_id, partition, first_offset);
+DROP INDEX outbox.dead_letter_session_key_idx;
+
 -- One row a start of the job: was it restored, from what, and where does it resume?
 CREATE TABLE outbox.run (
     run_id                uuid        NOT NULL,
+    number                bigint      GENERATED ALWAYS AS IDENTITY,   -- the order of the starts, whatever the servers' clocks say
     generation            integer     NOT NULL,
     restored              text        NOT NULL,
     spark_batch           bigint      NOT NULL,    -- the next batch that Spark runs
@@ -47,14 +54,13 @@ CREATE TABLE outbox.run (
     ended_at              timestamptz,             -- NULL where it runs or was killed
     ended_because         text,
     CONSTRAINT run_pkey PRIMARY KEY (run_id),
+    CONSTRAINT run_number_key UNIQUE (number),
     CONSTRAINT run_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation (generation),
     CONSTRAINT run_restored_known CHECK (restored IN ('fresh', 'unused_generation', 'checkpoint', 'savepoint', 'new_generation')),
     CONSTRAINT run_natural CHECK (least(spark_batch, read_again) >= 0 AND attempt > 0),
     CONSTRAINT run_objects CHECK (jsonb_typeof(resumes_at) = 'object' AND jsonb_typeof(high_water) = 'object'),
     CONSTRAINT run_ended_whole CHECK (num_nulls(ended_at, ended_because) IN (0, 2))
 );
-
-CREATE INDEX run_started_at_idx ON outbox.run (started_at);
 
 -- A named ledger position: the newest stream batch of a generation, or the generation's own start where it had none. Nothing is copied, so
 -- the ledger row must stay.

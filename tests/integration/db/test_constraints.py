@@ -32,6 +32,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("generation", {"reason": "savepoint"}, "generation_savepoint_named"),
     ("generation", {"savepoint": "before-deploy"}, "generation_savepoint_named"),
     ("generation", {"read_again": -1}, "generation_read_again_natural"),
+    ("generation", {"cut_offsets": Jsonb([])}, "generation_cut_object"),
     ("batch", {"batch_id": 0}, "batch_positive"),
     ("batch", {"part": -1}, "batch_positive"),
     ("batch", {"kind": "other"}, "batch_kind_known"),

@@ -138,6 +138,9 @@ class Directory:
     def mark(self, _outbox_uuid: UUID) -> None:
         self.disk.marked.add(self.path)
 
+    def is_marked(self, _outbox_uuid: UUID) -> bool:
+        return self.path in self.disk.marked
+
     def state(self) -> DirectoryState:
         files = self.disk.directories.get(self.path, Files())
         return DirectoryState(max(files.planned, default=None), files.committed)

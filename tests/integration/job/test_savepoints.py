@@ -6,6 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
 
 from db.errors import SettingsError
 from db.statements import statement
@@ -151,3 +152,24 @@ def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> Non
         requests.answer(connection, request_id, "done", "stopped")
     requests.refuse(connection, request_id, "no")
     assert requests.outcome(connection, request_id) == requests.Outcome("refused", "withdrawn by the command")
+
+
+def test_what_was_done_of_offsets_that_kafka_gives_out_again_does_not_count(connection: Connection) -> None:
+    """Kafka lost the end of partition 0: its offsets from 100 on mean other records since."""
+    world = World(connection)
+    world.plan(0, (0, 0), (150, 40))
+    world.write(0, session("a", 0, 140, EVENT), summary(0, {}, 10))
+    create(connection, "before-the-cut")
+    after = World(connection, Offsets({P0: 100, P1: 40}), revision=1)
+    connection.execute("SET ROLE NONE")
+    connection.execute(
+        "UPDATE outbox.generation SET cut_offsets = %s WHERE generation = 2",
+        (Jsonb(Offsets({P0: 100}).to_json()),),
+    )
+    after.plan(0, (0, 0), (120, 40))
+    after.write(0, session("a", 101, 110, EVENT), summary(0, {}, 10))
+
+    assert savepoints.greatest_done(connection) == {P0: 120, P1: 40}
+    old = savepoints.get(connection, "before-the-cut")
+    assert old.done == {P0: 100, P1: 40}
+    assert old.safe == {P0: 100, P1: 40}

@@ -26,7 +26,7 @@ def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() 
     plan = Plan(accepted=Accepted(data_loss=True), take_over=True)
     second = after(plan, AWAY)
     assert second is not None
-    assert (second.attempt, second.accepted, second.take_over) == (2, Accepted(data_loss=True), True)
+    assert (second.attempt, second.accepted, second.take_over) == (2, Accepted(data_loss=True), False)
     second.use()
     third = after(second, AWAY)
     assert third is not None

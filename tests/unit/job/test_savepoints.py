@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from spark_job.offsets import Offsets, TopicPartition
-from spark_job.savepoints import Savepoint, greatest
+from spark_job.savepoints import Savepoint
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 SAVEPOINT = Savepoint(
@@ -41,12 +41,3 @@ def test_another_input_topic_has_nothing_to_do_with_it() -> None:
 def test_it_has_expired_with_its_topic() -> None:
     assert "'in' was deleted" in SAVEPOINT.expired({"in": "another id"}, Offsets())[0]
     assert "'in' was deleted" in SAVEPOINT.expired({}, Offsets())[0]
-
-
-def test_the_greatest_position_is_that_of_each_partition() -> None:
-    assert greatest([]) == Offsets()
-    assert greatest([Offsets({P0: 1, P1: 5}), Offsets({P0: 3}), Offsets({P1: 4, P2: 0})]) == {
-        P0: 3,
-        P1: 5,
-        P2: 0,
-    }

@@ -1,0 +1,1 @@
+SELECT generation, cut_offsets FROM outbox.generation WHERE cut_offsets IS NOT NULL ORDER BY generation
