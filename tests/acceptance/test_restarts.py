@@ -164,6 +164,21 @@ def test_a_strategy_that_gives_up_ends_the_process_with_the_code_of_its_last_fai
     assert "spark-job: Postgres at 127.0.0.1:1/outbox cannot be used" in job.log()
 
 
+def test_a_stop_reaches_a_process_that_waits_for_its_next_attempt(pipeline: Pipeline) -> None:
+    job = pipeline.job
+    with pipeline.load(27, sessions_per_second=15):
+        job.start(OUTBOX_RESTART__STRATEGY="fixed_delay", OUTBOX_RESTART__DELAY_S="10")
+        more_batches(pipeline, 1)
+        pipeline.ask("SELECT pg_terminate_backend(backend_pid) FROM outbox.writer")
+        pipeline.wait_until(lambda: "job_restarting" in job.log(), "the failed attempt", alive=(job,))
+    stopped = pipeline.command_json("stop", "--savepoint", "end")
+    assert stopped["stopped"]
+    assert stopped["text"] == "the job has stopped between two attempts"
+    assert job.wait(PATIENCE_S) == 0, job.tail()
+    assert stopped["savepoint"]["batch"] == pipeline.batches()
+    assert pipeline.owner() is None
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_does_not_wait_for_the_next_attempt(pipeline: Pipeline, number: signal.Signals) -> None:
     job = pipeline.job
