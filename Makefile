@@ -44,8 +44,8 @@ test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
 
 .PHONY: faults
-faults: $(INSTALLED) ## The whole fault matrix: a kill and a failure at each step; prints the table, writes docs/faults.md
-	FAULT_TABLE=docs/faults.md $(BIN)/pytest tests/faults -m faults
+faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the table, writes docs/faults.md
+	FAULT_TABLE=docs/faults.md $(BIN)/pytest tests/faults tests/acceptance -m faults
 
 .PHONY: bench
 bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last

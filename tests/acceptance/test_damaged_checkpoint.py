@@ -67,6 +67,7 @@ DAMAGES = (
 )
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_checkpoint_that_spark_cannot_use_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job

@@ -110,6 +110,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_once_that_is_acc
     assert job.log().count("--accept-new-topic") == 1
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_retention_past_the_safe_offsets_stops_only_the_start_that_needs_them(pipeline: Pipeline) -> None:
     job = pipeline.job

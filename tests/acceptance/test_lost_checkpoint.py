@@ -108,6 +108,7 @@ def state_truncated(directory: Path, _copy: Path) -> None:
         checksum_of(file).unlink(missing_ok=True)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_a_damaged_rolled_back_or_foreign_checkpoint_costs_a_new_generation_and_no_output(
     pipeline: Pipeline, tmp_path: Path
@@ -145,6 +146,7 @@ def test_a_damaged_rolled_back_or_foreign_checkpoint_costs_a_new_generation_and_
     assert {reason for _, reason, _ in pipeline.generations()[1:]} == {"checkpoint_lost"}
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_what_only_spark_finds_damaged_costs_a_new_generation_in_the_same_process(pipeline: Pipeline) -> None:
     """The state and the commit log are Spark's own: it reads them only after the start has decided to go on."""

@@ -93,6 +93,7 @@ def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_an
     finish(pipeline)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_a_restarted_postgres_costs_nothing(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
@@ -120,6 +121,7 @@ def test_a_restarted_postgres_costs_nothing(
         finish(pipeline)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_the_job_waits_for_a_kafka_that_is_down_and_goes_on_by_itself(
     database: str, own_kafka: Kafka, topic_prefix: str, tmp_path: Path

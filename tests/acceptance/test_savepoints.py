@@ -191,6 +191,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_its_checkpoint_is
     assert twice[0][1]
 
 
+@pytest.mark.faults
 def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(patient: Pipeline) -> None:
     """And a stop reaches the job in the middle of its load, more than once."""
     pipeline, job = patient, patient.job

@@ -29,6 +29,7 @@ def stop_driver(job: Service) -> None:
     os.kill(job.pid, signal.SIGSTOP)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 @pytest.mark.parametrize(
     "stop", [stop_driver, Service.pause], ids=["driver alone", "driver, JVM and workers"]

@@ -93,6 +93,7 @@ def test_a_standby_is_named_as_such_and_a_dsn_with_both_hosts_leads_to_the_prima
         assert batches.go_on() is not None
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path
@@ -123,6 +124,7 @@ def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
         assert pipeline.publisher.log().count("postgres_promoted") == 1
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_the_tail_that_an_asynchronous_replica_lost_is_found_by_both_services_and_written_again_once_accepted(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path

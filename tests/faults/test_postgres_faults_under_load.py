@@ -28,6 +28,7 @@ def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
     server.destroy()
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_repeat_nothing(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
@@ -66,6 +67,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
         finish(pipeline)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_on(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path

@@ -23,7 +23,7 @@ from tests.acceptance.expectation import spark_hash
 from tests.integration.job.history import TOPIC_ID, History, sessions_written, stand_ins
 from tests.reference.model import expected_sessions
 
-HISTORIES = int(os.environ.get("HISTORIES", "40"))
+HISTORIES = int(os.environ.get("HISTORIES", "20"))
 SEED = int(os.environ.get("HISTORY_SEED", "0"))
 TRIES_FOR_A_MUTANT = 100
 
