@@ -8,6 +8,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from tests.acceptance.expectation import Expectation, Letter, Output
+from tests.acceptance.service import wait_until
 from tests.acceptance.watcher import Seen
 from tests.integration.publisher.harness import query
 
@@ -173,16 +174,22 @@ def assert_nothing_held(dsn: str) -> None:
     """Fail unless both services gave back what they held: ownership, leases, connections, locks."""
     assert query(dsn, "SELECT run_id, heartbeat_at FROM outbox.writer") == [(None, None)]
     assert query(dsn, "SELECT lane, lease_holder FROM outbox.lane WHERE lease_holder IS NOT NULL") == []
-    others = query(
+    # A backend ends a moment after its client.
+    wait_until(
+        lambda: not _others(dsn), lambda: f"connections that nobody uses: {_others(dsn)}", timeout_s=30
+    )
+    prepared = query(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
+    assert prepared == []
+
+
+def _others(dsn: str) -> list[Any]:
+    return query(
         dsn,
         "SELECT application_name, state, query FROM pg_stat_activity"
         " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
         " AND application_name <> %s",
         OBSERVER,
     )
-    assert others == []
-    prepared = query(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
-    assert prepared == []
 
 
 def letters(dsn: str) -> list[Letter]:
