@@ -21,7 +21,7 @@ _POLL_S = 0.2
 _GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
 
 
-class RefusedError(OutboxError):
+class NotDoneError(OutboxError):
     """The running job could not do what was asked, and goes on as before."""
 
     exit_code = 5
@@ -56,7 +56,7 @@ def ask(
 ) -> str | None:
     """Ask a run, wait until that is done, and return its answer. `waiting` is called with the seconds so far.
 
-    Return None when the run was asked to stop and ended in another way. Raises RefusedError with the job's reason; UnavailableError when
+    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
     it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
     taken back, and nothing was done.
     """
@@ -70,7 +70,7 @@ def ask(
             requests.withdraw(connection, request_id)
         raise
     if state.outcome == "refused":
-        raise RefusedError(f"the job goes on as before: {state.answer}")
+        raise NotDoneError(f"the job goes on as before: {state.answer}")
     if state.outcome == "done":
         return state.answer or ""
     if kind == "stop" and state.owner_run_id is None:
@@ -127,7 +127,7 @@ def ask_between_attempts(
     """Ask a process whose last run failed to stop instead of starting again; return its answer.
 
     Return None when nobody answered within `patience_s`, or when a run owns the outbox by then; the request was taken back. Raises
-    RefusedError with the job's reason.
+    NotDoneError with the job's reason.
     """
     request_id = requests.ask(connection, run_id, "stop", arguments)
     began = time.monotonic()
@@ -143,7 +143,7 @@ def ask_between_attempts(
             requests.withdraw(connection, request_id)
         raise
     if state.outcome == "refused":
-        raise RefusedError(f"the job goes on as before: {state.answer}")
+        raise NotDoneError(f"the job goes on as before: {state.answer}")
     return state.answer or ""
 
 

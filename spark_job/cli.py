@@ -1,7 +1,6 @@
 """`spark-job`: run the job and ask how it is."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from db.command import run_command
 from db.settings import load_settings
 from spark_job import status as job_status
 from spark_job.commands import savepoint
+from spark_job.commands.options import Config, Json
 from spark_job.commands.rescale import rescale
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
@@ -22,13 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(dead_letters_app, name="dead-letters")
-
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="Settings file. Default: $OUTBOX_CONFIG, else outbox.toml.", show_default=False
-    ),
-]
 
 
 def _flag(name: str, text: str) -> Any:
@@ -97,7 +90,7 @@ def run(
 @app.command()
 def status(
     config: Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show who writes, where the ledger is, and what is open. Exits with 1 when no run is alive."""
     settings = load_settings(config)

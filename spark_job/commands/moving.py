@@ -24,7 +24,7 @@ def move(
 ) -> None:
     """Open the generation: in the running job, between two batches, or by this command where none runs.
 
-    Raises SettingsError, ContinuityError or RefusedError where it is refused (nothing was changed then), UnavailableError where the job
+    Raises SettingsError, ContinuityError or NotDoneError where it is refused (nothing was changed then), UnavailableError where the job
     did not answer.
     """
     with outbox(settings, kind) as connection, kafka_input(settings) as kafka:

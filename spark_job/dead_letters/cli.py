@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import psycopg
@@ -17,6 +16,7 @@ from db.connection import connect
 from db.errors import OutboxError, UnavailableError
 from db.migrate import require_current
 from db.settings import Settings, load_settings
+from spark_job.commands.options import Config, Json, Yes
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger import Connection
@@ -30,13 +30,6 @@ app = typer.Typer(
     help="Input that made no output: look at it, put it through the current transform once more, or put it away.",
 )
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="Settings file. Default: $OUTBOX_CONFIG, else outbox.toml.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Ids = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]
 Reasons = Annotated[
     list[str] | None,
@@ -48,7 +41,6 @@ Since = Annotated[
     typer.Option("--since", help="Letters written since then: 30m, 12h, 7d, or a time (ISO 8601, UTC)."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every open letter.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

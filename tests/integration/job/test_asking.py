@@ -91,7 +91,7 @@ def test_a_refusal_is_an_error_with_the_jobs_reason(connection: Connection, job:
     found = Asking(connection, job, "restore")
     requests.answer(job.connection, job.asked().request_id, "refused", "no such savepoint")
     found.end()
-    assert isinstance(found.error, asking.RefusedError)
+    assert isinstance(found.error, asking.NotDoneError)
     assert "no such savepoint" in str(found.error)
 
 
