@@ -245,7 +245,10 @@ def _text(error: BaseException) -> str:
 def _relevant(text: str, sign: str) -> str:
     """The message that the sign belongs to, without the Java stack. Spark's text holds the Python traceback of a worker as well."""
     lines = [line.strip() for line in text.splitlines()]
-    at = next(index for index, line in enumerate(lines) if sign in line)
+    found = [index for index, line in enumerate(lines) if sign in line]
+    # Where the error itself stands rather than the code that raised it.
+    at = next((index for index in found if f"{sign}: " in lines[index]), found[0])
     while at > 0 and lines[at].startswith("at "):
         at -= 1
-    return " ".join(line for line in lines[at : at + 3] if not line.startswith("at "))[:1_000]
+    told = [line for line in lines[at : at + 3] if not line.startswith("at ") and "Traceback" not in line]
+    return " ".join(told)[:1_000]
