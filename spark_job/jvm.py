@@ -7,7 +7,7 @@ would go on calling the dead one for ever; `SparkSession.stop` itself calls it.
 import contextlib
 import subprocess
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 
@@ -41,9 +41,11 @@ def lost(error: BaseException | None = None) -> LostJvm | None:
     cut = isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
     if process is None:  # spark-submit started it
         return LostJvm(None) if cut else None
+    # A call that was in flight fails without a Java exception, now as a network error and now as any other.
+    doubtful = cut or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
     with contextlib.suppress(subprocess.TimeoutExpired):
         # Its sockets close a moment before it can be waited for.
-        return LostJvm(process.wait(5.0 if cut else 0.0))
+        return LostJvm(process.wait(5.0 if doubtful else 0.0))
     return LostJvm(None) if cut else None
 
 
