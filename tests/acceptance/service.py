@@ -118,7 +118,9 @@ class Service:
 
     def started(self, name: str) -> psutil.Process:
         """The process of that name that it started."""
-        found = [process for process in self._family() if process.name() == name]
+        named = {process.pid: process for process in self._family() if _name(process) == name}
+        # A process that is about to run a program is for a moment a second one of its parent's name.
+        found = [process for process in named.values() if _parent(process) not in named]
         assert len(found) == 1, f"{self.module} runs {found}, wanted one {name}"
         return found[0]
 
@@ -158,3 +160,17 @@ def _members(session: int) -> list[psutil.Process]:
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
     return found
+
+
+def _name(process: psutil.Process) -> str | None:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None

@@ -27,7 +27,7 @@ def assert_delivered(expected: Expectation, seen: Sequence[Seen]) -> None:
     wanted_order, order = _by_key(expected.outputs), _by_key(got)
     wrong = [place for place, ids in wanted_order.items() if order[place] != ids]
     assert not wrong, (
-        f"{len(wrong)} keys out of order, the first {wrong[0]}: {order[wrong[0]]} instead of {wanted_order[wrong[0]]}"
+        f"{len(wrong)} keys out of order, the first {wrong[0]}: {order[wrong[0]][:50]} instead of {wanted_order[wrong[0]][:50]}"
     )
 
 
@@ -213,9 +213,12 @@ def assert_same(wanted: Counter[Any], got: Counter[Any], what: str) -> None:
         )
 
 
-def _by_key(outputs: Iterable[Output]) -> Mapping[tuple[str, bytes, int], list[str]]:
-    """The order that is promised: a reissue has its own, beside that of what was sent before."""
-    found: dict[tuple[str, bytes, int], list[str]] = defaultdict(list)
+def _by_key(outputs: Iterable[Output]) -> Mapping[tuple[str, bytes, int, str], list[str]]:
+    """The order that is promised: of a key within its input partition. A reissue has its own, beside that of what was sent before."""
+    found: dict[tuple[str, bytes, int, str], list[str]] = defaultdict(list)
     for output in outputs:
-        found[output.topic, output.key, output.revision].append(output.outbox_id)
+        source = output.outbox_id.rsplit("/", 2)[
+            0
+        ]  # a key that moved, because a partition was added, is another key there
+        found[output.topic, output.key, output.revision, source].append(output.outbox_id)
     return found
