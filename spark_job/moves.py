@@ -9,8 +9,8 @@ from psycopg.types.json import Jsonb
 from db.errors import SettingsError
 from db.settings import Settings
 from db.statements import statement
-from spark_job import ledger, opening, position, recovery, savepoints
-from spark_job.kafka_input import KafkaInput
+from spark_job import opening, position, savepoints
+from spark_job.kafka_input import InputTopics, KafkaInput
 from spark_job.ledger import Connection, Generation
 from spark_job.recovery import Opening
 from spark_job.requests import Kind
@@ -29,10 +29,7 @@ class Move:
     def lines(self, topics: Mapping[str, str]) -> list[str]:
         """Say what would happen, for people. `topics`: {topic id: topic}."""
         opening = self.opening
-        where = ", ".join(
-            f"{topics.get(place.topic_id, place.topic_id)}/{place.partition}: {offset}"
-            for place, offset in opening.start.items()
-        )
+        where = ", ".join(opening.start.named(topics))
         lines = [
             f"A new generation will be opened: {opening.text}.",
             f"It starts at {where}, and reads {opening.read_again:,} offsets again.",
@@ -72,7 +69,12 @@ class Move:
 
 
 def preview(
-    connection: Connection, settings: Settings, kafka: KafkaInput, kind: Kind, arguments: Mapping[str, Any]
+    connection: Connection,
+    settings: Settings,
+    kafka: KafkaInput,
+    topics: InputTopics,
+    kind: Kind,
+    arguments: Mapping[str, Any],
 ) -> Move:
     """Return what a restore or a rescale would do now. Raises SettingsError or ContinuityError where it would be refused."""
     at = position.read(connection)
@@ -80,13 +82,7 @@ def preview(
         raise SettingsError(
             "no job has ever started on this outbox: there is nothing to go on from. `spark-job run` starts one."
         )
-    decision = recovery.open_wanted(
-        at,
-        opening.wanted(connection, at, kind, arguments),
-        opening.read_input(settings, kafka, kafka.describe()),
-        opening.accepted(arguments),
-        greatest_revision=ledger.greatest_revision(connection),
-    )
+    decision = opening.as_asked(connection, at, kind, arguments, opening.read_input(settings, kafka, topics))
     savepoint = savepoints.get(connection, arguments["savepoint"]) if kind == "restore" else None
     sessions, outputs = closed_since(connection, savepoint) if savepoint else (0, 0)
     return Move(decision, savepoint, sessions, outputs)

@@ -54,6 +54,10 @@ class Offsets(Mapping[TopicPartition, int]):
         """Tell whether both name the same positions; a missing partition equals 0."""
         return all(self.at(where) == other.at(where) for where in {*self, *other})
 
+    def named(self, topics: Mapping[str, str]) -> list[str]:
+        """Return `topic/partition: offset` of each partition, for people. `topics`: {topic id: topic}; an unknown id stands for itself."""
+        return [f"{topics.get(w.topic_id, w.topic_id)}/{w.partition}: {o}" for w, o in self._map.items()]
+
     def differences(self, other: "Offsets") -> str:
         """Return the partitions where both differ, `topic-id/partition: this != other`, for messages."""
         return ", ".join(

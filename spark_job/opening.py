@@ -84,20 +84,29 @@ def open_by_command(settings: Settings, kind: Kind, arguments: Mapping[str, Any]
                 raise SettingsError(
                     "the outbox has no generation yet: start the job first, with `spark-job run`"
                 )
-            decision = recovery.open_wanted(
-                at,
-                wanted(connection, at, kind, arguments),
-                now,
-                accepted(arguments),
-                greatest_revision=ledger.greatest_revision(connection),
-            )
+            decision = as_asked(connection, at, kind, arguments, now)
             generation = insert(connection, decision, at, topics.names, run_id)
             writer.give_back(connection, run_id)
     return generation
 
 
-def wanted(connection: Connection, at: Position, kind: Kind, arguments: Mapping[str, Any]) -> Wanted:
-    """Return the generation that a request asks for. Raises SettingsError where its savepoint is unknown or its numbers do not fit."""
+def as_asked(
+    connection: Connection, at: Position, kind: Kind, arguments: Mapping[str, Any], now: Input
+) -> Opening:
+    """Return the generation that a restore or a rescale would open at `at`.
+
+    Raises SettingsError where its savepoint is unknown or its numbers do not fit, ContinuityError where something is to be accepted first.
+    """
+    return recovery.open_wanted(
+        at,
+        _wanted(connection, at, kind, arguments),
+        now,
+        Accepted(data_loss=bool(arguments.get("accept_data_loss"))),
+        greatest_revision=ledger.greatest_revision(connection),
+    )
+
+
+def _wanted(connection: Connection, at: Position, kind: Kind, arguments: Mapping[str, Any]) -> Wanted:
     if kind == "rescale":
         return rescale(at, arguments["buckets"], arguments["shuffle_partitions"])
     return restore(
@@ -107,11 +116,6 @@ def wanted(connection: Connection, at: Position, kind: Kind, arguments: Mapping[
         greatest_done=savepoints.greatest_done(connection),
         greatest_revision=ledger.greatest_revision(connection),
     )
-
-
-def accepted(arguments: Mapping[str, Any]) -> Accepted:
-    """Return what the person who asked has accepted."""
-    return Accepted(data_loss=bool(arguments.get("accept_data_loss")))
 
 
 def restore(

@@ -126,7 +126,6 @@ class Start:
             where = self.settings.source.starting_offsets
             start = now.earliest if where == "earliest" else now.latest
             return at, recovery.first(now, start, self.accepted, behind), taken
-        greatest_revision = ledger.greatest_revision(connection)
         fit, findings = self._look(connection, at, spark, outbox_uuid)
         if self.request is not None:
             if fit.kind == "ahead" or behind or findings:
@@ -135,14 +134,7 @@ class Start:
                     "the outbox may have lost its newest batches; the job's own start decides that first"
                 )
             try:
-                wanted = opening.wanted(connection, at, self.request.kind, self.request.arguments)
-                found = recovery.open_wanted(
-                    at,
-                    wanted,
-                    now,
-                    opening.accepted(self.request.arguments),
-                    greatest_revision=greatest_revision,
-                )
+                found = opening.as_asked(connection, at, self.request.kind, self.request.arguments, now)
             except OutboxError as error:
                 raise RequestRefusedError(str(error)) from error
             return at, found, taken
@@ -153,7 +145,7 @@ class Start:
             fit,
             now,
             self.accepted,
-            greatest_revision=greatest_revision,
+            greatest_revision=ledger.greatest_revision(connection),
             findings=[*behind, *findings],
         )
         return at, decision, taken

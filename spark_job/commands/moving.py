@@ -28,9 +28,10 @@ def move(
     did not answer.
     """
     with outbox(settings, kind) as connection, kafka_input(settings) as kafka:
-        foreseen = moves.preview(connection, settings, kafka, kind, arguments)
+        topics = kafka.describe()
+        foreseen = moves.preview(connection, settings, kafka, topics, kind, arguments)
         owner = asking.living_owner(connection, settings.job)
-        for line in foreseen.lines(kafka.describe().names):
+        for line in foreseen.lines(topics.names):
             errors.print(line)
         errors.print(
             f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and goes on."
@@ -66,10 +67,7 @@ def _print(generation: Generation, foreseen: moves.Move, *, running: bool, as_js
             )
         )
         return
-    where = ", ".join(
-        f"{generation.topics.get(place.topic_id, place.topic_id)}/{place.partition}: {offset}"
-        for place, offset in generation.start.items()
-    )
+    where = ", ".join(generation.start.named(generation.topics))
     print(
         f"generation {generation.number} opened: {generation.explanation}\n"
         f"resumes at {where}; {generation.read_again:,} offsets are read again; revision {generation.revision}\n"

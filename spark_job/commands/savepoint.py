@@ -62,10 +62,7 @@ def list_savepoints(config: Config = None, as_json: Json = False) -> None:
             f"{savepoint.created_at:%F %T}",
             str(savepoint.generation),
             str(savepoint.batch_id or "start"),
-            "\n".join(
-                f"{savepoint.topics.get(place.topic_id, place.topic_id)}/{place.partition}: {offset}"
-                for place, offset in savepoint.safe.items()
-            ),
+            "\n".join(savepoint.safe.named(savepoint.topics)),
             f"{state.events:,}" if state.events is not None else "",
             "\n".join([state.state, *state.reasons]),
         )
