@@ -1,30 +1,6 @@
-"""Moments in the life of a batch: seen from the checkpoint and the ledger, or held."""
+"""Moments in the life of a batch, seen from the checkpoint and the ledger. `Pipeline.held_up_batch` holds one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import psycopg
-
-from tests.acceptance.pipeline import Pipeline, Position
-
-_TIMEOUT_S = 300.0
-
-
-@contextmanager
-def held_up_batch(pipeline: Pipeline) -> Iterator[None]:
-    """Within the block a batch has all its rows in an open transaction, which waits to write its ledger row."""
-    with psycopg.connect(pipeline.dsn) as blocker:
-        blocker.execute("LOCK TABLE outbox.batch IN SHARE MODE")
-        pipeline.wait_until(
-            lambda: pipeline.ask(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'spark-job' AND wait_event_type = 'Lock'",
-            ),
-            "a batch that waits to write its ledger row",
-            timeout_s=_TIMEOUT_S,
-            alive=(pipeline.job,),
-        )
-        yield
+from tests.acceptance.pipeline import Position
 
 
 def is_in_flight(position: Position) -> bool:

@@ -159,9 +159,9 @@ class Pipeline:
             text=True,
         )
 
-    def command(self, *arguments: str, code: int = 0) -> str:
+    def command(self, *arguments: str, code: int = 0, **settings: str) -> str:
         """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
-        with self.begin(*arguments) as process:
+        with self.begin(*arguments, **settings) as process:
             try:
                 output, explanation = process.communicate(timeout=COMPLETION_TIMEOUT_S)
             finally:
@@ -171,9 +171,9 @@ class Pipeline:
         )
         return explanation if code else output
 
-    def command_json(self, *arguments: str) -> Any:
+    def command_json(self, *arguments: str, **settings: str) -> Any:
         """Run it with --json and read that."""
-        return json.loads(self.command(*arguments, "--json"))
+        return json.loads(self.command(*arguments, "--json", code=0, **settings))
 
     # Input
 
@@ -339,8 +339,9 @@ class Pipeline:
         return self.job.log()[printed:]
 
     def status(self) -> dict[str, Any]:
-        """What `spark-job status --json` says."""
-        shown: dict[str, Any] = json.loads(self.job.command("status", "--json", timeout_s=300).stdout)
+        """What `spark-job status --json` says, whether a job is alive or not."""
+        with self.begin("status", "--json") as process:
+            shown: dict[str, Any] = json.loads(process.communicate(timeout=300)[0])
         return shown
 
     def crash(self) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,24 +46,9 @@ class Service:
         """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
         assert not self.is_alive(), f"{self.module} runs already"
         command = [sys.executable, "-m", self.module, "run", *options]
-        environment = self._whole_environment(**settings)
-        self._process = launch(self.module, command, log=self._log, environment=environment)
-
-    def command(self, *words: str, timeout_s: float = STOP_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
-        """Run another command of the same module with the same settings; return its exit code and what it printed."""
-        return subprocess.run(
-            [sys.executable, "-m", self.module, *words],
-            env=self._whole_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    def _whole_environment(self, **settings: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-        return kept | {"PYTHONPATH": str(ROOT)} | dict(self._environment) | settings
+        environment = kept | {"PYTHONPATH": str(ROOT)} | dict(self._environment) | settings
+        self._process = launch(self.module, command, log=self._log, environment=environment)
 
     @property
     def pid(self) -> int:

@@ -1,7 +1,5 @@
 """While too much waits to be delivered, the job takes no batch; it goes on by itself."""
 
-import json
-
 from tests.acceptance.pipeline import Pipeline
 
 
@@ -15,7 +13,7 @@ def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_go_o
     )
     waiting = pipeline.ask("SELECT sum(output_events) FROM outbox.batch")[0][0]
     assert 500 <= waiting < 5_000
-    shown = json.loads(pipeline.job.command("status", "--json").stdout)
+    shown = pipeline.command_json("status")
     assert shown["alive"]
     assert "max_backlog_events is 500" in shown["held_back_because"]
 

@@ -1,13 +1,8 @@
 """Dead letters of a running job, retried by the command; and the bound on what may be open."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import psycopg
 
@@ -15,8 +10,7 @@ from examples.clickstream.events import Record, encode
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Output, Share
 from tests.acceptance.feed import write
-from tests.acceptance.pipeline import Pipeline, environment
-from tests.acceptance.service import ROOT
+from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.transforms import forgiving
 
 FAILED = "transform_failed"
@@ -41,12 +35,8 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
             " WHERE reason = %s AND state = 'open' ORDER BY dead_letter_id OFFSET 2 LIMIT 1) FOR UPDATE",
             (FAILED,),
         )
-        killed = subprocess.Popen(
-            command("retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1"),
-            env=settings(pipeline),
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
+        killed = pipeline.begin(
+            "dead-letters", "retry", "--reason", FAILED, "--yes", "--letters-per-batch", "1", **MENDED
         )
         try:
             pipeline.wait_until(
@@ -61,9 +51,10 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
             )
         finally:
             killed.kill()
-            assert killed.wait() == -signal.SIGKILL
+            killed.communicate()
+            assert killed.returncode == -signal.SIGKILL
     assert letters(pipeline, "resolved") == 2
-    again = run(pipeline, "retry", "--reason", FAILED, "--yes")
+    again = pipeline.command_json("dead-letters", "retry", "--reason", FAILED, "--yes", **MENDED)
     assert again["failed"] == []
     assert all("about to read again" in refused["because"] for refused in again["refused"])
     stored = pipeline.position().stored
@@ -77,8 +68,8 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     assert pipeline.ask("SELECT run_id, backend_pid FROM outbox.writer") == owner
     expected = pipeline.expectation()
     pipeline.complete(expected)
-    listed = run(pipeline, "list", "--reason", FAILED, "--limit", "1")
-    last = run(pipeline, "retry", "--reason", FAILED, "--yes")
+    listed = pipeline.command_json("dead-letters", "list", "--reason", FAILED, "--limit", "1", **MENDED)
+    last = pipeline.command_json("dead-letters", "retry", "--reason", FAILED, "--yes", **MENDED)
     assert sum(row["letters"] for row in listed["counts"]) == len(last["retried"])
     assert (last["refused"], last["failed"]) == ([], [])
     assert letters(pipeline, "open") == 0
@@ -146,21 +137,3 @@ def letters(pipeline: Pipeline, state: str) -> int:
         "SELECT count(*) FROM outbox.dead_letter WHERE reason = %s AND state = %s", FAILED, state
     )
     return int(number)
-
-
-def run(pipeline: Pipeline, *options: str) -> Any:
-    """Run `spark-job dead-letters`; return its JSON."""
-    done = subprocess.run(
-        command(*options, "--json"), env=settings(pipeline), cwd=ROOT, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
-
-
-def command(*options: str) -> list[str]:
-    return [sys.executable, "-m", "spark_job", "dead-letters", *options]
-
-
-def settings(pipeline: Pipeline) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-    return kept | environment(pipeline.options) | MENDED

@@ -14,7 +14,7 @@ import pytest
 from db.errors import FencedError
 from db.settings import JobSettings
 from spark_job import writer
-from tests.acceptance.moments import held_up_batch, is_between_batches, is_in_flight
+from tests.acceptance.moments import is_between_batches, is_in_flight
 from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.service import Service, wait_until
 
@@ -123,7 +123,7 @@ def stop_at(pipeline: Pipeline, stage: str, stop: Callable[[Service], None]) -> 
     """Stop the job there. Whether the moment was hit is looked at afterwards, and tried again if not."""
     job = pipeline.job
     if stage == "the transaction":
-        with held_up_batch(pipeline):
+        with pipeline.held_up_batch():
             stop(job)
         return
     is_there = is_between_batches if stage == "between batches" else is_in_flight

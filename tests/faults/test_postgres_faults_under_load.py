@@ -10,7 +10,6 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.moments import held_up_batch
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.crowded_postgres import CrowdedPostgres
 from tests.faults.services import TIMEOUT_S, go_on
@@ -56,7 +55,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
             batches = pipeline.batches()
             go_on(pipeline, lambda: pipeline.batches() >= batches + 2, "batches after the restart")
 
-            with held_up_batch(pipeline):
+            with pipeline.held_up_batch():
                 batches = pipeline.batches()
                 cut = pipeline.ask(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
