@@ -11,7 +11,7 @@ from db.settings import Section, Settings
 
 _HEAD = """# Configuration
 
-Generated from `db/settings.py` by `make docs`; a test keeps it equal.
+Generated from `db/settings/` by `make docs`; a test keeps it equal.
 
 Both services and alembic read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory). Every key
 is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are written as JSON there.

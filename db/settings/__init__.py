@@ -1,0 +1,154 @@
+"""The settings of both services: one TOML file, every key also an environment variable `OUTBOX_<SECTION>__<KEY>`.
+
+Validated once at the start; unknown keys are refused with the nearest known one. docs/configuration.md lists every key.
+"""
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from db.errors import SettingsError
+from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
+from db.settings.publisher import PublisherSettings
+from db.settings.section import Section
+from db.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
+
+__all__ = [
+    "InjectionSettings",
+    "JobSettings",
+    "KafkaSettings",
+    "LogSettings",
+    "PostgresSettings",
+    "PublisherSettings",
+    "RestartSettings",
+    "Section",
+    "SessionSettings",
+    "Settings",
+    "SourceSettings",
+    "TransformSettings",
+    "known_keys",
+    "load_settings",
+]
+
+_TEST_DATABASE = "test_"
+
+
+class Settings(BaseSettings):
+    """All sections. Environment variables win over the file."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="OUTBOX_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        nested_model_default_partial_update=True,
+    )
+
+    postgres: PostgresSettings = PostgresSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    source: SourceSettings = SourceSettings()
+    session: SessionSettings = SessionSettings()
+    transform: TransformSettings = TransformSettings()
+    job: JobSettings = JobSettings()
+    restart: RestartSettings = RestartSettings()
+    publisher: PublisherSettings = PublisherSettings()
+    log: LogSettings = LogSettings()
+    testing: InjectionSettings = InjectionSettings()
+
+    @model_validator(mode="after")
+    def _faults_in_tests_only(self) -> Self:
+        if self.testing.fault_file is not None and not self.postgres.database().startswith(_TEST_DATABASE):
+            raise ValueError(
+                f"[testing] makes the service die on purpose: it is refused unless the name of the database, "
+                f"{self.postgres.database()!r}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _buckets_fill_partitions(self) -> Self:
+        if self.job.buckets % self.job.shuffle_partitions:
+            raise ValueError(
+                f"job.buckets ({self.job.buckets}) must be a multiple of job.shuffle_partitions ({self.job.shuffle_partitions}), "
+                "or some tasks get more buckets than others"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment before file: `load_settings` passes the file as init values."""
+        return env_settings, init_settings
+
+
+def load_settings(path: str | Path | None = None) -> Settings:
+    """Read the TOML file at `path`, else at OUTBOX_CONFIG, else `outbox.toml` where it exists, and the environment.
+
+    Raises SettingsError that names each wrong key, its value and the nearest known key.
+    """
+    named = path or os.environ.get("OUTBOX_CONFIG")
+    file = Path(named or "outbox.toml")
+    if named and not file.is_file():
+        raise SettingsError(
+            f"there is no settings file {str(file)!r}: name one with --config or OUTBOX_CONFIG"
+        )
+    try:
+        values = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}") from error
+    _refuse_unknown_environment()
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        where = f"{file} or the environment" if file.is_file() else "the environment"
+        raise SettingsError(
+            f"wrong settings in {where}:\n"
+            + "\n".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())
+        ) from error
+
+
+def known_keys() -> list[str]:
+    """Return every key as `section.key`."""
+    return [
+        f"{section}.{key}"
+        for section, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        for key in field.annotation.model_fields
+    ]
+
+
+def _refuse_unknown_environment() -> None:
+    known = {f"OUTBOX_{key.replace('.', '__')}".upper() for key in known_keys()} | {"OUTBOX_CONFIG"}
+    for name in os.environ:
+        if name.upper().startswith("OUTBOX_") and "__" in name and name.upper() not in known:
+            if any(
+                name.upper().startswith(f"{table}__")
+                for table in (
+                    "OUTBOX_KAFKA__OPTIONS",
+                    "OUTBOX_KAFKA__JAVA_OPTIONS",
+                    "OUTBOX_JOB__SPARK_OPTIONS",
+                )
+            ):
+                continue
+            near = difflib.get_close_matches(name.upper(), known, 1)
+            raise SettingsError(
+                f"unknown environment variable {name}" + (f": did you mean {near[0]}?" if near else "")
+            )
+
+
+def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
+    key = ".".join(str(part) for part in location)
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(key, [*known_keys(), *Settings.model_fields], 1)
+        return f"  {key}: unknown key" + (f", did you mean {near[0]}?" if near else "")
+    return f"  {key or 'settings'}: {message}"

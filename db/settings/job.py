@@ -1,0 +1,151 @@
+"""The settings of `spark-job`."""
+
+import re
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from db.settings.section import Section
+
+_FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
+_HEADER = re.compile(r"header:.+")
+
+
+class SourceSettings(Section):
+    topics: tuple[str, ...] = Field(default=("session-events",), min_length=1)
+    """Topics that hold the session events. The order is part of the assembly: append, do not reorder."""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where the first generation starts. Later ones start where the ledger says."""
+    consumer_group: str = "outbox-spark-job"
+    """Group to which the job commits its offsets for lag tools. Recovery never reads it. Empty: none."""
+
+
+class SessionSettings(Section):
+    key: str = "$.session_key"
+    """Session key: a JSON field (`$.name`, `$.a.b`), the record's key (`key`), or a header (`header:NAME`)."""
+    type: str = "$.event_type"
+    """Event type: a JSON field or a header."""
+    start: str = Field(default="start_event", min_length=1)
+    """Event type that opens a session."""
+    entry: str = Field(default="entry_event", min_length=1)
+    """Event type within a session."""
+    end: str = Field(default="end_event", min_length=1)
+    """Event type that closes a session."""
+    event_id: str | None = None
+    """JSON field or header by which duplicates within a session are dropped; none: only repeated starts are."""
+    time: str = "timestamp"
+    """Event time: the record's `timestamp`, or a JSON field."""
+    time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
+    """How a JSON time field is written."""
+    timeout_s: float = Field(default=60, gt=0, le=86_400)
+    """An event later than its session's greatest timestamp by more than this ends the session as timed out."""
+    grace_s: float = Field(default=20, ge=0, le=86_400)
+    """Silence is judged by other keys' events only after the timeout and this many seconds more."""
+    max_events: int = Field(default=10_000, ge=2, le=10_000_000)
+    """Events a session may have; beyond, it is dead-lettered as too large."""
+    max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
+    """Bytes of event values a session may have."""
+    max_bucket_bytes: int = Field(default=268_435_456, ge=65_536, le=1_900_000_000)
+    """Bytes of open events one bucket may hold; beyond, the job stops with an explanation before memory runs out."""
+
+    @field_validator("key")
+    @classmethod
+    def _key_source(cls, value: str) -> str:
+        if value != "key" and not _FIELD_PATH.fullmatch(value) and not _HEADER.fullmatch(value):
+            raise ValueError(f"{value!r} is not `key`, `$.field` or `header:NAME`")
+        return value
+
+    @field_validator("type", "event_id")
+    @classmethod
+    def _field_or_header(cls, value: str | None) -> str | None:
+        if value is not None and not _FIELD_PATH.fullmatch(value) and not _HEADER.fullmatch(value):
+            raise ValueError(f"{value!r} is not `$.field` or `header:NAME`")
+        return value
+
+    @field_validator("time")
+    @classmethod
+    def _time_source(cls, value: str) -> str:
+        if value != "timestamp" and not _FIELD_PATH.fullmatch(value):
+            raise ValueError(f"{value!r} is not `timestamp` or `$.field`")
+        return value
+
+    @model_validator(mode="after")
+    def _types_differ(self) -> Self:
+        if len({self.start, self.entry, self.end}) < 3:
+            raise ValueError(
+                f"start, entry and end must differ: {self.start!r}, {self.entry!r}, {self.end!r}"
+            )
+        return self
+
+
+class TransformSettings(Section):
+    function: str = Field(default="examples.clickstream.transform:transform", pattern=r"^[\w.]+:\w+$")
+    """The transform, `module:function`, importable by the job and its executors."""
+    on_error: Literal["dead_letter", "stop"] = "dead_letter"
+    """What a transform that raises does: its session becomes a dead letter, or the job stops."""
+
+
+class JobSettings(Section):
+    checkpoint: str = "./checkpoint"
+    """Folder (any URI that Spark's Hadoop file systems know) that holds one directory for each generation."""
+    trigger_ms: int = Field(default=200, ge=0, le=3_600_000)
+    """Milliseconds between the starts of two batches; 0: as soon as possible."""
+    buckets: int = Field(default=8, ge=1, le=4096)
+    """Groups of keys with common state, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
+    shuffle_partitions: int = Field(default=2, ge=1, le=1024)
+    """Tasks that assemble at once, best the cores. Of the first generation; later `spark-job rescale`."""
+    max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
+    """Input events of one batch at the most, so that the first one after an outage fits in memory."""
+    max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
+    """Bytes of output values of one session, and of one outbox row; a key's sessions of a batch that need more take several rows."""
+    master: str = "local[*]"
+    """Spark master, where `spark-job` starts Spark itself."""
+    driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")
+    """Heap of the driver (in local mode: of everything)."""
+    spark_options: dict[str, str] = Field(default={})
+    """Further Spark configuration, as Spark names it."""
+    heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
+    """Seconds between two heartbeats of the writer, and between two looks for requests of `spark-job` commands."""
+    owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)
+    """Seconds after which a writer whose connection is still open, but whose heartbeat is not, counts as dead."""
+
+    max_backlog_events: int = Field(default=0, ge=0)
+    """Undelivered output events at which the job takes no further batch until the publisher has caught up; 0: no bound."""
+    max_backlog_bytes: int = Field(default=0, ge=0)
+    """The same by bytes of undelivered outputs as the outbox encodes them; 0: no bound."""
+
+    @model_validator(mode="after")
+    def _heart_beats_in_time(self) -> Self:
+        if self.owner_timeout_s < 3 * self.heartbeat_s:
+            raise ValueError(
+                f"owner_timeout_s ({self.owner_timeout_s}) must be at least three times heartbeat_s ({self.heartbeat_s}), or a healthy "
+                "owner counts as dead"
+            )
+        return self
+
+
+class RestartSettings(Section):
+    strategy: Literal["exponential", "fixed_delay", "failure_rate", "none"] = "exponential"
+    """What the job does after a failure that may pass by itself: start again inside the process, by this rule; `none`: end the process."""
+    attempts: int = Field(default=0, ge=0)
+    """`fixed_delay` and `exponential`: restarts in succession before the job gives up; 0: no bound."""
+    delay_s: float = Field(default=1.0, ge=0, le=3_600)
+    """Seconds before a restart; of `exponential` the first one's."""
+    max_delay_s: float = Field(default=60.0, ge=0, le=86_400)
+    """`exponential`: longest delay."""
+    multiplier: float = Field(default=2.0, ge=1, le=100)
+    """`exponential`: each delay is this many times the one before."""
+    jitter: float = Field(default=0.1, ge=0, le=1)
+    """`exponential`: part of the delay that is random, so that many jobs do not come back at once."""
+    reset_after_s: float = Field(default=300.0, ge=0, le=86_400)
+    """`fixed_delay` and `exponential`: seconds without a failure after which the count of restarts and the delay begin anew."""
+    failures: int = Field(default=5, ge=1, le=10_000)
+    """`failure_rate`: failures within `window_s` at which the job gives up."""
+    window_s: float = Field(default=600.0, gt=0, le=604_800)
+    """`failure_rate`: length of the window in seconds."""
+
+    @model_validator(mode="after")
+    def _delay_grows(self) -> Self:
+        if self.strategy == "exponential" and self.max_delay_s < self.delay_s:
+            raise ValueError(f"max_delay_s ({self.max_delay_s}) must not be below delay_s ({self.delay_s})")
+        return self

@@ -1,0 +1,42 @@
+"""The settings of `publisher`."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from db.settings.section import Milliseconds, Section
+
+
+class PublisherSettings(Section):
+    lanes: int = Field(default=8, ge=1, le=1024)
+    """Lanes of the first epoch. Read when the outbox is used for the first time only; a command to change them later is still to come."""
+    transactional_id_prefix: str = Field(default="outbox", min_length=1, max_length=100)
+    """Start of each lane's transactional id; on a cluster with ACLs, what to allow."""
+    progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    """Name of the compacted progress topic; the outbox uuid is appended."""
+    progress_replication: int = Field(default=-1, ge=-1, le=32_767)
+    """Replication factor of the progress topic; -1: the broker's default."""
+    create_topics: bool = False
+    """Create missing output topics with the broker's defaults."""
+    transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)
+    """Rows (sessions of a key) a Kafka transaction carries at the most."""
+    transaction_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824)
+    """Bytes of values a Kafka transaction carries, give or take one row."""
+    transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
+    """Kafka's `transaction.timeout.ms`: how long the broker waits for a publisher that died."""
+    poll_ms: Milliseconds = 1_000
+    """Milliseconds after which a lane looks for work without having been woken by NOTIFY."""
+    idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)
+    """A lane without rows records its progress at most this often."""
+    lease_s: float = Field(default=10.0, ge=1, le=600)
+    """Seconds a lane's lease lasts unless renewed. Liveness only: Kafka fences."""
+    headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
+    """Further headers beside `outbox-id`. Each costs speed."""
+
+    @model_validator(mode="after")
+    def _idle_below_lease(self) -> Self:
+        if self.poll_ms > self.lease_s * 500:
+            raise ValueError(
+                f"poll_ms ({self.poll_ms}) must be at most half of lease_s ({self.lease_s}), or leases run out between polls"
+            )
+        return self

@@ -1,0 +1,88 @@
+"""Where the two servers are, and how the services log: what both services need."""
+
+import tomllib
+from pathlib import Path
+from typing import Literal, Self
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import Field, SecretStr, model_validator
+
+from db.settings.section import Milliseconds, Section
+
+
+class PostgresSettings(Section):
+    dsn: SecretStr = SecretStr("postgresql://localhost/outbox")
+    """Where the outbox is: a libpq URI or key=value string. A secret; never printed."""
+    dsn_file: Path | None = None
+    """A file that holds the DSN, for secrets mounted as files. Wins over `dsn`."""
+    connect_timeout_s: int = Field(default=10, ge=1, le=600)
+    """Seconds to wait for a connection."""
+    lock_timeout_ms: Milliseconds = 30_000
+    """Milliseconds to wait for a lock before the statement fails."""
+    idle_in_transaction_timeout_ms: Milliseconds = 60_000
+    """Milliseconds after which Postgres ends a transaction that nobody works on, so that a stopped process holds no lock for ever."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        if self.dsn_file is not None:
+            try:
+                text = self.dsn_file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"dsn_file {str(self.dsn_file)!r} cannot be read: {error}") from None
+            object.__setattr__(self, "dsn", SecretStr(text))
+        try:
+            conninfo_to_dict(self.dsn.get_secret_value())
+        except ProgrammingError:
+            # libpq's message quotes the text, and the text may hold a password.
+            raise ValueError(
+                "the DSN is neither a libpq URI nor key=value pairs (its text is not shown: it may be secret)"
+            ) from None
+        return self
+
+    def address(self) -> str:
+        """Return each host with its port, and the database, without user and password, for messages."""
+        parts = conninfo_to_dict(self.dsn.get_secret_value())
+        hosts = str(parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
+        ports = [port or "5432" for port in str(parts.get("port") or "").split(",")]
+        # libpq: one port is every host's.
+        places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
+        return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname') or ''}"
+
+    def database(self) -> str:
+        """Return the name of the database, empty where the DSN leaves it to libpq."""
+        return str(conninfo_to_dict(self.dsn.get_secret_value()).get("dbname") or "")
+
+
+class KafkaSettings(Section):
+    bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
+    """Brokers to start from, `host:port,host:port`."""
+    options: dict[str, str | int | float | bool] = Field(default={})
+    """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
+    secret_options_file: Path | None = None
+    """A TOML file with more of the same, for passwords. Wins over `options`."""
+    java_options: dict[str, str] = Field(default={})
+    """Options of Kafka's Java client, by which Spark reads: `security.protocol`, `sasl.jaas.config`, … Spark adds `kafka.` itself."""
+    request_timeout_s: int = Field(default=30, ge=1, le=600)
+    """Seconds to wait for an answer to one administrative request."""
+
+    def client(self, **extra: str | int | float | bool) -> dict[str, str | int | float | bool]:
+        """Return the configuration of a librdkafka client: these options, then `extra`."""
+        secret = (
+            tomllib.loads(self.secret_options_file.read_text("utf-8")) if self.secret_options_file else {}
+        )
+        return {"bootstrap.servers": self.bootstrap_servers} | self.options | secret | extra
+
+
+class LogSettings(Section):
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least level that is written."""
+    format: Literal["text", "json"] = "text"
+    """Lines for people or for machines."""
+
+
+class InjectionSettings(Section):
+    """`[testing]`, which docs/configuration.md mentions only: see db/fault_points.py."""
+
+    fault_file: Path | None = None
+    """The plan of the faults that a test injects."""
