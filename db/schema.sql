@@ -7,6 +7,34 @@
 CREATE SCHEMA outbox;
 
 --
+-- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    newest outbox.lane_epoch%ROWTYPE;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
+    SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
+    IF newest IS NULL THEN
+        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT coalesce(max(b.batch_id), 0) + 1 INTO from_batch FROM outbox.batch b;
+    IF newest.lanes = new_lanes THEN
+        RAISE EXCEPTION 'there are % lanes already', new_lanes USING ERRCODE = 'object_not_in_prerequisite_state';
+    ELSIF newest.from_batch >= from_batch THEN
+        RAISE EXCEPTION 'no batch was committed since the lanes were last changed, to %', newest.lanes
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    epoch := newest.epoch + 1;
+    INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
+    PERFORM pg_notify('outbox_batch', '');
+END $$;
+
+--
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -43,6 +71,53 @@ BEGIN
         made := made + 1;
     END LOOP;
     RETURN made;
+END $$;
+
+--
+-- Name: requeue(text[], bigint[], integer[], integer, uuid); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    new_batch bigint;
+    copied bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
+    IF lane_count IS DISTINCT FROM (SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1) THEN
+        RAISE EXCEPTION 'the lanes have changed meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
+    SELECT coalesce(max(b.batch_id), 0) + 1 INTO new_batch FROM outbox.batch b;
+    PERFORM outbox.ensure_partitions(new_batch, new_batch);
+    INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
+        session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions,
+        timestamps_ms)
+    SELECT o.session_key, new_batch, w.lane, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts,
+        o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys, o.headers,
+        o.partitions, o.timestamps_ms
+    FROM unnest(session_keys, batch_ids, lanes) AS w (session_key, batch_id, lane)
+    JOIN outbox.parked p ON p.session_key = w.session_key AND p.batch_id = w.batch_id AND p.state = 'parked'
+    JOIN outbox.session_output o ON o.session_key = p.session_key AND o.batch_id = p.batch_id;
+    GET DIAGNOSTICS copied = ROW_COUNT;
+    IF copied <> cardinality(session_keys) THEN
+        RAISE EXCEPTION '% of % rows are parked no longer', cardinality(session_keys) - copied, cardinality(session_keys)
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+    UPDATE outbox.parked p
+    SET state = 'requeued', requeued_batch = new_batch, state_changed_at = now()
+    FROM unnest(session_keys, batch_ids) AS w (session_key, batch_id)
+    WHERE p.session_key = w.session_key AND p.batch_id = w.batch_id;
+    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, content_hash, transform_fingerprint)
+    SELECT new_batch, 'requeue', (SELECT max(g.generation) FROM outbox.generation g), requeue.run_id,
+           coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0),
+           coalesce(sum((SELECT sum(length(v)) FROM unnest(o."values") v)), 0),
+           sha256(string_agg(sha256(convert_to(o.session_key || ' ' || o."values"::text, 'UTF8')), ''::bytea ORDER BY o.session_key)), 'requeue'
+    FROM outbox.session_output o
+    WHERE o.batch_id = new_batch;
+    PERFORM pg_notify('outbox_batch', '');
+    RETURN new_batch;
 END $$;
 
 --
@@ -223,10 +298,13 @@ CREATE TABLE outbox.delivery (
     events bigint NOT NULL,
     kafka_offsets jsonb,
     committed_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text DEFAULT 'delivery'::text NOT NULL,
+    note text,
     CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
     CONSTRAINT delivery_forward CHECK ((after_batch <= to_batch)),
     CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
-    CONSTRAINT delivery_natural CHECK (((seq > 0) AND (to_batch > 0) AND (LEAST(after_batch, sessions, events) >= 0)))
+    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
+    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
 );
 
 --
@@ -249,10 +327,12 @@ CREATE TABLE outbox.lane (
     events bigint DEFAULT 0 NOT NULL,
     stopped_reason text,
     mirrored_at timestamp with time zone,
+    stopped_why text,
     CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
     CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
     CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0))
+    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
 );
 
 --
@@ -427,6 +507,83 @@ CREATE TABLE outbox.identity (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT identity_one_row CHECK (singleton),
     CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
+);
+
+--
+-- Name: publisher_process; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.publisher_process (
+    process_id uuid NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    alive_until timestamp with time zone NOT NULL,
+    backend_pid integer NOT NULL,
+    backend_start timestamp with time zone,
+    ended_at timestamp with time zone
+);
+
+--
+-- Name: replay; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.replay (
+    replay_id bigint NOT NULL,
+    replay_uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    reason text,
+    from_batch bigint NOT NULL,
+    to_batch bigint NOT NULL,
+    topics text[],
+    only_keys boolean DEFAULT false NOT NULL,
+    requested jsonb DEFAULT '{}'::jsonb NOT NULL,
+    target_topic text,
+    target_cluster_id text NOT NULL,
+    target_servers text NOT NULL,
+    events_per_second integer,
+    rows_total bigint NOT NULL,
+    events_total bigint NOT NULL,
+    lease_token bigint DEFAULT 0 NOT NULL,
+    lease_holder text,
+    lease_until timestamp with time zone,
+    lease_backend_pid integer,
+    lease_backend_start timestamp with time zone,
+    seq bigint DEFAULT 0 NOT NULL,
+    cursor_batch bigint DEFAULT 0 NOT NULL,
+    cursor_key text COLLATE pg_catalog."C",
+    rows_sent bigint DEFAULT 0 NOT NULL,
+    events_sent bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    state_changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT replay_batches_ordered CHECK (((from_batch > 0) AND (from_batch <= (to_batch + 1)))),
+    CONSTRAINT replay_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT replay_natural CHECK ((LEAST(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent) >= 0)),
+    CONSTRAINT replay_rate_positive CHECK ((events_per_second > 0)),
+    CONSTRAINT replay_requested_object CHECK ((jsonb_typeof(requested) = 'object'::text)),
+    CONSTRAINT replay_state_known CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'cancelled'::text, 'done'::text])))
+);
+
+--
+-- Name: replay_key; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.replay_key (
+    replay_id bigint NOT NULL,
+    session_key text NOT NULL COLLATE pg_catalog."C"
+);
+
+--
+-- Name: replay_replay_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.replay ALTER COLUMN replay_id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME outbox.replay_replay_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -735,6 +892,34 @@ ALTER TABLE ONLY outbox.parked
     ADD CONSTRAINT parked_pkey PRIMARY KEY (session_key, batch_id);
 
 --
+-- Name: publisher_process publisher_process_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.publisher_process
+    ADD CONSTRAINT publisher_process_pkey PRIMARY KEY (process_id);
+
+--
+-- Name: replay_key replay_key_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.replay_key
+    ADD CONSTRAINT replay_key_pkey PRIMARY KEY (replay_id, session_key);
+
+--
+-- Name: replay replay_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.replay
+    ADD CONSTRAINT replay_pkey PRIMARY KEY (replay_id);
+
+--
+-- Name: replay replay_uuid_key; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.replay
+    ADD CONSTRAINT replay_uuid_key UNIQUE (replay_uuid);
+
+--
 -- Name: request request_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -813,6 +998,12 @@ CREATE INDEX dead_letter_place_idx ON outbox.dead_letter USING btree (session_ke
 --
 
 CREATE INDEX delivery_committed_at_idx ON outbox.delivery USING btree (committed_at);
+
+--
+-- Name: publisher_process_alive_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX publisher_process_alive_idx ON outbox.publisher_process USING btree (alive_until) WHERE (ended_at IS NULL);
 
 --
 -- Name: request_open_idx; Type: INDEX; Schema: outbox; Owner: -
@@ -911,6 +1102,13 @@ ALTER TABLE ONLY outbox.parked
     ADD CONSTRAINT parked_lane_fkey FOREIGN KEY (epoch, lane) REFERENCES outbox.lane(epoch, lane);
 
 --
+-- Name: replay_key replay_key_replay_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.replay_key
+    ADD CONSTRAINT replay_key_replay_fkey FOREIGN KEY (replay_id) REFERENCES outbox.replay(replay_id);
+
+--
 -- Name: run run_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -940,11 +1138,25 @@ GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
 
 --
+-- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
+
+--
 -- Name: FUNCTION ensure_partitions(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_writer;
+
+--
+-- Name: FUNCTION requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) TO outbox_publisher;
 
 --
 -- Name: FUNCTION server_identity(OUT system_identifier bigint, OUT timeline integer); Type: ACL; Schema: outbox; Owner: -
@@ -1161,6 +1373,12 @@ GRANT UPDATE(stopped_reason) ON TABLE outbox.lane TO outbox_publisher;
 GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
 
 --
+-- Name: COLUMN lane.stopped_why; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
+
+--
 -- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -1175,6 +1393,18 @@ GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.parked TO outbox_writer;
 GRANT SELECT,INSERT ON TABLE outbox.parked TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.parked TO outbox_auditor;
+
+--
+-- Name: COLUMN parked.state; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.state_changed_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
 
 --
 -- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
@@ -1209,6 +1439,18 @@ GRANT SELECT ON TABLE outbox.identity TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
 
 --
+-- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(timeline) ON TABLE outbox.identity TO outbox_publisher;
+
+--
 -- Name: COLUMN identity.cluster_id; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -1225,6 +1467,135 @@ GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publish
 --
 
 GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: TABLE publisher_process; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.publisher_process TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.publisher_process TO outbox_auditor;
+
+--
+-- Name: COLUMN publisher_process.alive_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(alive_until) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_pid) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.ended_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: TABLE replay; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.replay TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.replay TO outbox_auditor;
+
+--
+-- Name: COLUMN replay.state; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.reason; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(reason) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.events_per_second; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(events_per_second) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.lease_token; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_token) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.lease_holder; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_holder) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.lease_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_until) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_pid) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.lease_backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_start) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.seq; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(seq) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.cursor_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_batch) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.cursor_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_key) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.rows_sent; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(rows_sent) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.events_sent; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(events_sent) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.state_changed_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state_changed_at) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: TABLE replay_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.replay_key TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.replay_key TO outbox_auditor;
 
 --
 -- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -

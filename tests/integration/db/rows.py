@@ -109,6 +109,23 @@ VALID: dict[str, dict[str, Any]] = {
     },
     "savepoint": {"name": "before-deploy", "generation": 1, "batch_id": 1},
     "request": {"run_id": RUN, "kind": "stop"},
+    "publisher_process": {
+        "process_id": RUN,
+        "host": "host",
+        "pid": 1,
+        "alive_until": "2030-01-01",
+        "backend_pid": 1,
+    },
+    "replay": {
+        "replay_id": 1,
+        "from_batch": 1,
+        "to_batch": 2,
+        "target_cluster_id": "cluster",
+        "target_servers": "host:9092",
+        "rows_total": 2,
+        "events_total": 40,
+    },
+    "replay_key": {"replay_id": 1, "session_key": "key"},
 }
 
 PARENTS: dict[str, tuple[str, ...]] = {
@@ -124,6 +141,9 @@ PARENTS: dict[str, tuple[str, ...]] = {
     "run": ("generation",),
     "savepoint": ("generation", "batch"),
     "request": (),
+    "publisher_process": (),
+    "replay": (),
+    "replay_key": ("replay",),
 }
 
 

@@ -133,6 +133,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("request", ANSWER | {"outcome": "perhaps"}, "request_outcome_known"),
     ("request", ANSWER | {"answer": None}, "request_answered_whole"),
     ("request", {"outcome": "done"}, "request_answered_whole"),
+    ("delivery", {"kind": "guess"}, "delivery_kind_known"),
+    ("lane", {"stopped_why": "kafka_lost"}, "lane_stopped_whole"),
+    ("replay", {"state": "perhaps"}, "replay_state_known"),
+    ("replay", {"from_batch": 4}, "replay_batches_ordered"),
+    ("replay", {"from_batch": 0}, "replay_batches_ordered"),
+    ("replay", {"requested": Jsonb([])}, "replay_requested_object"),
+    ("replay", {"events_per_second": 0}, "replay_rate_positive"),
+    ("replay", {"lease_holder": "host:1"}, "replay_lease_whole"),
+    ("replay", {"rows_total": -1}, "replay_natural"),
+    ("replay", {"seq": -1}, "replay_natural"),
 ]
 
 

@@ -12,7 +12,7 @@ WRITER, PUBLISHER, AUDITOR = ROLES
 
 TABLES = ("identity", "writer", *VALID)
 READABLE = {
-    WRITER: {*TABLES} - {"delivery"},
+    WRITER: {*TABLES} - {"delivery", "publisher_process", "replay", "replay_key"},
     PUBLISHER: {
         "identity",
         "generation",
@@ -22,6 +22,9 @@ READABLE = {
         "lane",
         "delivery",
         "parked",
+        "publisher_process",
+        "replay",
+        "replay_key",
     },
     AUDITOR: {*TABLES},
 }
@@ -37,7 +40,7 @@ INSERTABLE = {
         "savepoint",
         "request",
     },
-    PUBLISHER: {"lane", "delivery", "parked"},
+    PUBLISHER: {"lane", "delivery", "parked", "publisher_process", "replay", "replay_key"},
     AUDITOR: set[str](),
 }
 UPDATABLE = {
@@ -61,7 +64,31 @@ UPDATABLE = {
         "request": {"answered_at", "outcome", "answer"},
     },
     PUBLISHER: {
-        "identity": {"cluster_id", "transactional_id_prefix", "output_topic_ids"},
+        "identity": {
+            "cluster_id",
+            "transactional_id_prefix",
+            "output_topic_ids",
+            "system_identifier",
+            "timeline",
+        },
+        "parked": {"state", "state_changed_at"},
+        "publisher_process": {"alive_until", "backend_pid", "backend_start", "ended_at"},
+        "replay": {
+            "state",
+            "reason",
+            "events_per_second",
+            "lease_token",
+            "lease_holder",
+            "lease_until",
+            "lease_backend_pid",
+            "lease_backend_start",
+            "seq",
+            "cursor_batch",
+            "cursor_key",
+            "rows_sent",
+            "events_sent",
+            "state_changed_at",
+        },
         "lane": {
             "lease_token",
             "lease_holder",
@@ -75,6 +102,7 @@ UPDATABLE = {
             "sessions",
             "events",
             "stopped_reason",
+            "stopped_why",
             "mirrored_at",
         },
     },

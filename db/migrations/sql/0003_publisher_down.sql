@@ -1,0 +1,11 @@
+-- Takes back what 0003_publisher_up.sql added.
+
+DROP FUNCTION outbox.requeue(text[], bigint[], integer[], integer, uuid);
+DROP FUNCTION outbox.change_lanes(integer);
+DROP TABLE outbox.replay_key, outbox.replay, outbox.publisher_process;
+ALTER TABLE outbox.lane DROP COLUMN stopped_why;
+DELETE FROM outbox.delivery WHERE kind = 'resume' AND to_batch = 0;
+ALTER TABLE outbox.delivery DROP COLUMN kind, DROP COLUMN note, DROP CONSTRAINT IF EXISTS delivery_natural,
+    ADD CONSTRAINT delivery_natural CHECK (seq > 0 AND to_batch > 0 AND least(after_batch, sessions, events) >= 0);
+REVOKE UPDATE (system_identifier, timeline) ON outbox.identity FROM outbox_publisher;
+REVOKE UPDATE (state, state_changed_at) ON outbox.parked FROM outbox_publisher;

@@ -1,0 +1,40 @@
+"""What the commands have in common: their options, the outbox they work on, and how they print."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import psycopg
+import typer
+from rich.console import Console
+
+from db.connection import connect
+from db.migrate import require_current
+from db.settings import Settings
+
+Config = Annotated[
+    Path | None, typer.Option("--config", help="Settings file; default OUTBOX_CONFIG, else outbox.toml.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+@contextmanager
+def database(settings: Settings, command: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to the outbox for a command. Raises SchemaError, UnavailableError."""
+    with connect(settings.postgres, f"publisher {command}", autocommit=True) as connection:
+        require_current(connection)
+        yield connection
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(orjson.dumps(value, default=str).decode() + "\n")
+
+
+def console() -> Console:
+    """Return where tables go."""
+    # Wide enough that a table read by a machine or a log keeps its columns.
+    return Console() if sys.stdout.isatty() else Console(width=160)

@@ -1,0 +1,33 @@
+"""`publisher run`."""
+
+import threading
+
+from db import fault_points, logs
+from db.settings import Settings, load_settings
+from publisher.commands.common import Config, console
+from publisher.identity import OutboxIdentity
+from publisher.relay import Relay
+from publisher.shared import Epoch
+from publisher.shutdown import stop_on_signals
+
+
+def run(config: Config = None) -> None:
+    """Deliver until SIGTERM or SIGINT, which end the transaction in flight first; a second one forces the end.
+
+    Exit codes: 0 stopped as asked, 5 no lane can go on or the outbox belongs elsewhere, 6 Postgres or Kafka did not
+    answer at the start, 2 wrong settings, 3 wrong schema.
+    """
+    settings = load_settings(config)
+    logs.configure(settings.log)
+    fault_points.arm(settings.testing.fault_file)
+    stop = threading.Event()
+    with stop_on_signals(stop):
+        Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch)).run()
+
+
+def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
+    # Counts nothing: a large backlog would keep the lanes from starting.
+    console().print(
+        f"outbox {identity.outbox_uuid} -> Kafka cluster {identity.cluster_id} at {settings.kafka.bootstrap_servers}\n"
+        f"epoch {epoch.epoch} from batch {epoch.from_batch}, {epoch.lanes} lanes; `publisher status` shows how far they are"
+    )

@@ -1,0 +1,55 @@
+"""`publisher status`."""
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from db.settings import load_settings
+from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.status import COUNT_LIMIT, Status, read_status
+
+
+def status(config: Config = None, as_json: Json = False) -> None:
+    """Show how far every lane is. Exits 1 when a lane is stopped, or has undelivered rows and nobody holds it."""
+    with database(load_settings(config), "status") as connection:
+        found = read_status(connection)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print_status(found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+def _print_status(found: Status) -> None:
+    out = console()
+    out.print(
+        f"outbox {found.identity.outbox_uuid} -> Kafka cluster {found.identity.cluster_id or 'not bound yet'}"
+    )
+    _print_lanes(out, found)
+    parked = ", ".join(f"{count} {state}" for state, count in found.parked.items())
+    out.print(f"parked rows: {parked or 'none'}")
+    for lane in found.lanes:
+        if lane.stopped_reason is not None:
+            out.print(f"lane {lane.lane} stopped: {lane.stopped_reason}", style="red")
+        if lane.abandoned:
+            out.print(
+                f"lane {lane.lane} of epoch {lane.epoch}: {lane.lag_rows} rows wait and nobody delivers them. Start "
+                "`publisher run`",
+                style="red",
+            )
+
+
+def _print_lanes(out: Console, found: Status) -> None:
+    table = Table(
+        "epoch", "lane", "holder", "cursor", "seq", "sessions", "events", "lag batches", "lag rows", "oldest"
+    )
+    for lane in found.lanes:
+        cursor = str(lane.cursor_batch) + ("" if lane.cursor_key is None else f" at {lane.cursor_key}")
+        rows = f"{'≥ ' if lane.lag_rows >= COUNT_LIMIT else ''}{lane.lag_rows}"
+        age = "" if lane.oldest_undelivered_s is None else f"{lane.oldest_undelivered_s:.1f} s"
+        table.add_row(
+            *(str(value) for value in (lane.epoch, lane.lane, lane.holder or "nobody", cursor, lane.seq)),
+            *(str(value) for value in (lane.sessions, lane.events, lane.lag_batches, rows, age)),
+        )
+    out.print(table)
