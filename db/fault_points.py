@@ -42,8 +42,21 @@ POINTS = {
     "sink.after_commit": "after COMMIT",
     "query.before_return": "before returning to Spark",
     "query.after_spark_commit": "after Spark's own commit",
+    "lane.before_lease": "publisher: before it asks for the lane's lease",
+    "lane.after_lease": "publisher: after the lease",
+    "lane.after_fencing": "publisher: after init_transactions, before the progress is read",
+    "lane.after_progress": "publisher: after the progress was read, before it is compared",
+    "lane.after_check": "publisher: Kafka and Postgres tell one history, a missing delivery is not recorded yet",
+    "lane.after_filling": "publisher: the missing delivery is recorded, the lane begins",
+    "lane.after_read": "publisher: rows were read, their topics not yet described",
+    "lane.after_admission": "publisher: what Kafka would refuse is parked, before the transaction begins",
+    "transaction.after_begin": "publisher: Kafka's transaction has begun, nothing is sent",
+    "transaction.during_produce": "publisher: in the middle of the rows",
+    "transaction.before_progress": "publisher: after the last event, before the progress record",
+    "transaction.before_flush": "publisher: after the progress record, before all is in Kafka",
     "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
     "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
+    "lane.after_delivery": "publisher: after the delivery is recorded",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 

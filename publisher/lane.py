@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from db.connection import connect
+from db.fault_points import reach
 from db.statements import statement
 from publisher import clients
 from publisher.admission import Admission
@@ -73,22 +74,28 @@ class Lane:
         # A new connection may lead elsewhere: nothing is written before it is known to be the same outbox.
         found = check_unchanged(connection, self._shared.outbox)
         self._shared.timelines.notice(found.server_timeline)
+        reach("lane.before_lease")
         self._lease = Lease.claim(
             connection, self._epoch.epoch, self.lane, self._shared.holder, settings.publisher.lease_s
         )
         if self._lease is None:
             return False
         self._renewed_at = time.monotonic()
+        reach("lane.after_lease")
         # 2. Fence any older holder and end its open transaction. Only then is Kafka's word final.
         self._prepare_topic(connection)
         self._producer = self._init_producer()
+        reach("lane.after_fencing")
         # 3. and 4. What Kafka says, and whether Postgres tells the same history.
         record = self._read_progress()
+        reach("lane.after_progress")
         self._position = self._decide(connection, record)
+        reach("lane.after_check")
         unrecorded = self._position.unrecorded
         if unrecorded is not None:
             check_parked(unrecorded, parked_within(connection, self._lease, unrecorded))
             record_delivery(connection, self._lease, unrecorded, unrecorded.after, None)
+        reach("lane.after_filling")
         self._admission.begin(connection, self._lease, self._position.cursor)
         self._set_stopped(connection, None)
         return True
@@ -103,9 +110,12 @@ class Lane:
         if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
             self._renew(connection)
             return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
+        reach("lane.after_read")
         rows = self._admission.admit(connection, self._held(), chunk.rows)
+        reach("lane.after_admission")
         progress, tally = self._deliver(rows, chunk, position)
         record_delivery(connection, self._held(), progress, position.cursor, tally)
+        reach("lane.after_delivery")
         self._position = Position(progress.seq, progress.cursor, progress.commit_id)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(

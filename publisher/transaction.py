@@ -51,13 +51,17 @@ class Transaction:
         producer = self._producer
         try:
             producer.begin_transaction()
+            reach("transaction.after_begin")
             for row in rows:
+                reach("transaction.during_produce")
                 if not self._one_by_one and is_plain(row, self._headers):
                     self._send_plain(row)
                 else:
                     self._send(row)
+            reach("transaction.before_progress")
             # Last, so that whoever sees it sees every event before it.
             self._produce(progress_topic, progress.encode(), progress.key(), progress.lane)
+            reach("transaction.before_flush")
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
