@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 
 from db.fault_points import reach
 from publisher.admission import Admission
-from publisher.checks import Position
+from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
-from publisher.deliveries import Tally, record_delivery
+from publisher.deliveries import record_delivery
 from publisher.lease import Lease
 from publisher.progress import Progress
-from publisher.reader import Chunk, Reader
+from publisher.reader import Asked, Chunk, Reader
 from publisher.records import Row
 from publisher.shared import Epoch, Shared
 from publisher.transaction import Transaction
@@ -62,6 +62,7 @@ class OpenLane:
         )
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
+        self._ahead: Chunk | None = None
         self.position = position
         """After the last transaction that was recorded."""
 
@@ -70,17 +71,15 @@ class OpenLane:
         psycopg.Error, UnavailableError; the outcome is unknown then.
         """
         position = self.position
-        chunk = self._reader.read(self._connection, position)
+        chunk, self._ahead = self._ahead or self._reader.read(self._connection, position), None
         if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
             self._renew()
             return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
         reach("lane.after_read")
         rows = self._admission.admit(self._connection, self._lease, chunk.rows)
         reach("lane.after_admission")
-        progress, tally = self._deliver(rows, chunk, position)
-        record_delivery(self._connection, self._lease, progress, position.cursor, tally)
-        reach("lane.after_delivery")
-        self.position = Position(progress.seq, progress.cursor, progress.commit_id)
+        progress = self._progress(rows, chunk, position)
+        self.position = self._deliver(rows, chunk, progress, position)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
             "delivered",
@@ -106,13 +105,13 @@ class OpenLane:
             self._lease.renew(self._connection)
             self._renewed_at = now
 
-    def _deliver(self, rows: list[Row], chunk: Chunk, position: Position) -> tuple[Progress, Tally]:
+    def _progress(self, rows: list[Row], chunk: Chunk, position: Position) -> Progress:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
-        shared = self._shared
-        progress = Progress(
-            outbox_uuid=shared.identity.outbox_uuid,
-            cluster_id=shared.identity.cluster_id,
+        identity = self._shared.identity
+        return Progress(
+            outbox_uuid=identity.outbox_uuid,
+            cluster_id=identity.cluster_id,
             epoch=self._epoch.epoch,
             lane=self._lane,
             seq=position.seq + 1,
@@ -123,7 +122,43 @@ class OpenLane:
             events=sum([len(row.topics) for row in rows]),
             parked=len(chunk.rows) - len(rows),
         )
-        headers = shared.settings.publisher.headers
-        transaction = Transaction(self._producer, headers, shared.stop, one_by_one=self._one_by_one)
-        transaction.run(rows, shared.progress_topic, progress)
-        return progress, transaction.tally
+
+    def _deliver(self, rows: list[Row], chunk: Chunk, progress: Progress, before: Position) -> Position:
+        """Produce, commit, record; return the position after it. While Kafka commits, Postgres looks for the next chunk.
+
+        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
+        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
+        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
+        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
+        """
+        after = Position(progress.seq, progress.cursor, progress.commit_id)
+        asked: list[Asked] = []
+
+        def read_ahead() -> None:
+            if chunk.more:
+                asked.append(self._reader.ask(self._connection, after))
+
+        headers = self._shared.settings.publisher.headers
+        transaction = Transaction(self._producer, headers, self._shared.stop, one_by_one=self._one_by_one)
+        try:
+            transaction.run(rows, self._shared.progress_topic, progress, read_ahead)
+        except BaseException:
+            if asked:
+                # Nobody waits for its answer any more, and nothing else could be asked before it.
+                self._connection.close()
+            raise
+        ahead = self._take(asked[0]) if asked else None
+        end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
+        sound = record_delivery(
+            self._connection, self._lease, progress, before.cursor, transaction.tally, end
+        )
+        reach("lane.after_delivery")
+        self._ahead = ahead if sound else None
+        return after
+
+    def _take(self, asked: Asked) -> Chunk | None:
+        try:
+            return self._reader.take(asked)
+        except LaneStoppedError:
+            # What is in Kafka is recorded first; the next read finds the same and says so.
+            return None
