@@ -1,5 +1,6 @@
 SELECT
-    l.epoch, l.lane, l.lease_holder,
+    l.epoch, l.lane,
+    coalesce((SELECT p.host || ':' || p.pid FROM outbox.publisher_process p WHERE p.process_id::text = l.lease_holder), l.lease_holder),
     l.lease_until >= now() AND EXISTS (
         SELECT FROM pg_stat_activity a
         WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE
