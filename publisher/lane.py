@@ -76,7 +76,6 @@ class Lane:
             record_delivery(connection, self._lease, unrecorded, unrecorded.after, None)
         reach("lane.after_filling")
         self._admission.begin(connection, self._lease, position.cursor)
-        self._set_stopped(connection, None)
         self._open = OpenLane(
             self._shared,
             self._epoch,
@@ -113,10 +112,12 @@ class Lane:
         if self._lease is not None:
             self._lease.renew(self._connect())
 
-    def stopped(self, reason: str) -> None:
-        """Show the reason in `outbox.lane`, if Postgres can be reached and the lane is ours."""
+    def stopped(self, reason: str | None, why: Why | None = None) -> None:
+        """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
-            self._set_stopped(self._connect(), reason)
+            self._connect().execute(
+                statement("publisher", "set_stopped"), self._lease.parameters | {"reason": reason, "why": why}
+            )
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
@@ -130,12 +131,12 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def close(self) -> None:
-        """Give the lease back and disconnect. The lane can be opened again."""
+    def close(self, *, keep_lease: bool = False) -> None:
+        """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
         self.discard()
         if self._connection is not None:
             with self._connection as connection:
-                if self._lease is not None:
+                if self._lease is not None and not keep_lease:
                     self._lease.release(connection)
             self._connection = None
         self._lease = None
@@ -230,11 +231,6 @@ class Lane:
         for (batch_id, session_key), found in error.rows.items():
             self._admission.park(self._connect(), self._held(), batch_id, session_key, found)
         self._one_by_one = False
-
-    def _set_stopped(self, connection: psycopg.Connection[Any], reason: str | None) -> None:
-        connection.execute(
-            statement("publisher", "set_stopped"), self._held().parameters | {"reason": reason}
-        )
 
     def _held(self) -> Lease:
         if self._lease is None:

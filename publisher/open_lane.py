@@ -18,6 +18,7 @@ from publisher.progress import Progress
 from publisher.reader import Asked, Chunk, Reader
 from publisher.records import Row
 from publisher.shared import Epoch, Shared
+from publisher.stray_rows import StrayRows
 from publisher.transaction import Transaction
 
 _log = structlog.get_logger()
@@ -60,6 +61,7 @@ class OpenLane:
         self._reader = Reader(
             epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
         )
+        self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
         self._ahead: Chunk | None = None
@@ -72,6 +74,7 @@ class OpenLane:
         """
         position = self.position
         chunk, self._ahead = self._ahead or self._reader.read(self._connection, position), None
+        self._stray_rows.check(self._connection, chunk.end)
         if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
             self._renew()
             return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
