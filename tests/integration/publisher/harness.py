@@ -52,9 +52,11 @@ def settings_for(
 class Process:
     """A real `publisher run`."""
 
-    def __init__(self, settings: Settings, log: Path) -> None:
+    def __init__(self, settings: Settings, log: Path, environment: dict[str, str] | None = None) -> None:
+        """`environment`: settings of other sections, by the name of their variable."""
         self._settings = settings
         self._log = log
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -65,6 +67,7 @@ class Process:
         for name, value in self._settings.publisher.model_dump(exclude_unset=True).items():
             text = value if isinstance(value, str) else json.dumps(value)
             environment[f"OUTBOX_PUBLISHER__{name.upper()}"] = text
+        environment |= self._environment
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "publisher", "run"], env=environment, stdout=output, stderr=output
