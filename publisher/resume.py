@@ -103,6 +103,9 @@ class Resume:
                 "this outbox has no lanes yet: nothing was ever published from it. `publisher run` begins"
             )
         first = self._first_batch(request, ledger)
+        lanes_known = max(of.epoch.lanes for of in ledger.epochs)
+        if unknown := [lane for lane in request.lanes if not 0 <= lane < lanes_known]:
+            raise SettingsError(f"there is no lane {unknown[0]}: the lanes are 0 to {lanes_known - 1}")
         survey = self._survey(binding)
         lanes, in_step = [], []
         for of in self._epochs(ledger, first):

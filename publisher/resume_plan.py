@@ -137,7 +137,7 @@ def move(found: Found, to: Cursor) -> Move:
     delivered = max(by_kafka, found.postgres)
     unknown = NO_TOTALS
     if found.newest is not None and found.newest is not found.shared:
-        base = found.shared.total if found.shared is not None else NO_TOTALS
+        base = found.shared.total if found.shared is not None else found.mirror_total
         unknown = found.newest.total.minus(base)
     for record in found.later.values():
         unknown = unknown.plus(record.total.sessions, record.total.events, record.total.parked)
