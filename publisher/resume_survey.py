@@ -50,8 +50,16 @@ class Survey:
     """Reads lanes. The publishers may run meanwhile; `Resume` reads each lane that it moves again once it has fenced it."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics, outbox_uuid: UUID
+        self,
+        connection: psycopg.Connection[Any],
+        settings: Settings,
+        topics: Topics,
+        outbox_uuid: UUID,
+        *,
+        fenced: bool,
     ) -> None:
+        """`fenced`: every open transaction has been ended, so all there is is waited for."""
+        self._fenced = fenced
         self._connection = connection
         self._settings = settings
         self._topics = topics
@@ -170,7 +178,8 @@ class Survey:
     def _records(self, partition: int) -> Generator[tuple[tuple[int, int], Progress | None]]:
         """Yield ((epoch, lane), record or None where it was put aside), newest first."""
         topic = self.progress_topic
-        high_watermark = self._topics.high_watermark(topic, partition)
+        # A transaction that a dead process left open would be waited for until the broker ends it.
+        high_watermark = self._topics.high_watermark(topic, partition, committed=not self._fenced)
         consumer = clients.progress_consumer(self._settings.kafka)
         try:
             for key, value in records_backwards(

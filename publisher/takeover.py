@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from db.settings import Settings
 from publisher import clients
@@ -36,8 +36,8 @@ def fencing_producer(
             producer.init_transactions(1.0)
             return producer
         except KafkaException as error:
-            again = error.args[0].code() == KafkaError._TIMED_OUT and error.args[0].retriable()
-            if not again or give_up() or time.monotonic() > deadline:
+            # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
+            if not error.args[0].retriable() or give_up() or time.monotonic() > deadline:
                 raise
 
 

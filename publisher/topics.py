@@ -163,12 +163,12 @@ class Topics:
             )
             answer(grown[topic], self._give_up)
 
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """Return the end of a partition as a read_uncommitted reader sees it."""
+    def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """Return the end of a partition as a read_uncommitted reader sees it; `committed`: up to the first open transaction."""
         place = TopicPartition(topic, partition)
         asked = self._admin.list_offsets(
             {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
         return int(answer(asked[place], self._give_up).offset)

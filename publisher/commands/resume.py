@@ -17,8 +17,9 @@ from publisher import clients
 from publisher.commands.common import Config, Json, database, print_json
 from publisher.cursor import Cursor
 from publisher.rebinding import Accepted
-from publisher.resume import LanePlan, Plan, Request, Resume
+from publisher.resume import Resume
 from publisher.resume_plan import Way
+from publisher.resume_planning import LanePlan, Plan, Planner, Request
 from publisher.topics import Topics
 from publisher.ways_out import replaced_topic
 
@@ -74,12 +75,11 @@ def resume(
     )
     try:
         with database(settings, "resume") as connection:
-            work = Resume(connection, settings, topics)
-            plan = work.plan(request)
+            plan = Planner(connection, settings, topics).plan(request)
             _show(plan)
             if not dry_run and not plan.changes_nothing:
                 _confirm(yes)
-                work.act(plan, lambda now: _moved(now, yes), _done)
+                Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
     except (psycopg.OperationalError, KafkaException) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
         raise UnavailableError(

@@ -142,7 +142,7 @@ def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
 
 def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> None:
     check_later([(2, 0)], 2)
-    with pytest.raises(LaneStoppedError, match="database_restored.*lane epoch 3.*resume --from kafka"):
+    with pytest.raises(LaneStoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
         check_later([(2, 0), (3, 1)], 2)
 
 
