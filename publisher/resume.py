@@ -19,7 +19,7 @@ from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at, record_resume
+from publisher.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.lease import Lease
 from publisher.progress import Progress, Totals, progress_key
 from publisher.rebinding import Binding, rebind
@@ -85,6 +85,7 @@ class Resume:
             raise ContinuityError(
                 f"lane {found.lane} of epoch {epoch.epoch} moved on while you were asked. Give the command again"
             )
+        self._fill(lease, planned.move.found)
         survey = self._planner.survey(plan.binding, fenced=True)
         progress = self._progress(plan, survey, planned)
         self._commit(producer, survey.progress_topic, progress, planned.move.found)
@@ -93,6 +94,16 @@ class Resume:
         reach("resume.after_record")
         lease.release(self._connection)
         return planned
+
+    def _fill(self, lease: Lease, found: Found) -> None:
+        """Record the transaction between whose two commits the fenced publisher was; nobody would later."""
+        newest = found.newest
+        if newest is None or newest is not found.shared or newest.seq != found.mirror.seq + 1:
+            return
+        if newest.resumed is not None:
+            record_resume(self._connection, lease, newest)
+        else:
+            record_delivery(self._connection, lease, newest, newest.after, None)
 
     def _take_lease(self, epoch: Epoch, lane: int) -> Lease:
         lease_s = max(self._settings.publisher.lease_s, 2 * self._settings.kafka.request_timeout_s)
