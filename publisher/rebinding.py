@@ -40,6 +40,7 @@ class Binding:
             self.found.cluster_id != self.cluster_id
             or self.found.output_topic_ids != self.topic_ids
             or self.found.system_identifier != self.system_identifier
+            or self.found.timeline != self.timeline
         )
 
 
@@ -72,14 +73,13 @@ def look(connection: psycopg.Connection[Any], topics: Topics, prefix: str, accep
     for name in accepted.topics:
         if name in replaced:
             recorded[name] = replaced.pop(name)
-    moved = found.system_identifier != found.server_system_identifier
     return Binding(
         found,
         cluster_id,
         prefix,
         recorded,
         found.server_system_identifier if accepted.server else found.system_identifier,
-        found.server_timeline if accepted.server and moved else found.timeline,
+        found.server_timeline if accepted.server else found.timeline,
         replaced,
     )
 

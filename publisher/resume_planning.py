@@ -1,6 +1,6 @@
 """What `publisher resume` would do, found out without changing anything."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,8 +72,11 @@ class Planner:
         self._settings = settings
         self._topics = topics
 
-    def plan(self, request: Request) -> Plan:
-        """Look at everything. Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error."""
+    def plan(self, request: Request, looking: Callable[[int, int], None] = lambda done, total: None) -> Plan:
+        """Look at everything; `looking` is told how many lanes of how many are done.
+
+        Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
+        """
         binding = look(
             self._connection,
             self._topics,
@@ -90,22 +93,27 @@ class Planner:
         if unknown := [lane for lane in request.lanes if not 0 <= lane < lanes_known]:
             raise SettingsError(f"there is no lane {unknown[0]}: the lanes are 0 to {lanes_known - 1}")
         survey = self.survey(binding)
+        newest = ledger.epochs[-1].epoch
+        asked = [
+            (of, lane)
+            for of in self._epochs(ledger, first)
+            for lane in range(of.epoch.lanes)
+            if not request.lanes or lane in request.lanes
+        ]
         lanes, in_step = [], []
-        for of in self._epochs(ledger, first):
-            for lane in range(of.epoch.lanes):
-                if request.lanes and lane not in request.lanes:
-                    continue
-                found = survey.lane(of, lane, ledger.epochs[-1].epoch)
-                plan = self._lane(survey, request, binding, ledger, found, first)
-                if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
-                    # A publisher at work is between Kafka's commit and Postgres' at times, but it moves.
-                    again = survey.lane(of, lane, ledger.epochs[-1].epoch)
-                    moving = again.known_seq > found.known_seq
-                    plan = None if moving else self._lane(survey, request, binding, ledger, again, first)
-                if plan is None:
-                    in_step.append((of.epoch.epoch, lane))
-                else:
-                    lanes.append(plan)
+        for done, (of, lane) in enumerate(asked):
+            looking(done, len(asked))
+            found = survey.lane(of, lane, newest)
+            plan = self._lane(survey, request, binding, ledger, found, first)
+            if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
+                # A publisher at work is between Kafka's commit and Postgres' at times, but it moves.
+                again = survey.lane(of, lane, newest)
+                moving = again.known_seq > found.known_seq
+                plan = None if moving else self._lane(survey, request, binding, ledger, again, first)
+            if plan is None:
+                in_step.append((of.epoch.epoch, lane))
+            else:
+                lanes.append(plan)
         return Plan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: Plan, lane: LanePlan) -> LanePlan | None:

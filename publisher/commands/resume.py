@@ -8,6 +8,7 @@ import psycopg
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from db import fault_points
@@ -75,7 +76,7 @@ def resume(
     )
     try:
         with database(settings, "resume") as connection:
-            plan = Planner(connection, settings, topics).plan(request)
+            plan = _look(Planner(connection, settings, topics), request)
             _show(plan)
             if not dry_run and not plan.changes_nothing:
                 _confirm(yes)
@@ -92,6 +93,13 @@ def resume(
 def _errors() -> Console:
     # What is said before it acts must not mix with the document of --json.
     return Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=160)
+
+
+def _look(planner: Planner, request: Request) -> Plan:
+    out = _errors()
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("reading lanes")
+        return planner.plan(request, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _show(plan: Plan) -> None:
@@ -141,6 +149,8 @@ def _binding(plan: Plan) -> list[str]:
         lines.append(
             f"Postgres server {binding.system_identifier}, before {found.system_identifier}; restart `publisher run` afterwards"
         )
+    elif found.timeline != binding.timeline:
+        lines.append(f"Postgres timeline {binding.timeline}, before {found.timeline}")
     for name, topic_id in binding.topic_ids.items():
         if found.output_topic_ids.get(name) != topic_id:
             lines.append(

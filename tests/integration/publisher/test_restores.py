@@ -1,6 +1,7 @@
 """What was set back, rebuilt or swapped is found, at the start and while the publisher runs, also with empty batches at the cursor."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -222,25 +223,43 @@ def test_a_lane_that_only_a_later_epoch_had_tells_of_it(
         )
 
 
-@pytest.fixture(scope="module")
-def spare_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+class Spare:
     """A cluster of this module's own, that its tests rebuild."""
-    server = Kafka(tmp_path_factory.mktemp("spare") / "kafka")
-    server.start()
-    yield server
-    server.destroy()
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._server = Kafka(folder / "1")
+        self._server.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Always the same."""
+        return self._server.bootstrap_servers
+
+    def rebuild(self, topic: str) -> None:
+        """Put another cluster behind the same address, empty but for this topic."""
+        port = self._server.port
+        self._server.destroy()
+        self._server = Kafka(self._folder / uuid4().hex, port=port)
+        self._server.start()
+        create_topics(self.bootstrap_servers, {topic: (3, {})})
+
+    def destroy(self) -> None:
+        """Kill it, delete its data."""
+        self._server.destroy()
 
 
-def rebuild(server: Kafka, topic: str) -> None:
-    """Another, empty cluster behind the same address."""
-    server.destroy()
-    server.start()
-    create_topics(server.bootstrap_servers, {topic: (3, {})})
+@pytest.fixture(scope="module")
+def spare_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spare]:
+    """That cluster."""
+    spare = Spare(tmp_path_factory.mktemp("spare"))
+    yield spare
+    spare.destroy()
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["at the start", "while it runs"])
 @pytest.mark.parametrize("way", ["mirror", "beginning"])
-def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Kafka, running: bool, way: str) -> None:
+def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Spare, running: bool, way: str) -> None:
     topic = f"events-{uuid4().hex[:8]}"
     create_topics(spare_kafka.bootstrap_servers, {topic: (3, {})})
     outbox = Outbox(database, topic)
@@ -251,12 +270,12 @@ def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Kafka, running: 
     if running:
         with InThread(settings) as relay:
             wait_until(lambda: drained(database), "the delivery")
-            rebuild(spare_kafka, topic)
+            spare_kafka.rebuild(topic)
             outbox.batch(simple(2, keys=4))
             wait_for_stop(outbox, relay, *words)
     else:
         deliver(outbox, settings)
-        rebuild(spare_kafka, topic)
+        spare_kafka.rebuild(topic)
         outbox.batch(simple(2, keys=4))
         stops_with(outbox, settings, *words)
     with pytest.raises(Exception, match="other_cluster"):

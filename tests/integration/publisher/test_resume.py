@@ -234,3 +234,25 @@ def test_the_commands_of_a_wrong_use_are_refused(outbox: Outbox, settings: Setti
         resume(settings, "--from", "kafka", "7")
     with pytest.raises(SettingsError, match="never delivered to that topic"):
         resume(settings, "--from", "kafka", "--accept-new-topic", "unheard-of")
+
+
+def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
+    outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
+    outbox.batch(simple(2, keys=4))
+    arguments = ("--from", "batch", "2", "--accept-new-server", "--yes")
+    plan = Plan(tmp_path / "faults")
+    plan.write(Fault("resume.before_binding", Action.RAISE))
+    try:
+        with pytest.raises(UnavailableError):
+            resume(settings, *arguments, fault_file=plan.file)
+    finally:
+        arm(None)
+    with pytest.raises(ContinuityError, match="other_postgres_server"):
+        resume(settings, "--from", "kafka")
+    resume(settings, *arguments)
+    deliver(outbox, settings)
+    assert_exactly_once(outbox, watcher)
