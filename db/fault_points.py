@@ -62,6 +62,12 @@ POINTS = {
     "retention.after_drop": "retention: the partition is gone, the next one is not looked at yet",
     "retention.during_pruning": "retention: some ledger rows are deleted, more are to go",
     "retention.after_ledger": "retention: the ledger is pruned, deliveries, processes and replays are not yet",
+    "resume.after_lease": "resume: after it took the lane's lease",
+    "resume.after_fencing": "resume: the lane's publisher is fenced, Kafka is not yet read again",
+    "resume.before_commit": "resume: the progress record is in Kafka, before its commit",
+    "resume.after_commit": "resume: after Kafka's commit, before the mirror is set",
+    "resume.after_record": "resume: after the mirror is set, the lease still held",
+    "resume.before_binding": "resume: every lane is moved, a new cluster, server or topic not yet recorded",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 
