@@ -5,25 +5,23 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaException
 
 from db import fault_points, logs
-from db.errors import ContinuityError, FencedError, SettingsError, UnavailableError
+from db.errors import ContinuityError, FencedError, SettingsError
 from db.fault_points import reach
 from db.settings import Settings, load_settings
-from publisher.clients import check_options
 from publisher.commands.common import Config, Json, console, database, print_json
 from publisher.identity import OutboxIdentity
 from publisher.replay import store
-from publisher.replay.filters import Filters, as_json, parse_moment, read_keys
+from publisher.replay.filters import Filters, parse_moment, read_keys
 from publisher.replay.runner import End, Runner
-from publisher.replay.selection import Count, Range, count, resolve
 from publisher.replay.session import outbox_of
 from publisher.replay.showing import count_table, counting, progress_of, replay_lines, replays_table
-from publisher.replay.store import NewReplay, Replay
+from publisher.replay.starting import Plan, Request, answering, make, make_plan, open_target
+from publisher.replay.store import Replay
 from publisher.replay.target import Target, kafka_settings
 from publisher.shutdown import stop_on_signals
 
@@ -31,7 +29,7 @@ app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, 
 
 ToConfig = Annotated[
     Path | None,
-    typer.Option("--to-config", help="Another cluster: a TOML file with its own [kafka] table."),
+    typer.Option("--to-config", help="Another cluster: a TOML file with a table kafka of its own."),
 ]
 ToServers = Annotated[
     str | None, typer.Option("--to-servers", help="Another cluster, without options: HOST:PORT,…")
@@ -105,62 +103,24 @@ def start(
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
     settings = _begin(config)
-    kafka = kafka_settings(settings, to_config, to_servers)
+    request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     with database(settings, "replay start") as connection:
         outbox = outbox_of(connection)
-        batches = resolve(connection, filters)
-        with counting(batches) as bar:
-            found = count(
-                connection, batches, filters, lambda n: bar.advance(bar.task_ids[0], n) if bar else None
-            )
-    plan: dict[str, Any] = {
-        "from_batch": batches.first,
-        "to_batch": batches.last,
-        "left_out": batches.notes,
-        "rows": found.rows,
-        "sessions": found.sessions,
-        "events": found.events,
-        "bytes": found.bytes,
-        "topics": {name: part._asdict() for name, part in found.topics.items()},
-    }
-    _show_plan(batches, found, to_topic, to_stdout=dry_run and not as_json_)
-    if not found.events:
+        plan = make_plan(connection, request, counting)
+    _show_plan(plan, to_stdout=dry_run and not as_json_)
+    if not plan.count.events or dry_run:
         if as_json_:
-            print_json(plan | {"replay_id": None})
-        else:
-            console().print("nothing to send: no replay was made")
-        return
-    destinations = {to_topic} if to_topic is not None else set(found.topics)
-    if dry_run:
-        _target(settings, outbox, kafka, stop, False).describe(destinations if not create_topics else ())
-        if as_json_:
-            print_json(plan | {"dry_run": True})
+            print_json(plan.as_json())
+        elif not plan.count.events:
+            console().print("nothing to send")
         return
     _confirm(yes)
-    try:
-        target = _target(settings, outbox, kafka, stop, create_topics)
-        target.describe(destinations)
-    except KafkaException as error:
-        raise UnavailableError(f"the target's topics cannot be described: {error.args[0].str()}") from error
-    requested: dict[str, Any] = {"filter": as_json(filters)}
-    if to_config is not None:
-        requested["to_config"] = str(to_config.resolve())
-    if to_servers is not None:
-        requested["to_servers"] = to_servers
-    new = NewReplay(
-        from_batch=batches.first,
-        to_batch=batches.last,
-        topics=None if filters.topics is None else list(filters.topics),
-        requested=requested,
-        target_topic=to_topic,
-        target_cluster_id=target.cluster_id,
-        target_servers=kafka.bootstrap_servers,
-        events_per_second=rate,
-        rows_total=found.rows,
-        events_total=found.events,
-    )
-    replay = _create(settings, new, filters)
+    with answering():
+        target = open_target(settings, outbox, request.kafka(settings), stop, create_topics=create_topics)
+        target.describe(plan.destinations)
+    with database(settings, "replay start") as connection:
+        replay = make(connection, plan, target)
     reach("replay.after_creation")
     sys.stderr.write(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}\n")
     _work(settings, outbox, replay, target, stop, as_json_, paused_too=False, skip_refused=skip_refused)
@@ -200,8 +160,9 @@ def go_on(
         to_config = None if known is None else Path(known)
         to_servers = replay.requested.get("to_servers")
     kafka = kafka_settings(settings, to_config, to_servers)
-    target = _target(settings, outbox, kafka, stop, create_topics)
-    target.check_cluster(replay_id, replay.target_cluster_id)
+    with answering():
+        target = open_target(settings, outbox, kafka, stop, create_topics=create_topics)
+        target.check_cluster(replay_id, replay.target_cluster_id)
     _work(settings, outbox, replay, target, stop, as_json_, paused_too=True, skip_refused=skip_refused)
 
 
@@ -220,7 +181,9 @@ def list_(
     console().print(replays_table(found))
     for one in found:
         if one.reason is not None:
-            console().print(f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True)
+            console().print(
+                f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True, markup=False
+            )
 
 
 @app.command("show")
@@ -264,35 +227,6 @@ def _begin(config: Path | None) -> Settings:
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     return settings
-
-
-def _target(
-    settings: Settings, outbox: OutboxIdentity, kafka: Any, stop: threading.Event, create_topics: bool
-) -> Target:
-    check_options(kafka, settings.publisher.transaction_timeout_ms)
-    return Target(
-        kafka,
-        f"{settings.publisher.progress_topic}-{outbox.outbox_uuid}-replays",
-        settings.publisher.progress_replication,
-        create_topics=create_topics,
-        give_up=stop.is_set,
-    )
-
-
-def _create(settings: Settings, new: NewReplay, filters: Filters) -> Replay:
-    with database(settings, "replay start") as connection:
-        replay = store.create(connection, new, filters.keys)
-        # From here on retention keeps what it needs; what it dropped since the counting is too late.
-        if (
-            resolve(connection, Filters(from_batch=new.from_batch, to_batch=new.to_batch)).first
-            > new.from_batch
-        ):
-            store.change(connection, replay.replay_id, "cancelled")
-            raise ContinuityError(
-                f"retention dropped rows of batch {new.from_batch} on while they were counted: replay {replay.replay_id} is "
-                "cancelled, nothing was sent. Start it again for what is left"
-            )
-    return replay
 
 
 def _work(
@@ -339,16 +273,16 @@ def _work(
         raise ContinuityError(found.reason)
 
 
-def _show_plan(batches: Range, found: Count, to_topic: str | None, *, to_stdout: bool) -> None:
+def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
     out = console()
-    if not to_stdout:
-        out.stderr = True
+    out.stderr = not to_stdout
+    batches = plan.batches
     if not batches.empty:
         out.print(f"batches {batches.first:,} to {batches.last:,}")
     for note in batches.notes:
         out.print(note, soft_wrap=True)
-    if found.events:
-        out.print(count_table(found, to_topic))
+    if plan.count.events:
+        out.print(count_table(plan.count, plan.request.to_topic))
 
 
 def _confirm(yes: bool) -> None:

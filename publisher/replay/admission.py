@@ -107,7 +107,7 @@ class ReplayAdmission:
             raise ReplayStoppedError(
                 Why.ROW_REFUSED,
                 f"the target refuses the row of batch {batch_id}, session key {session_key!r}, for itself ({found.reason}): "
-                f"{found.detail}. What comes before it is sent, nothing of it is. Mend the target, then `publisher replay go-on "
+                f"{found.detail}. Nothing of its transaction is sent. Mend the target, then `publisher replay go-on "
                 f"{replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {replay_id} "
                 "--skip-refused`",
             )

@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import structlog
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -68,10 +69,10 @@ class _Lines:
 
 
 @contextmanager
-def counting(batches: Range) -> Iterator["Progress | None"]:
-    """Yield a bar over batches where a person looks at stderr, else None."""
+def counting(batches: Range) -> Iterator[Callable[[int], None]]:
+    """Yield what to tell of counted batches: a bar where a person looks at stderr."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda _: None
         return
     columns = (
         TextColumn("counting"),
@@ -81,8 +82,8 @@ def counting(batches: Range) -> Iterator["Progress | None"]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task("", total=batches.last - batches.first + 1)
-        yield bar
+        task = bar.add_task("", total=batches.last - batches.first + 1)
+        yield lambda looked_at: bar.advance(task, looked_at)
 
 
 def count_table(found: Count, target_topic: str | None) -> Table:
@@ -110,7 +111,10 @@ def replays_table(replays: list[Replay]) -> Table:
             str(one.replay_id),
             one.shown_state,
             f"{one.from_batch:,}-{one.to_batch:,}",
-            ", ".join(f"{name} {value}" for name, value in one.requested.get("filter", {}).items()) or "all",
+            escape(
+                ", ".join(f"{name} {value}" for name, value in one.requested.get("filter", {}).items())
+                or "all"
+            ),
             f"{one.target_topic or 'own topics'} at {one.target_servers}",
             f"{one.events_sent:,} of {one.events_total:,}",
             f"{share(one):.0f} %",
@@ -128,7 +132,7 @@ def replay_lines(one: Replay) -> Table:
         "events_sent": f"{one.events_sent:,} of {one.events_total:,} ({share(one):.0f} %)"
     }
     for name, value in values.items():
-        table.add_row(name, "" if value is None else str(value))
+        table.add_row(name, "" if value is None else escape(str(value)))
     return table
 
 

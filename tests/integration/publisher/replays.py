@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from db.settings import Settings
 from publisher.cli import app
@@ -40,6 +39,8 @@ def environment(settings: Settings, fault_file: Path | None = None) -> dict[str,
     values = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
     values["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
     values["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
+    if settings.kafka.options:
+        values["OUTBOX_KAFKA__OPTIONS"] = json.dumps(settings.kafka.options)
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         values[f"OUTBOX_PUBLISHER__{name.upper()}"] = value if isinstance(value, str) else json.dumps(value)
     if fault_file is not None:
@@ -67,7 +68,9 @@ def replayed(settings: Settings, *arguments: str) -> dict[str, Any]:
 class ReplayProcess:
     """`publisher replay` in a process of its own."""
 
-    def __init__(self, settings: Settings, log: Path, *arguments: str, fault_file: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, log: Path, *arguments: str, fault_file: Path | None = None
+    ) -> None:
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,15 +81,14 @@ def test_a_runner_that_hangs_is_fenced_by_the_next_one(
         outbox.batch(simple(batch, keys=8))
     deliver(outbox, small)
     plan.write(Fault("replay.before_commit", Action.HOLD, hit=2))
-    with ReplayProcess(
-        small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file
-    ) as first:
+    with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as first:
         wait_until(lambda: not plan.pending(), "the hang")
         refused = replay(small, "go-on", "1")
         assert getattr(refused.exception, "exit_code", None) == 4
         assert "already" in str(refused.exception)
         wait_until(
-            lambda: query(outbox.dsn, "SELECT lease_until < now() FROM outbox.replay")[0][0], "the lease's end"
+            lambda: query(outbox.dsn, "SELECT lease_until < now() FROM outbox.replay")[0][0],
+            "the lease's end",
         )
         done = replayed(small, "go-on", "1")
         assert (done["state"], done["events_sent"]) == ("done", 96)
@@ -106,7 +106,8 @@ def test_sigterm_ends_a_replay_between_transactions_and_go_on_continues(
     deliver(outbox, small)
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", "--rate", "5") as process:
         wait_until(
-            lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0, "a transaction"
+            lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0,
+            "a transaction",
         )
         os.kill(process.process.pid, 15)
         assert process.wait() == 0, process.log()
@@ -126,7 +127,8 @@ def test_pause_and_cancel_from_another_process_end_it_and_go_on_goes_on_exactly(
     deliver(outbox, small)
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", "--rate", "5") as process:
         wait_until(
-            lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0, "a transaction"
+            lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0,
+            "a transaction",
         )
         (running,) = _listed(small)
         assert (running["state"], running["held"]) == ("running", True)
@@ -143,7 +145,9 @@ def test_pause_and_cancel_from_another_process_end_it_and_go_on_goes_on_exactly(
 
     with ReplayProcess(small, tmp_path / "log2", "start", "--all", "--yes", "--rate", "5") as process:
         wait_until(
-            lambda: query(outbox.dsn, "SELECT max(seq) FROM outbox.replay WHERE replay_id = 2")[0][0] or 0 > 0,
+            lambda: (
+                query(outbox.dsn, "SELECT max(seq) FROM outbox.replay WHERE replay_id = 2")[0][0] or 0 > 0
+            ),
             "a transaction",
         )
         replayed(small, "cancel", "2")
@@ -152,6 +156,6 @@ def test_pause_and_cancel_from_another_process_end_it_and_go_on_goes_on_exactly(
     assert _listed(small) == []
 
 
-def _listed(settings: Settings) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = replayed(settings, "list")  # type: ignore[assignment]
+def _listed(settings: Settings) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = replayed(settings, "list")  # type: ignore[assignment]
     return found
