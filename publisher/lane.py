@@ -16,6 +16,7 @@ from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, parked_within, record_delivery
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
+from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
 from publisher.progress import Progress, progress_key
 from publisher.progress_reader import read_progress
@@ -36,6 +37,7 @@ class Lane:
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
         self._one_by_one = False
+        self._link = Link()
 
     @property
     def position(self) -> Position | None:
@@ -105,6 +107,9 @@ class Lane:
             # What Kafka refused before, it took now: full batches again.
             self._one_by_one = False
             raise StartOverError
+        if self._link.has_broken and outcome is Outcome.DELIVERED:
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
         return outcome
 
     def confirm(self) -> None:
@@ -163,12 +168,14 @@ class Lane:
 
     def _init_producer(self) -> Producer:
         settings = self._shared.settings
+        self._link = Link()
         producer = clients.lane_producer(
             settings.kafka,
             f"{settings.publisher.transactional_id_prefix}-{self._shared.identity.outbox_uuid}"
             f"-{self._epoch.epoch}-{self.lane}",
             settings.publisher.transaction_timeout_ms,
             1 if self._one_by_one else self._admission.batch_bytes,
+            self._link.report,
         )
         deadline = time.monotonic() + settings.kafka.request_timeout_s
         while True:
