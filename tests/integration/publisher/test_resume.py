@@ -280,3 +280,22 @@ def test_a_stopped_lane_of_a_running_publisher_goes_on_by_itself(
         assert query(outbox.dsn, stopped) == []
         assert not relay.ended()
     assert_exactly_once(outbox, watcher)
+
+
+def test_what_retention_has_dropped_is_not_promised(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch({})
+    query(outbox.dsn, "UPDATE outbox.batch SET batch_id = 9998")
+    query(outbox.dsn, "UPDATE outbox.lane_epoch SET from_batch = 9999")
+    query(outbox.dsn, "SELECT outbox.ensure_partitions(9998, 10005)")
+    outbox.batch(simple(9999, keys=4))
+    assert outbox.batch(simple(10000, keys=4)) == 10000
+    deliver(outbox, settings)
+    query(outbox.dsn, "DROP TABLE outbox.session_output_p00000000")
+    gone = resume(settings, "--from", "batch", "9999", "--dry-run")
+    assert (gone["first_batch"], gone["first_kept_batch"], total(gone, "again")) == (9999, 10000, EVENTS)
+    report = resume(settings, "--from", "beginning", "--yes")
+    assert (report["first_batch"], total(report, "again")) == (10000, EVENTS)
+    deliver(outbox, settings)
+    assert_seen(watcher, outbox.written + outbox.written[EVENTS:])
