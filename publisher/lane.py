@@ -14,6 +14,7 @@ from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, parked_within, record_delivery, record_resume
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
+from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
 from publisher.progress import Progress
 from publisher.progress_reader import Newest
@@ -35,6 +36,7 @@ class Lane:
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
         self._one_by_one = False
+        self._link = Link()
 
     @property
     def position(self) -> Position | None:
@@ -103,6 +105,9 @@ class Lane:
             # What Kafka refused before, it took now: full batches again.
             self._one_by_one = False
             raise StartOverError
+        if self._link.has_broken and outcome is Outcome.DELIVERED:
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
         return outcome
 
     def confirm(self) -> None:
@@ -161,6 +166,7 @@ class Lane:
 
     def _init_producer(self) -> Producer:
         settings = self._shared.settings
+        self._link = Link()
         name = transactional_id(
             settings.publisher.transactional_id_prefix,
             self._shared.identity.outbox_uuid,
@@ -168,7 +174,7 @@ class Lane:
             self.lane,
         )
         batch_bytes = 1 if self._one_by_one else self._admission.batch_bytes
-        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set)
+        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.report)
 
     def _read_progress(self) -> Newest:
         shared = self._shared

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from db.settings import Settings
 from publisher import clients
@@ -20,14 +20,20 @@ def transactional_id(prefix: str, outbox_uuid: UUID, epoch: int, lane: int) -> s
 
 
 def fencing_producer(
-    settings: Settings, transactional_id: str, batch_bytes: int | None, give_up: Callable[[], bool]
+    settings: Settings,
+    transactional_id: str,
+    batch_bytes: int | None,
+    give_up: Callable[[], bool],
+    on_error: Callable[[KafkaError], None] = lambda _: None,
 ) -> Producer:
     """Return an initialised producer: older ones with this id are fenced, their open transaction has ended.
+
+    `batch_bytes`, `on_error`: see `clients.lane_producer`.
 
     Raises KafkaException, _TIMED_OUT also when `give_up` says so.
     """
     producer = clients.lane_producer(
-        settings.kafka, transactional_id, settings.publisher.transaction_timeout_ms, batch_bytes
+        settings.kafka, transactional_id, settings.publisher.transaction_timeout_ms, batch_bytes, on_error
     )
     deadline = time.monotonic() + settings.kafka.request_timeout_s
     while True:
