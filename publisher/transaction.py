@@ -65,6 +65,8 @@ class Transaction:
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
+            # Whoever listens for failures of the connections hears of those during the commit before the next transaction begins.
+            producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.

@@ -15,7 +15,7 @@ from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at
 from publisher.identity import OutboxIdentity, check_unchanged, read_identity
 from publisher.lease import LeaseLostError
-from publisher.progress_reader import read_newest
+from publisher.progress_reader import records_backwards
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ReplayProgress, check_ledger, decide, progress_key, progress_partition
 from publisher.replay.store import Replay, ReplayLease, load
@@ -131,15 +131,16 @@ class Session:
         high_watermark = self._target.high_watermark(partition)
         consumer = clients.progress_consumer(self._target.kafka)
         try:
-            value = read_newest(
+            key = progress_key(self._replay.replay_uuid)
+            records = records_backwards(
                 consumer,
                 self._target.progress_topic,
                 partition,
-                progress_key(self._replay.replay_uuid),
                 high_watermark,
                 self._target.kafka.request_timeout_s,
                 lambda: False,
             )
+            value = next((record.value for record in records if record.key == key), None)
         finally:
             consumer.close()
         try:
