@@ -47,6 +47,14 @@ test-unit: $(INSTALLED) ## The tests that need no server
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the table, writes docs/faults.md
 	FAULT_TABLE=docs/faults.md $(BIN)/pytest tests/faults tests/acceptance -m faults
 
+.PHONY: soak
+soak: $(INSTALLED) ## Two hours of random kills of everything under load, judged as it goes; writes docs/soak.md
+	$(BIN)/python -m tests.soak --minutes 120 --report docs/soak.md
+
+.PHONY: soak-short
+soak-short: $(INSTALLED) ## The same for ten minutes
+	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last
 	$(BIN)/python -m benchmarks.pipeline
