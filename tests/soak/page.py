@@ -33,11 +33,11 @@ def page(run: Run) -> str:
     rows = "\n".join(f"| {what} | {times} |" for what, times in sorted(run.happened.items()))
     return f"""# Soak
 
-Written by `make soak-short` (ten minutes) or `make soak` (two hours); do not edit. The real pipeline on one machine: `spark-job run` with
-Spark, {run.publishers} `publisher run` processes, Postgres with fsync, Kafka. Sessions come in all the time, with everything that goes wrong
-in them; faults are drawn by a seed; a `read_committed` consumer watches from the first event on. The run is divided into chapters: at the end
-of each one everything is delivered, compared with the reference model (multiset, bytes, order per session key, dead letters, ledger,
-deliveries: all of what docs/faults.md promises), and forgotten.
+Written by `make soak-short` (ten minutes) or `make soak` (two hours); do not edit. The real pipeline on one machine: `spark-job run`
+with Spark, {run.publishers} `publisher run` processes, Postgres with fsync, Kafka. Sessions come in all the time, with everything that goes
+wrong in them; faults are drawn by a seed; a `read_committed` consumer watches from the first event on. The run is divided into
+chapters: at the end of each one everything is delivered, compared with the reference model (multiset, bytes, order per session key,
+dead letters, ledger, deliveries), and forgotten.
 
 | | |
 | --- | --- |
