@@ -80,6 +80,8 @@ def _play(
         with running.pipeline.load(seed + chapter * 1_000_003, sessions_per_second=rate) as feeder:
             while time.monotonic() < deadline:
                 running.wait(min(faults.pause_s(), max(0.0, deadline - time.monotonic())))
+                if faults.lets_it_move():
+                    _wait_for_a_batch(running, deadline)
                 name = faults.one()
                 _say(
                     f"chapter {chapter}/{number}: {name}; {feeder.written:,} records in, {len(running.pipeline.watcher.seen):,} events out"
@@ -95,6 +97,12 @@ def _play(
         _say(
             f"chapter {chapter}/{number} held: {expected.sessions:,} sessions, {len(expected.outputs):,} events exactly once, in order"
         )
+
+
+def _wait_for_a_batch(running: Stand, deadline: float) -> None:
+    before = running.pipeline.batches()
+    while time.monotonic() < deadline and running.pipeline.batches() == before:
+        running.wait(0.5)
 
 
 def _stop(running: Stand) -> None:

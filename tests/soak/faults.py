@@ -33,6 +33,10 @@ class Faults:
         """Seconds until the next fault: from another one into the recovery to a quiet while."""
         return self._chance.choice([0.0, 1.0, 3.0, 6.0, 12.0]) + self._chance.random()
 
+    def lets_it_move(self) -> bool:
+        """Whether the next fault waits for a batch: a job that is killed at each start shows little."""
+        return self._chance.random() < 0.4
+
     # The job
 
     def job_killed(self) -> None:
