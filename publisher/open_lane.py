@@ -14,6 +14,7 @@ from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
 from publisher.deliveries import record_delivery
 from publisher.lease import Lease
+from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
 from publisher.reader import Asked, Chunk, Reader
 from publisher.records import Row
@@ -57,6 +58,7 @@ class OpenLane:
         self._lease = lease
         self._producer = producer
         self._admission = admission
+        self._offsets = OffsetsWatch(shared.topics)
         self._one_by_one = one_by_one
         self._reader = Reader(
             epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
@@ -82,7 +84,7 @@ class OpenLane:
         rows = self._admission.admit(self._connection, self._lease, chunk.rows)
         reach("lane.after_admission")
         progress = self._progress(rows, chunk, position)
-        self.position = self._deliver(rows, chunk, progress, position)
+        self._deliver(rows, chunk, progress, position)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
             "delivered",
@@ -112,6 +114,9 @@ class OpenLane:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
         identity = self._shared.identity
+        sessions = sum([len(row.session_ends) for row in rows])
+        events = sum([len(row.topics) for row in rows])
+        parked = len(chunk.rows) - len(rows)
         return Progress(
             outbox_uuid=identity.outbox_uuid,
             cluster_id=identity.cluster_id,
@@ -121,20 +126,21 @@ class OpenLane:
             after=position.cursor,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
-            sessions=sum([len(row.session_ends) for row in rows]),
-            events=sum([len(row.topics) for row in rows]),
-            parked=len(chunk.rows) - len(rows),
+            sessions=sessions,
+            events=events,
+            parked=parked,
+            total=position.total.plus(sessions, events, parked),
         )
 
-    def _deliver(self, rows: list[Row], chunk: Chunk, progress: Progress, before: Position) -> Position:
-        """Produce, commit, record; return the position after it. While Kafka commits, Postgres looks for the next chunk.
+    def _deliver(self, rows: list[Row], chunk: Chunk, progress: Progress, before: Position) -> None:
+        """Produce, commit, record. While Kafka commits, Postgres looks for the next chunk.
 
         That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
         Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
         find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
         and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
         """
-        after = Position(progress.seq, progress.cursor, progress.commit_id)
+        after = Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
         asked: list[Asked] = []
 
         def read_ahead() -> None:
@@ -156,8 +162,8 @@ class OpenLane:
             self._connection, self._lease, progress, before.cursor, transaction.tally, end
         )
         reach("lane.after_delivery")
-        self._ahead = ahead if sound else None
-        return after
+        self.position, self._ahead = after, ahead if sound else None
+        self._offsets.check(self._connection, transaction.tally)
 
     def _take(self, asked: Asked) -> Chunk | None:
         try:
