@@ -67,17 +67,7 @@ class SyntheticOutbox:
 
     def hide(self, rows: int) -> "Hidden":
         """Write rows without their ledger rows: no publisher sees them before `Hidden.show`."""
-        parameters = {
-            "first": self.rows,
-            "first_batch": self.batches + 1,
-            "rows": rows,
-            "rows_per_batch": ROWS_PER_BATCH,
-            "lanes": self.lanes,
-            "topic": self.topic,
-            "events": EVENTS,
-            "bytes": VALUE_BYTES,
-            "id": TOPIC_ID,
-        }
+        parameters = _parameters(self.topic, rows, self.lanes, first=self.rows, first_batch=self.batches + 1)
         with self.connect() as connection:
             connection.execute(
                 "SELECT outbox.ensure_partitions(%(first_batch)s, %(first_batch)s)", parameters
@@ -90,17 +80,7 @@ class SyntheticOutbox:
 
     def commit_one(self, connection: psycopg.Connection[tuple[object, ...]]) -> int:
         """Commit a batch of one session, as the job does; return the session's number."""
-        parameters = {
-            "first": self.rows,
-            "first_batch": self.batches + 1,
-            "rows": 1,
-            "rows_per_batch": 1,
-            "lanes": self.lanes,
-            "topic": self.topic,
-            "events": EVENTS,
-            "bytes": VALUE_BYTES,
-            "id": TOPIC_ID,
-        }
+        parameters = _parameters(self.topic, 1, self.lanes, first=self.rows, first_batch=self.batches + 1)
         with connection.transaction():
             connection.execute(_ROWS, parameters)
             connection.execute(_LEDGER, parameters)
@@ -139,19 +119,47 @@ def synthetic_outbox(stack: Stack, lanes: int, publisher: PublisherSettings) -> 
     create_topics(bootstrap, {topic: (PARTITIONS, {}) for topic in topics})
     dsn = stack.create_database(name)
     try:
-        upgrade(dsn)
+        _prepare(dsn, lanes)
         # Built without the environment, which would win and may name the servers of the run.
         settings = Settings.model_construct(
             postgres=PostgresSettings(dsn=SecretStr(dsn)),
             kafka=KafkaSettings(bootstrap_servers=bootstrap),
             publisher=publisher,
         )
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(_GENERATION)
-            connection.execute(_LANES, {"lanes": lanes})
         yield SyntheticOutbox(settings, *topics, lanes)
     finally:
         stack.postgres.drop_database(name)
+
+
+def fill(dsn: str, topic: str, rows: int, lanes: int) -> None:
+    """Make an outbox in an empty database and commit these rows."""
+    _prepare(dsn, lanes)
+    parameters = _parameters(topic, rows, lanes, first=0, first_batch=1)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(_ROWS, parameters)
+        connection.execute(_LEDGER, parameters)
+        connection.execute("VACUUM ANALYZE outbox.session_output")
+
+
+def _prepare(dsn: str, lanes: int) -> None:
+    upgrade(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(_GENERATION)
+        connection.execute(_LANES, {"lanes": lanes})
+
+
+def _parameters(topic: str, rows: int, lanes: int, *, first: int, first_batch: int) -> dict[str, object]:
+    return {
+        "first": first,
+        "first_batch": first_batch,
+        "rows": rows,
+        "rows_per_batch": ROWS_PER_BATCH,
+        "lanes": lanes,
+        "topic": topic,
+        "events": EVENTS,
+        "bytes": VALUE_BYTES,
+        "id": TOPIC_ID,
+    }
 
 
 def produce_bare(producer: Producer, topic: str, n: int) -> None:
