@@ -3,7 +3,7 @@
 import typer
 
 from db.command import run_command
-from publisher.commands import parked, run, status
+from publisher.commands import audit, parked, run, status
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,6 +13,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(status.status)
+app.command()(audit.audit)
 app.add_typer(parked.app, name="parked")
 
 
