@@ -57,6 +57,11 @@ POINTS = {
     "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
     "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
     "lane.after_delivery": "publisher: after the delivery is recorded",
+    "retention.before_detach": "retention: a table partition is marked, not detached yet",
+    "retention.after_detach": "retention: the partition is detached, not dropped yet",
+    "retention.after_drop": "retention: the partition is gone, the next one is not looked at yet",
+    "retention.during_pruning": "retention: some ledger rows are deleted, more are to go",
+    "retention.after_ledger": "retention: the ledger is pruned, deliveries, processes and replays are not yet",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 

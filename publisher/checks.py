@@ -19,6 +19,7 @@ class Why(StrEnum):
     DATABASE_RESTORED = "database_restored"
     KAFKA_LOST = "kafka_lost"
     LEDGER_GAP = "ledger_gap"
+    NO_SUCH_LANE = "no_such_lane"
     PROGRESS_NOT_COMPACTED = "progress_topic_not_compacted"
     OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
     OUTPUT_TOPIC_MISSING = "output_topic_missing"

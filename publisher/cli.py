@@ -3,7 +3,7 @@
 import typer
 
 from db.command import run_command
-from publisher.commands import audit, parked, run, status
+from publisher.commands import audit, lanes, parked, retention, run, status
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,7 +14,9 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(status.status)
 app.command()(audit.audit)
+app.add_typer(lanes.app, name="lanes")
 app.add_typer(parked.app, name="parked")
+app.add_typer(retention.app, name="retention")
 
 
 def main() -> None:

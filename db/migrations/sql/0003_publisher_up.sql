@@ -84,15 +84,17 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
     SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
-    IF newest IS NULL THEN
-        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts' USING ERRCODE = 'object_not_in_prerequisite_state';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts'
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_epoch';
     END IF;
     SELECT coalesce(max(b.batch_id), 0) + 1 INTO from_batch FROM outbox.batch b;
     IF newest.lanes = new_lanes THEN
-        RAISE EXCEPTION 'there are % lanes already', new_lanes USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'there are % lanes already', new_lanes
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_same';
     ELSIF newest.from_batch >= from_batch THEN
         RAISE EXCEPTION 'no batch was committed since the lanes were last changed, to %', newest.lanes
-            USING ERRCODE = 'object_not_in_prerequisite_state';
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_batch';
     END IF;
     epoch := newest.epoch + 1;
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);

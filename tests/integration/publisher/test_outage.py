@@ -108,7 +108,7 @@ def test_a_postgres_that_restarts_while_the_publisher_waits_for_the_job_costs_no
 def connected(dsn: str) -> bool:
     """Whether a publisher listens for the job: it waits for lanes then, or will at once."""
     return query(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'publisher%%'") == [
-        (2,)
+        (3,)
     ]
 
 
