@@ -62,6 +62,19 @@ POINTS = {
     "retention.after_drop": "retention: the partition is gone, the next one is not looked at yet",
     "retention.during_pruning": "retention: some ledger rows are deleted, more are to go",
     "retention.after_ledger": "retention: the ledger is pruned, deliveries, processes and replays are not yet",
+    "replay.after_creation": "replay: it is made, nobody works on it yet",
+    "replay.before_lease": "replay: before it asks for the lease",
+    "replay.after_lease": "replay: after the lease",
+    "replay.after_fencing": "replay: after init_transactions, before the progress is read",
+    "replay.before_filling": "replay: Kafka is one transaction ahead of the mirror, which is about to follow",
+    "replay.after_read": "replay: rows were read, nothing is sent",
+    "replay.after_begin": "replay: Kafka's transaction has begun, nothing is sent",
+    "replay.during_produce": "replay: in the middle of the rows",
+    "replay.before_progress": "replay: after the last event, before the progress record",
+    "replay.before_commit": "replay: all records are in Kafka, before its commit",
+    "replay.after_commit": "replay: after Kafka's commit, before the mirror",
+    "replay.after_mirror": "replay: after the mirror",
+    "replay.before_done": "replay: everything is sent, it is not marked as done",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 

@@ -3,7 +3,7 @@
 import typer
 
 from db.command import run_command
-from publisher.commands import audit, lanes, parked, retention, run, status
+from publisher.commands import audit, lanes, parked, replay, retention, run, status
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,6 +16,7 @@ app.command()(status.status)
 app.command()(audit.audit)
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(parked.app, name="parked")
+app.add_typer(replay.app, name="replay")
 app.add_typer(retention.app, name="retention")
 
 

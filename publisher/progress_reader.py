@@ -19,7 +19,21 @@ def read_progress(
     timeout_s: float,
     give_up: Callable[[], bool],
 ) -> Progress | None:
-    """Return the newest committed progress record with this key, None where there is none.
+    """Return the newest committed progress record of a lane, None where there is none. Raises as `read_newest`, ValueError."""
+    value = read_newest(consumer, topic, partition, key, high_watermark, timeout_s, give_up)
+    return None if value is None else Progress.decode(value)
+
+
+def read_newest(
+    consumer: Consumer,
+    topic: str,
+    partition: int,
+    key: bytes,
+    high_watermark: int,
+    timeout_s: float,
+    give_up: Callable[[], bool],
+) -> bytes | None:
+    """Return the value of the newest committed record with this key, None where there is none.
 
     `consumer` reads committed records only and reports ends of partitions; `high_watermark` was asked for with a
     read_uncommitted look after `init_transactions` had ended the lane's open transaction. Reads backwards in growing
@@ -33,10 +47,8 @@ def read_progress(
         value = _last_value(
             consumer, TopicPartition(topic, partition, start), key, high_watermark, deadline, give_up
         )
-        if value is not None:
-            return Progress.decode(value)
-        if start == 0:
-            return None
+        if value is not None or start == 0:
+            return value
         window *= 16
 
 
