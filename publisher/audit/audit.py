@@ -10,7 +10,7 @@ import psycopg
 
 from db.settings import Settings
 from db.statements import statement
-from publisher.audit import kafka
+from publisher.audit import SQL, kafka
 from publisher.audit import state as states
 from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.findings import Check, Report
@@ -87,7 +87,7 @@ def _begin(
 
 def _totals(connection: psycopg.Connection[Any], scope: Scope) -> tuple[int, int]:
     row = connection.execute(
-        statement("publisher", "audit_totals"), {"from_batch": scope.first, "to_batch": scope.last}
+        statement(SQL, "totals"), {"from_batch": scope.first, "to_batch": scope.last}
     ).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
 

@@ -69,10 +69,10 @@ Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Comparison:
-    """What the buckets showed. `judge` tells whether a record that no output explains may be held against Kafka;
+    """What the buckets showed. `judge` tells as what to count a record that no output explains, None: it is unexpected;
     `on_lost` gets the lost outputs of each bucket."""
 
-    judge: Callable[[Found], bool]
+    judge: Callable[[Found], str | None]
     on_lost: Callable[[list[Expected]], None]
     lost: Tally = field(default_factory=Tally)
     duplicated: Tally = field(default_factory=Tally)
@@ -170,10 +170,12 @@ class Comparison:
         for record in copies:
             if parked is not None:
                 self.parked.add((parked, record))
-            elif self.judge(record):
+                continue
+            explanation = self.judge(record)
+            if explanation is None:
                 self.unexpected.add(record)
             else:
-                self.counted["records_out_of_scope"] += 1
+                self.counted[explanation] += 1
 
     def _explained(self, output: Expected, copies: list[Found], places: Places) -> None:
         self.counted["outputs_found"] += 1

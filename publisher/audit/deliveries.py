@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit.findings import Check
 from publisher.audit.scope import Scope
 from publisher.cursor import Cursor
@@ -38,7 +39,7 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
     parked = Check("parked", "Are rows parked that nobody has requeued or discarded?", fails=False)
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
     for batch, key, state, requeued, is_kept, is_copied, same in connection.execute(
-        statement("publisher", "audit_parked"), bounds
+        statement(SQL, "parked"), bounds
     ):
         row = f"batch {batch}, session {key!r}"
         if state == "parked":
@@ -51,7 +52,11 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
             elif is_kept and not same:
                 kept.add(f"{row}: its copy in batch {requeued} differs")
     letters = Check("dead_letters", "Are dead letters open?", fails=False)
-    for reason, count in connection.execute(statement("publisher", "audit_letters")):
+    allowed = connection.execute(statement(SQL, "may_read_letters")).fetchone()
+    if allowed is None or not allowed[0]:
+        letters.question += " (not asked: only the roles outbox_auditor and outbox_writer may read them)"
+        return [kept, parked, letters]
+    for reason, count in connection.execute(statement(SQL, "letters")):
         letters.add(f"{count} {reason}", count)
     return [kept, parked, letters]
 
@@ -59,7 +64,7 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
 def _check_chain(connection: psycopg.Connection[Any], scope: Scope) -> Check:
     check = Check("delivery_chain", "Does each delivery of a lane continue the one before it?")
     for epoch, lane, seq, former_seq, *places in connection.execute(
-        statement("publisher", "audit_delivery_chain"),
+        statement(SQL, "delivery_chain"),
         {"from_batch": scope.first, "to_batch": scope.last, "complete": scope.complete},
     ):
         where = f"epoch {epoch}, lane {lane}"
@@ -82,7 +87,7 @@ def _check_counts(
     seq = 0
     while True:
         rows = connection.execute(
-            statement("publisher", "audit_delivery_counts"),
+            statement(SQL, "delivery_counts"),
             {"epoch": epoch, "lane": lane, "after_seq": seq, "deliveries": _DELIVERIES},
         ).fetchall()
         for seq, sessions, events, held, held_events, after, after_key, to, to_key, kind in rows:
@@ -116,7 +121,7 @@ def _check_mirror(connection: psycopg.Connection[Any], check: Check) -> None:
         first,
         sent,
         sent_events,
-    ) in connection.execute(statement("publisher", "audit_mirror")):
+    ) in connection.execute(statement(SQL, "mirror")):
         where = f"epoch {epoch}, lane {lane}"
         if seq != (newest or 0):
             check.add(

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit import state as states
 from publisher.audit.digest import (
     EXPECTED,
@@ -74,7 +75,7 @@ class ExpectedReader:
         with connection.cursor(name="audit_rows", binary=True) as cursor:
             cursor.itersize = _FETCH_ROWS
             cursor.execute(
-                statement("publisher", "audit_rows"),
+                statement(SQL, "rows"),
                 {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
             )
             for *columns, parked in cursor:
@@ -203,7 +204,7 @@ def _deliveries(
 ) -> Iterator[tuple[int, Cursor, Bounds | None]]:
     while True:
         rows = connection.execute(
-            statement("publisher", "audit_lane_deliveries"),
+            statement(SQL, "lane_deliveries"),
             {
                 "epoch": epoch,
                 "lane": lane,

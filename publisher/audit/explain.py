@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from db.settings import KafkaSettings
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit.compare import Alteration, Comparison, Disorder
 from publisher.audit.digest import Expected, Found, is_own
 from publisher.audit.findings import Check
@@ -118,7 +119,7 @@ class Explainer:
         place = (output.batch_id, output.lane, output.row)
         if place not in self._rows:
             rows = self._connection.execute(
-                statement("publisher", "audit_rows"),
+                statement(SQL, "rows"),
                 {"lane": output.lane, "from_batch": output.batch_id, "to_batch": output.batch_id},
                 binary=True,
             )

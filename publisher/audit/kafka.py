@@ -16,6 +16,7 @@ import psycopg
 from db.errors import SettingsError
 from db.settings import Settings
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit import state as states
 from publisher.audit.compare import VISIT, Comparison, Visit
 from publisher.audit.digest import EXPECTED, FOUND, Expected, Found
@@ -65,9 +66,9 @@ def begin(
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
     begins = lows if scope.complete else _begins(connection, scope, topics, lows, set(replaced))
-    row = connection.execute(statement("publisher", "audit_scope"), {"since": None}).fetchone()
+    row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
     known_to = max(scope.last, (row[1] or 0) if row is not None else 0) if scope.to_end else scope.last
-    epochs = connection.execute(statement("publisher", "audit_epochs")).fetchall()
+    epochs = connection.execute(statement(SQL, "epochs")).fetchall()
     return State(
         asked=asked,
         scope=replace(scope, epochs=epochs).as_json(),
@@ -92,14 +93,12 @@ def _begins(
 ) -> Offsets:
     """Return where the deliveries of the audited batches begin, the low watermarks where that cannot be told."""
     bounds = {"from_batch": scope.first}
-    unknown = connection.execute(statement("publisher", "audit_unknown_offsets"), bounds).fetchone()
+    unknown = connection.execute(statement(SQL, "unknown_offsets"), bounds).fetchone()
     if unknown is None or unknown[0]:
         return [dict(offsets) for offsets in lows]
     first: dict[tuple[str, str], int] = {
         (topic, str(partition)): offset
-        for topic, partition, offset in connection.execute(
-            statement("publisher", "audit_first_offsets"), bounds
-        )
+        for topic, partition, offset in connection.execute(statement(SQL, "first_offsets"), bounds)
     }
     return [
         {
@@ -124,7 +123,7 @@ def run(
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
-    row = connection.execute(statement("publisher", "audit_input"), {"from_batch": scope.last_run}).fetchone()
+    row = connection.execute(statement(SQL, "input"), {"from_batch": scope.last_run}).fetchone()
     input_ids, *lower = row if row is not None else ([], None, None, None)
     if state.lows is None:
         left = sum(
@@ -132,20 +131,18 @@ def run(
             for topic, ends in enumerate(state.ends)
             for partition, end in ends.items()
         )
-        FoundReader(settings, state, folder, found, set(input_ids)).run(
-            phase("reading the topics back", left)
-        )
+        FoundReader(settings, state, folder, found).run(phase("reading the topics back", left))
         broker = Broker(settings.kafka)
         state.lows = broker.lows(broker.describe(state.topics))
         states.save(folder, state)
     sessions = connection.execute(
-        statement("publisher", "audit_totals"), {"from_batch": state.next_batch, "to_batch": state.known_to}
+        statement(SQL, "totals"), {"from_batch": state.next_batch, "to_batch": state.known_to}
     ).fetchone()
     ExpectedReader(scope, state, folder, expected).run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
     with LostRows(folder) as lost:
-        comparison = Comparison(judge=_judge(scope, state, *lower), on_lost=lost.add)
+        comparison = Comparison(judge=_judge(scope, state, set(input_ids), *lower), on_lost=lost.add)
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
         try:
@@ -175,30 +172,35 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 def _judge(
     scope: Scope,
     state: State,
+    input_ids: set[str],
     revision: int | None,
     start: dict[str, dict[str, int]] | None,
     high_water: dict[str, dict[str, int]] | None,
-) -> Callable[[Found], bool]:
-    """Return whether a record that no audited row explains must have one.
+) -> Callable[[Found], str | None]:
+    """Return what tells as what to count a record that no audited row explains; None: it must have one.
 
     Where the beginning is pruned or left out, only outputs that close at or above what was done before it, and of the same
     revision: everything else may be of a batch that is not looked at.
     """
-    if not scope.to_end:
-        return lambda record: False
-    if scope.complete:
-        return lambda record: True
-    if revision is None or start is None or high_water is None:
-        return lambda record: False
     places = [place.rpartition("/") for place in state.places]
+    own = [topic_id in input_ids for topic_id, _, _ in places]
     lower = [
         max(
-            start.get(topic_id, {}).get(partition, 0),
-            high_water.get(topic_id, {}).get(partition, 0),
+            (start or {}).get(topic_id, {}).get(partition, 0),
+            (high_water or {}).get(topic_id, {}).get(partition, 0),
         )
         for topic_id, _, partition in places
     ]
-    return lambda record: record.revision == revision and record.input_offset >= lower[record.input_place]
+
+    def judge(record: Found) -> str | None:
+        if not own[record.input_place]:
+            return "records_of_other_outboxes"
+        if scope.to_end and scope.complete:
+            return None
+        after = record.revision == revision and record.input_offset >= lower[record.input_place]
+        return None if scope.to_end and after else "records_out_of_scope"
+
+    return judge
 
 
 def _topics_check(state: State) -> Check:

@@ -3,7 +3,7 @@
 Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit.digest import bucket_of, identity_of
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
@@ -18,7 +19,7 @@ from publisher.audit.spill import Spill
 
 _EMITTED = Struct("<16sq")
 _FETCH_ROWS = 5_000
-_SESSIONS_A_BUCKET = 500_000
+_SESSIONS_A_BUCKET = 250_000
 
 Advance = Callable[[int], None]
 """Called with the number of sessions that were looked at since the last call."""
@@ -53,7 +54,7 @@ def check_ledger(
 
 def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
     check = Check("ledger_dense", "Is there a ledger row for every batch id?")
-    for first, last in connection.execute(statement("publisher", "audit_ledger_gaps"), bounds):
+    for first, last in connection.execute(statement(SQL, "ledger_gaps"), bounds):
         missing = f"batch {first} is" if first == last else f"batches {first} to {last} are"
         check.add(f"{missing} missing", last - first + 1)
     return check
@@ -62,9 +63,7 @@ def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> 
 def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: Check, orphans: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     names = ("sessions", "output events", "output bytes")
-    for batch_id, orphan, *numbers in connection.execute(
-        statement("publisher", "audit_batch_counts"), bounds
-    ):
+    for batch_id, orphan, *numbers in connection.execute(statement(SQL, "batch_counts"), bounds):
         if orphan:
             orphans.add(f"batch {batch_id}: rows with {numbers[3]} sessions, and no ledger row")
             continue
@@ -78,9 +77,7 @@ def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: C
 
 def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
-    for batch_id, key, lane, epoch, lanes in connection.execute(
-        statement("publisher", "audit_lanes"), bounds
-    ):
+    for batch_id, key, lane, epoch, lanes in connection.execute(statement(SQL, "lanes"), bounds):
         has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
 
@@ -90,7 +87,7 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
         "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
     )
     for batch, generation, spark_batch, part, former, former_spark, former_part in connection.execute(
-        statement("publisher", "audit_stream"), bounds
+        statement(SQL, "stream"), bounds
     ):
         check.add(
             f"generation {generation}: batch {batch} (Spark batch {spark_batch}, part {part}) does not continue batch "
@@ -127,11 +124,13 @@ def _describe(connection: psycopg.Connection[Any], identity: bytes, former: int,
     return f"a session of batch {former} is in batch {batch_id} again"
 
 
-def _sessions(connection: psycopg.Connection[Any], first: int, last: int) -> "Any":
+def _sessions(
+    connection: psycopg.Connection[Any], first: int, last: int
+) -> Iterator[tuple[int, str, bytes, bytes]]:
     """Yield (batch_id, session_key, identity with revision, place of its end) of the sessions emitted in these batches."""
     with connection.transaction(), connection.cursor(name="audit_sessions", binary=True) as cursor:
         cursor.itersize = _FETCH_ROWS
-        cursor.execute(statement("publisher", "audit_sessions"), {"from_batch": first, "to_batch": last})
+        cursor.execute(statement(SQL, "sessions"), {"from_batch": first, "to_batch": last})
         for batch_id, key, revision, topic_ids, partitions, ends in cursor:
             for topic_id, partition, end in zip(topic_ids, partitions, ends, strict=True):
                 place = f"{topic_id}/{partition}/{end}".encode()

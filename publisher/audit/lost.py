@@ -11,6 +11,7 @@ from typing import Any, Self
 import psycopg
 
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.audit.digest import Expected
 
 _KEYS_IN_COMMAND = 10
@@ -68,7 +69,7 @@ class LostRows:
 
 def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
     """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
-    rows = connection.execute(statement("publisher", "audit_row_keys"), {"batch_id": batch_id, "lane": lane})
+    rows = connection.execute(statement(SQL, "row_keys"), {"batch_id": batch_id, "lane": lane})
     return [key for (key,) in rows]
 
 
@@ -77,23 +78,22 @@ def mending_command(
 ) -> str | None:
     """Return the `publisher replay start` that sends what is lost once more, None where nothing is.
 
-    Many keys are written to `keys_file`, one a line; where every row of the batches is lost, no keys are named at all.
+    Many keys are written to `keys_file`, one a line, but for those that a line cannot hold; where every row of the
+    batches is lost, no keys are named at all.
     """
     count = lost.count()
     if count == 0:
         return None
     first, last = lost.batches()
     command = ["publisher", "replay", "start", "--from-batch", str(first), "--to-batch", str(last)]
-    row = connection.execute(
-        statement("publisher", "audit_row_count"), {"from_batch": first, "to_batch": last}
-    ).fetchone()
+    row = connection.execute(statement(SQL, "row_count"), {"from_batch": first, "to_batch": last}).fetchone()
     if row is None or row[0] != count:
         keys = sorted(set(lost.keys(connection)))
-        if len(keys) <= _KEYS_IN_COMMAND or any("\n" in key or "\r" in key for key in keys):
-            # One word with the option, because a key may begin with a dash.
-            command += [f"--key={key}" for key in keys]
-        else:
-            keys_file.write_text("".join(f"{key}\n" for key in keys), "utf-8")
+        named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if "\n" in key or "\r" in key]
+        # One word with the option, because a key may begin with a dash.
+        command += [f"--key={key}" for key in named]
+        if len(named) < len(keys):
+            keys_file.write_text("".join(f"{key}\n" for key in keys if key not in set(named)), "utf-8")
             command += ["--keys-file", str(keys_file)]
     if len(lost.topics) < len(topics):
         for topic in sorted(lost.topics):

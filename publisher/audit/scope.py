@@ -10,6 +10,7 @@ import psycopg
 
 from db.errors import SettingsError
 from db.statements import statement
+from publisher.audit import SQL
 from publisher.cursor import Cursor
 
 _PARTITION_BATCHES = 10_000
@@ -154,13 +155,11 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         raise SettingsError(f"--from-batch {limits.from_batch} is after --to-batch {limits.to_batch}")
     with connection.transaction():
         connection.execute(statement("publisher", "snapshot"))
-        row = connection.execute(
-            statement("publisher", "audit_scope"), {"since": limits.since or _FOREVER}
-        ).fetchone()
+        row = connection.execute(statement(SQL, "scope"), {"since": limits.since or _FOREVER}).fetchone()
         ledger_from, ledger_to, partitions, since = row or (None, None, [], None)
-        epochs = connection.execute(statement("publisher", "audit_epochs")).fetchall()
-        cursors = connection.execute(statement("publisher", "audit_cursors")).fetchall()
-        resumes = connection.execute(statement("publisher", "audit_resumes")).fetchall()
+        epochs = connection.execute(statement(SQL, "epochs")).fetchall()
+        cursors = connection.execute(statement(SQL, "cursors")).fetchall()
+        resumes = connection.execute(statement(SQL, "resumes")).fetchall()
     end = ledger_to or 0
     rows_from = max(1, partitions[0]) if partitions else None
     # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
@@ -211,7 +210,7 @@ def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> 
 
 def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
     rows = connection.execute(
-        statement("publisher", "audit_ranges"),
+        statement(SQL, "ranges"),
         {"from_batch": begin, "to_batch": last, "batches": _RANGE_BATCHES},
     ).fetchall()
     sessions = 0

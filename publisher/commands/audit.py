@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import orjson
+import psycopg
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from db.errors import UnavailableError
 from db.settings import load_settings
 from publisher.audit.audit import Request
 from publisher.audit.audit import audit as run_audit
-from publisher.audit.findings import Report
+from publisher.audit.findings import EXAMPLES, Report
 from publisher.audit.scope import Limits
 from publisher.commands.common import Config, Json, console, database, print_json
 
@@ -74,7 +77,10 @@ def audit(
             task = progress.add_task(name, total=steps)
             return lambda done: progress.advance(task, done)
 
-        found = run_audit(connection, settings, request, phase)
+        try:
+            found = run_audit(connection, settings, request, phase)
+        except (psycopg.OperationalError, KafkaException) as error:
+            raise UnavailableError(f"a server went away during the audit: {str(error).strip()}") from error
     if report is not None:
         report.write_bytes(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2))
     if as_json:
@@ -118,8 +124,8 @@ def _print(found: Report) -> None:
                 highlight=False,
                 soft_wrap=True,
             )
-        if check.count and len(check.examples) == 20:
-            out.print(f"{check.name}: the first 20 findings only", highlight=False)
+        if len(check.examples) == EXAMPLES < check.count:
+            out.print(f"{check.name}: the first {EXAMPLES} of {check.count}", highlight=False)
     if found.mend:
         out.print("What was lost is sent again by:")
         for command in found.mend:

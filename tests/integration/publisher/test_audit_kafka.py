@@ -15,7 +15,8 @@ import pytest
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from db.settings import Settings
+from db.errors import UnavailableError
+from db.settings import KafkaSettings, Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
@@ -48,6 +49,26 @@ def delivered(
     """Four batches of five keys that were delivered, by two lanes. Its topic is not to be changed."""
     with delivered_outbox(postgres, template_database, kafka.bootstrap_servers) as found:
         yield found
+
+
+def publisher_command(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run `publisher` as people do."""
+    return subprocess.run(
+        [sys.executable, "-m", "publisher", *arguments],
+        env=environment_for(settings),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def environment_for(settings: Settings) -> dict[str, str]:
+    """The environment of a process with these settings."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
+    environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
+    environment["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
+    return environment
 
 
 def counted(report: Report, name: str) -> int:
@@ -282,22 +303,63 @@ def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_top
     assert report.mend == ["publisher replay start --from-batch 1 --to-batch 4 --yes"]
 
 
-def test_more_lost_keys_than_a_command_should_name_go_into_a_file(
+def test_the_printed_command_mends_a_loss_of_more_keys_than_it_names(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:
     outbox.batch(simple(1, 30))
     deliver(settings)
+    never_sent = (
+        f"{TWICE}, session_ends = session_ends || session_ends[1] + 1, session_outputs = session_outputs || 1,"
+        """ topics = topics || topics[1], "values" = "values" || 'never sent'::bytea"""
+    )
     damage(
         settings,
-        "UPDATE outbox.session_output SET session_ends[1] = session_ends[1] + 1 WHERE session_key < 'k0012'",
+        f"UPDATE outbox.session_output SET {never_sent} WHERE session_key < 'k0012'",  # noqa: S608
+        "UPDATE outbox.batch SET sessions = 42, output_events = 102, output_bytes = output_bytes + 120",
+        *(
+            f"UPDATE outbox.{table} t SET sessions = sessions + more, events = events + more FROM (SELECT lane, count(*) AS more"  # noqa: S608
+            f" FROM outbox.session_output WHERE session_key < 'k0012' GROUP BY lane) m WHERE m.lane = t.lane AND t.events > 0"
+            for table in ("lane", "delivery")
+        ),
     )
     report = run_audit(settings, tmp_path, kafka=True)
-    assert failed(report) == {"lost": 36, "unexpected": 36}
+    assert failed(report) == {"lost": 12}
     keys = tmp_path / "lost-keys.txt"
     assert report.mend == [
         f"publisher replay start --from-batch 1 --to-batch 1 --keys-file {shlex.quote(str(keys))} --yes"
     ]
     assert keys.read_text("utf-8").split() == [f"k{n:04d}" for n in range(12)]
+    program, *arguments = shlex.split(report.mend[0])
+    mended = publisher_command(settings, *arguments)
+    assert (program, mended.returncode) == ("publisher", 0), mended.stderr
+    report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {}
+    assert (counted(report, "replayed_records"), counted(report, "outputs_only_replayed")) == (48, 12)
+
+
+def test_a_server_that_is_away_is_no_finding(delivered: tuple[Settings, Outbox], tmp_path: Path) -> None:
+    settings, outbox = delivered
+    kafka = KafkaSettings(bootstrap_servers="localhost:1", request_timeout_s=1)
+    with pytest.raises(UnavailableError, match="Kafka at localhost:1 does not answer"):
+        run_audit(settings.model_copy(update={"kafka": kafka}), tmp_path, kafka=True)
+    nowhere = settings_for(f"{outbox.dsn}_gone", settings.kafka.bootstrap_servers)
+    with pytest.raises(UnavailableError, match="cannot be used"):
+        run_audit(nowhere, tmp_path)
+
+
+def test_the_command_says_by_its_exit_code_and_its_reports_what_it_found(
+    delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
+) -> None:
+    clean = publisher_command(delivered[0], "audit", "--kafka")
+    assert clean.returncode == 0, clean.stderr
+    assert clean.stdout.splitlines()[-1] == "clean"
+    with copy_of(postgres, delivered[0]) as settings:
+        damage(settings, "DELETE FROM outbox.batch WHERE batch_id = 3")
+        file = tmp_path / "report.json"
+        ended = publisher_command(settings, "audit", "--json", "--report", str(file))
+        assert ended.returncode == 1, ended.stderr
+        assert json.loads(ended.stdout) == json.loads(file.read_text("utf-8"))
+        assert json.loads(ended.stdout)["checks"][0]["examples"] == ["batch 3 is missing"]
 
 
 KILLED = """
@@ -328,15 +390,12 @@ def test_an_audit_that_is_killed_again_and_again_goes_on_where_it_was_and_finds_
 ) -> None:
     with copy_of(postgres, delivered[0]) as settings:
         damage(settings, """UPDATE outbox.session_output SET "values"[1] = 'altered' WHERE batch_id = 4""")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
-        environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
-        environment["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
         state = tmp_path / "state"
         codes = []
         for at in (2, 3, 5, 0):
             ended = subprocess.run(
                 [sys.executable, "-c", KILLED, str(at), str(state)],
-                env=environment,
+                env=environment_for(settings),
                 capture_output=True,
                 text=True,
                 timeout=120,
