@@ -3,8 +3,9 @@
     python -m benchmarks.audit [--rows 40000] [--rounds 3]
 
 An outbox is filled with rows of 20 events of 178 bytes and delivered by the real publisher. In every round a consumer reads the topic
-and touches key, value and headers of each record; then the audit runs in a process of its own. `read_ratio` is the audit's reading of
-the topic by the plain loop's rate; `whole_events_per_s` is the whole audit, the checks in SQL included. Run it alone on the machine.
+and touches key, value and headers of each record; then the audit runs in a process of its own. `…_ratio` is the audit's rate by
+the plain loop's: of its reading of the topic, and of the whole audit, the checks in SQL included; `…_cpu_ratio` is the same by CPU time of
+the process. Run it alone on the machine.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
 from pydantic import SecretStr
@@ -34,6 +36,21 @@ from publisher.audit.scope import Limits
 from publisher.clients import progress_consumer
 
 
+class Cost(NamedTuple):
+    """Seconds by the clock, and of CPU in all threads of the process."""
+
+    wall_s: float
+    cpu_s: float
+
+    def __sub__(self, earlier: "Cost") -> "Cost":
+        return Cost(self.wall_s - earlier.wall_s, self.cpu_s - earlier.cpu_s)
+
+
+def now() -> Cost:
+    """What was used so far."""
+    return Cost(time.perf_counter(), time.process_time())
+
+
 def settings_for(dsn: str, bootstrap: str) -> Settings:
     """Built without the environment, which would win and may name the servers of the run."""
     return Settings.model_construct(
@@ -43,42 +60,42 @@ def settings_for(dsn: str, bootstrap: str) -> Settings:
     )
 
 
-def plain(settings: Settings, topic: str, events: int) -> float:
-    """Read the topic with a plain loop; return events/s."""
+def plain(settings: Settings, topic: str, events: int) -> Cost:
+    """Read the topic with a plain loop."""
     consumer = progress_consumer(settings.kafka)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    began, seen, size = time.perf_counter(), 0, 0
+    began, seen, size = now(), 0, 0
     while seen < events:
         for message in consumer.consume(10_000, timeout=1.0):
             if message.error() is None:
                 size += len(message.key() or b"") + len(message.value() or b"") + len(message.headers() or ())
                 seen += 1
-    rate = seen / (time.perf_counter() - began)
+    cost = now() - began
     consumer.close()
-    return rate
+    return cost
 
 
-def audited(dsn: str, bootstrap: str) -> dict[str, float]:
-    """Audit in this process; return seconds by phase and the peak memory in MB."""
-    began: dict[str, float] = {}
+def audited(dsn: str, bootstrap: str) -> tuple[dict[str, Cost], float, float]:
+    """Audit in this process; return the cost by phase, and the memory before and at its peak, in MB."""
+    began: dict[str, Cost] = {}
 
     def phase(name: str, steps: int) -> Callable[[int], None]:
-        began[name] = time.perf_counter()
+        began[name] = now()
         return lambda done: None
 
     settings = settings_for(dsn, bootstrap)
-    start = time.perf_counter()
+    start = now()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with connect(settings.postgres, "benchmark", autocommit=True) as connection:
         report = audit(connection, settings, Request(Limits(), True, None, Path("lost")), phase)
-    end = time.perf_counter()
+    end = now()
     if not report.clean:
         raise RuntimeError(f"not clean: {[check for check in report.checks if check.failed]}")
     names = [*began]
     edges = [*began.values(), end]
     found = {name: edges[n + 1] - edges[n] for n, name in enumerate(names)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found | {"whole": end - start, "mb_before": before / 1024, "mb": peak / 1024}
+    return found | {"whole": end - start}, before / 1024, peak / 1024
 
 
 def main() -> None:
@@ -91,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     logs.configure(LogSettings(level="WARNING"))
     events = options.rows * EVENTS
-    rounds: list[tuple[float, dict[str, float]]] = []
+    rounds: list[dict[str, float]] = []
     with (
         tempfile.TemporaryDirectory(prefix="audit-bench-") as directory,
         Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
@@ -107,34 +124,29 @@ def main() -> None:
             relay(settings_for(dsn, bootstrap), events)
             spawn = multiprocessing.get_context("spawn")
             for number in range(options.rounds):
-                rate = plain(settings_for(dsn, bootstrap), name, events)
+                baseline = plain(settings_for(dsn, bootstrap), name, events)
                 with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                    found = process.submit(audited, dsn, bootstrap).result()
-                rounds.append((rate, found))
-                sys.stderr.write(
-                    f"round {number + 1}: plain {rate:,.0f}/s, audit's reading {events / found['reading the topics back']:,.0f}/s, "
-                    f"{ {key: round(value, 2) for key, value in found.items()} }\n"
-                )
+                    costs, before, peak = process.submit(audited, dsn, bootstrap).result()
+                rounds.append(figures(events, baseline, costs) | {"mb_before": before, "mb_peak": peak})
+                sys.stderr.write(f"round {number + 1}: {json.dumps(rounds[-1])}\n")
         finally:
             stack.postgres.drop_database(name)
 
-    def median(of: Callable[[float, dict[str, float]], float]) -> float:
-        return round(statistics.median(of(rate, found) for rate, found in rounds), 3)
+    medians = {name: round(statistics.median(found[name] for found in rounds), 3) for name in rounds[0]}
+    sys.stdout.write(json.dumps({"benchmark": "audit", "events": events} | medians) + "\n")
 
-    result = {
-        "benchmark": "audit",
-        "events": events,
-        "plain_events_per_s": median(lambda rate, found: rate),
-        "read_events_per_s": median(lambda rate, found: events / found["reading the topics back"]),
-        "read_ratio": median(lambda rate, found: events / found["reading the topics back"] / rate),
-        "outbox_events_per_s": median(lambda rate, found: events / found["reading the outbox"]),
-        "compare_events_per_s": median(lambda rate, found: events / found["comparing"]),
-        "whole_events_per_s": median(lambda rate, found: events / found["whole"]),
-        "whole_ratio": median(lambda rate, found: events / found["whole"] / rate),
-        "peak_mb": median(lambda rate, found: found["mb"]),
-        "mb_before": median(lambda rate, found: found["mb_before"]),
-    }
-    sys.stdout.write(json.dumps(result) + "\n")
+
+def figures(events: int, baseline: Cost, costs: dict[str, Cost]) -> dict[str, float]:
+    """Events a second by the clock and by CPU of the plain loop and of each phase, and the ratios to the plain loop."""
+    found: dict[str, float] = {}
+    for name, cost in ({"plain": baseline} | costs).items():
+        word = name.replace(" ", "_")
+        found[f"{word}_events_per_s"] = round(events / cost.wall_s)
+        found[f"{word}_events_per_cpu_s"] = round(events / cost.cpu_s)
+        if name in ("reading the topics back", "whole"):
+            found[f"{word}_ratio"] = round(baseline.wall_s / cost.wall_s, 3)
+            found[f"{word}_cpu_ratio"] = round(baseline.cpu_s / cost.cpu_s, 3)
+    return found
 
 
 COUNTS = """
