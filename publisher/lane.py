@@ -175,7 +175,7 @@ class Lane:
             f"-{self._epoch.epoch}-{self.lane}",
             settings.publisher.transaction_timeout_ms,
             1 if self._one_by_one else self._admission.batch_bytes,
-            self._link.report,
+            self._link.logger,
         )
         deadline = time.monotonic() + settings.kafka.request_timeout_s
         while True:
