@@ -67,7 +67,7 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        # Publisher's link.py reads there that a connection was closed.
+        # link.py reads there that the connection to the coordinator was closed.
         "log_level": 6,
         "log.connection.close": True,
     }

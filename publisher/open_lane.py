@@ -14,6 +14,7 @@ from publisher.checks import Position
 from publisher.cursor import ChunkLimits
 from publisher.deliveries import Tally, record_delivery
 from publisher.lease import Lease
+from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
 from publisher.reader import Chunk, Reader
 from publisher.records import Row
@@ -57,6 +58,7 @@ class OpenLane:
         self._lease = lease
         self._producer = producer
         self._admission = admission
+        self._offsets = OffsetsWatch(shared.topics)
         self._one_by_one = one_by_one
         self._reader = Reader(
             epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
@@ -83,7 +85,8 @@ class OpenLane:
         progress, tally = self._deliver(rows, chunk, position)
         record_delivery(self._connection, self._lease, progress, position.cursor, tally)
         reach("lane.after_delivery")
-        self.position = Position(progress.seq, progress.cursor, progress.commit_id)
+        self.position = Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
+        self._offsets.check(self._connection, tally)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
             "delivered",
@@ -113,6 +116,9 @@ class OpenLane:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
         shared = self._shared
+        sessions = sum([len(row.session_ends) for row in rows])
+        events = sum([len(row.topics) for row in rows])
+        parked = len(chunk.rows) - len(rows)
         progress = Progress(
             outbox_uuid=shared.identity.outbox_uuid,
             cluster_id=shared.identity.cluster_id,
@@ -122,9 +128,10 @@ class OpenLane:
             after=position.cursor,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
-            sessions=sum([len(row.session_ends) for row in rows]),
-            events=sum([len(row.topics) for row in rows]),
-            parked=len(chunk.rows) - len(rows),
+            sessions=sessions,
+            events=events,
+            parked=parked,
+            total=position.total.plus(sessions, events, parked),
         )
         headers = shared.settings.publisher.headers
         transaction = Transaction(self._producer, headers, shared.stop, one_by_one=self._one_by_one)

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from db.errors import SettingsError
 from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
 from db.settings.publisher import PublisherSettings
+from db.settings.retention import RetentionSettings
 from db.settings.section import Section
 from db.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 
@@ -26,6 +27,7 @@ __all__ = [
     "PostgresSettings",
     "PublisherSettings",
     "RestartSettings",
+    "RetentionSettings",
     "Section",
     "SessionSettings",
     "Settings",
@@ -57,6 +59,7 @@ class Settings(BaseSettings):
     job: JobSettings = JobSettings()
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()
 

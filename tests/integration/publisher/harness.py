@@ -284,3 +284,19 @@ def query(dsn: str, sql: str, *parameters: object) -> list[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(sql, parameters)
         return cursor.fetchall() if cursor.description else []
+
+
+def holders(dsn: str) -> dict[int, str]:
+    """Lane of the newest epoch -> the process that holds it, those that are held."""
+    return dict(
+        query(
+            dsn,
+            "SELECT lane, lease_holder FROM outbox.lane WHERE epoch = (SELECT max(epoch) FROM outbox.lane)"
+            " AND lease_until >= now()",
+        )
+    )
+
+
+def spread(dsn: str) -> list[int]:
+    """How many lanes of the newest epoch each process holds, ascending."""
+    return sorted(Counter(holders(dsn).values()).values())
