@@ -174,7 +174,7 @@ class Lane:
             self.lane,
         )
         batch_bytes = 1 if self._one_by_one else self._admission.batch_bytes
-        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.report)
+        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
 
     def _read_progress(self) -> Newest:
         shared = self._shared

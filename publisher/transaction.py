@@ -75,7 +75,7 @@ class Transaction:
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
-            # Whoever listens for failures of the connections hears of those during the commit before the next transaction begins.
+            # What librdkafka logged during the commit (link.py) is served before the next transaction begins.
             producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
