@@ -164,9 +164,6 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=int, default=10_000, help="events/s of the limited replay (default 10000)"
     )
-    parser.add_argument(
-        "--fast", action="store_true", help="Postgres without fsync: where others keep the disk busy"
-    )
     options = parser.parse_args()
     history = 1 + (options.rows - 1) // ROWS_PER_BATCH
     start = ("replay", "start", "--to-batch", str(history), "--yes")
@@ -180,7 +177,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {phase: [] for phase in phases}
     with (
         tempfile.TemporaryDirectory(prefix="replay-bench-") as directory,
-        Stack.local(Path(directory) / "stack", fast=options.fast, heap="1g") as stack,
+        Stack.local(Path(directory) / "stack", heap="1g") as stack,
     ):
         log, bootstrap = Path(directory) / "log", stack.kafka.bootstrap_servers
         create_topics(bootstrap, {TOPIC: (PARTITIONS, {}), OTHER: (PARTITIONS, {})})
