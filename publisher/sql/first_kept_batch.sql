@@ -2,4 +2,4 @@
 SELECT min(substring(c.relname FROM '\d+$')::bigint) * 10000
 FROM pg_inherits i
 JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'outbox.session_output'::regclass
+WHERE i.inhparent = 'outbox.session_output'::regclass AND NOT i.inhdetachpending
