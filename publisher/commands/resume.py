@@ -237,6 +237,8 @@ def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
         "outbox_uuid": plan.binding.found.outbox_uuid,
         "cluster_id": plan.binding.cluster_id,
         "ledger_end": plan.ledger.end,
+        "first_batch": plan.first_batch,
+        "first_kept_batch": plan.ledger.first_kept,
         "in_step": [{"epoch": epoch, "lane": lane} for epoch, lane in plan.in_step],
         "lanes": [
             {

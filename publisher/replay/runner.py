@@ -236,7 +236,8 @@ class Runner:
                 f"nothing was sent for {_PATIENCE_S:.0f} s: {reason}. The replay keeps its place: `publisher replay go-on "
                 f"{self._replay.replay_id}`"
             ) from error
-        if backoff.failures == 0 and not self._stop.is_set():
+        # The first may be nothing: a topic that was just made has no leader for a moment.
+        if backoff.failures == 1 and not self._stop.is_set():
             _log.warning("retrying", replay=self._replay.replay_id, reason=reason)
         self._stop.wait(backoff.next())
 

@@ -228,8 +228,10 @@ def test_a_replay_does_not_go_on_over_a_history_that_is_not_the_one_it_sent(
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Another Kafka cluster."""
-    with Kafka(tmp_path_factory.mktemp("cluster") / "kafka") as server:
-        yield server
+    server = Kafka(tmp_path_factory.mktemp("cluster") / "kafka")
+    server.start()
+    yield server
+    server.destroy()
 
 
 def test_a_replay_to_another_cluster_makes_the_topics_on_request_and_finds_its_way_back(
