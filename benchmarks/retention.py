@@ -124,8 +124,8 @@ def plain(dsn: str, names: list[str]) -> None:
     """The obvious way: DETACH and DROP in a transaction."""
     with psycopg.connect(dsn) as connection:
         for name in names:
-            connection.execute(f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{name}")  # type: ignore[arg-type]
-            connection.execute(f"DROP TABLE outbox.{name}")  # type: ignore[arg-type]
+            connection.execute(f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{name}")
+            connection.execute(f"DROP TABLE outbox.{name}")
             connection.commit()
 
 

@@ -26,6 +26,7 @@ from publisher.rebinding import Binding, rebind
 from publisher.resume_plan import Found
 from publisher.resume_planning import LanePlan, Plan, Planner
 from publisher.resume_survey import Survey
+from publisher.retention.hold_off import hold_off_retention
 from publisher.shared import Epoch
 from publisher.sharing import add_lanes, wake_publishers
 from publisher.takeover import fencing_producer, transactional_id
@@ -49,6 +50,7 @@ class Resume:
 
         Raises ContinuityError where it says no, LeaseLostError when a second resume runs, and as `plan`.
         """
+        hold_off_retention(self._connection)
         if plan.lanes:
             self._topics.ensure_progress(
                 self._planner.survey(plan.binding).progress_topic,

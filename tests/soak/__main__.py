@@ -118,16 +118,20 @@ def _run(running: Stand, chapters: Chapters, began: datetime, minutes: float, se
         " (SELECT count(*) FROM outbox.generation), (SELECT count(*) FROM outbox.lane_epoch),"
         " (SELECT count(*) FROM outbox.delivery WHERE kafka_offsets IS NULL)"
     )
-    happened = running.happened
+    batches, recomputed, generations, lane_epochs, filled_in = counts
     return Run(
-        began,
-        minutes,
-        seed,
-        rate,
-        len(running.publishers),
-        chapters.totals,
-        happened,
-        *counts,
+        began=began,
+        minutes=minutes,
+        seed=seed,
+        rate=rate,
+        publishers=len(running.publishers),
+        totals=chapters.totals,
+        happened=running.happened,
+        batches=batches,
+        recomputed=recomputed,
+        generations=generations,
+        lane_epochs=lane_epochs,
+        filled_in=filled_in,
         verdict="exactly once, in order",
     )
 

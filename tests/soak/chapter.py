@@ -149,7 +149,8 @@ class Chapters:
         try:
             places = [TopicPartition(*place, self._output_ends.get(place, 0)) for place in ends]
             consumer.assign(places)
-            records, at_end = 0, set()
+            records = 0
+            at_end: set[tuple[str | None, int | None]] = set()
             while len(at_end) < len(places):
                 for message in consumer.consume(10_000, timeout=0.2):
                     if message.error() is None:

@@ -24,6 +24,7 @@ class Faults:
 
     def one(self) -> str:
         """Do one fault; return its name."""
+        self._stand.supervise()
         (name,) = self._chance.choices(list(self._faults), list(self._faults.values()))
         getattr(self, name)()
         self._stand.happened[TITLES[name]] += 1

@@ -10,7 +10,7 @@ from devstack.topics import create_topics
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Expectation
 from tests.acceptance.watcher import Watcher
-from tests.soak.stand import PREFIX, Stand, as_json
+from tests.soak.stand import PREFIX, Stand
 
 
 class SideReplay:
@@ -65,7 +65,6 @@ class SideReplay:
                 "replay", "go-on", str(replay_id), "--rate", "0", "--json", may_fail=False
             )
             assert output is not None
-            as_json(output)
         ids = pipeline.ask(
             "SELECT outbox_id FROM outbox.event WHERE batch_id BETWEEN %s AND %s", *self._range
         )

@@ -17,14 +17,14 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.stack import Stack
-from tests.acceptance.pipeline import Pipeline, environment
+from tests.acceptance.pipeline import Options, Pipeline, environment
 from tests.acceptance.service import ROOT, Service
 
 PREFIX = "soak-"
 _HEAP = "640m"
 _SEGMENT_BYTES = 16_777_216
-_RESTARTABLE = {1, 6, 10, 13, 14, 15}
-"""Exit codes after which a supervisor starts a service again (docs/operations.md)."""
+_RESTARTABLE = {1, 4, 6, 10, 13, 14, 15}
+"""Exit codes after which a supervisor starts a service again (docs/operations.md); 4: its predecessor's connection was not gone yet."""
 _PARTITION_BATCHES = 20
 _SMALL_PARTITIONS = 400
 
@@ -103,7 +103,7 @@ def stand(folder: Path, publishers: int) -> Iterator[Stand]:
         dsn = stack.create_database("soak")
         upgrade(dsn)
         small_partitions(dsn, _PARTITION_BATCHES, _SMALL_PARTITIONS)
-        options = {"job": {"trigger_ms": 500}, "restart": {"max_delay_s": 5.0}}
+        options: Options = {"job": {"trigger_ms": 500}, "restart": {"max_delay_s": 5.0}}
         pipeline = Pipeline(dsn, kafka.bootstrap_servers, PREFIX, folder, options=options)
         cleanup.enter_context(pipeline)
         relays = [pipeline.publisher]
@@ -125,12 +125,12 @@ def small_partitions(dsn: str, batches: int, number: int) -> None:
         )
         for n in range(number):
             connection.execute(
-                f"CREATE TABLE outbox.session_output_p1{n:07} PARTITION OF outbox.session_output"  # type: ignore[arg-type]
+                f"CREATE TABLE outbox.session_output_p1{n:07} PARTITION OF outbox.session_output"
                 f" FOR VALUES FROM ({n * batches}) TO ({(n + 1) * batches})"
             )
         connection.execute(
             "ALTER TABLE outbox.session_output ATTACH PARTITION outbox.session_output_p00000000"
-            f" FOR VALUES FROM ({number * batches}) TO (10000)"  # type: ignore[arg-type]
+            f" FOR VALUES FROM ({number * batches}) TO (10000)"
         )
 
 

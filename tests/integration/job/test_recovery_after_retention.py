@@ -61,8 +61,8 @@ class KeptShort(History):
         for decision in survey(self.owner, _ALL_DUE).to_drop:
             name = decision.partition.name
             # Concurrently is for others' sake; there are none here.
-            self.owner.execute(f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{name}")  # type: ignore[arg-type]
-            self.owner.execute(f"DROP TABLE outbox.{name}")  # type: ignore[arg-type]
+            self.owner.execute(f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{name}")
+            self.owner.execute(f"DROP TABLE outbox.{name}")
         left = list(sessions_written(self.connection))
         for session in left:
             before.remove(session)

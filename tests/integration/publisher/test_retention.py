@@ -10,8 +10,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from db.errors import UnavailableError
 from db.fault_points import Action, Fault
 from db.settings import Settings
+from publisher.retention.hold_off import hold_off_retention
 from tests.integration.publisher.harness import (
     Process,
     Watcher,
@@ -272,6 +274,22 @@ def test_a_service_login_is_told_which_right_it_lacks_and_drops_nothing(
     assert partitions(old.dsn)[0] == "0"
     own = retention_settings(login, dsn=old.dsn)
     assert Command(own, tmp_path).run("run", "--yes")[0] == 0, "the login of [retention] dsn is used"
+
+
+def test_whoever_begins_to_need_old_outputs_keeps_retention_away_meanwhile(
+    old: Outbox, command: Command
+) -> None:
+    with psycopg.connect(old.dsn, autocommit=True, options="-c role=outbox_publisher") as replay:
+        hold_off_retention(replay)
+        assert command.run("run", "--yes")[0] == 4
+    with (
+        psycopg.connect(old.dsn, autocommit=True, options="-c lock_timeout=100") as other,
+        psycopg.connect(old.dsn, autocommit=True) as retention,
+    ):
+        retention.execute("SELECT pg_advisory_lock(hashtextextended('outbox.retention', 0))")
+        with pytest.raises(UnavailableError, match="retention is at work"):
+            hold_off_retention(other)
+    assert command.run("run", "--yes")[0] == 0
 
 
 def test_partitions_are_made_ahead_of_the_newest_batch(old: Outbox, tmp_path: Path) -> None:
