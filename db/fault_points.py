@@ -57,6 +57,7 @@ POINTS = {
     "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
     "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
     "lane.after_delivery": "publisher: after the delivery is recorded",
+    "requeue.after_batch": "publisher parked requeue: after a batch, before the next one",
 }
 """{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
 
