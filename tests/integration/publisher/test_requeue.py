@@ -9,10 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from click.testing import Result
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -118,7 +118,7 @@ def killed_requeue(settings: Settings, plan: Plan) -> int:
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def command(settings: Settings, *words: str) -> Result:
+def command(settings: Settings, *words: str) -> Any:
     """Run `publisher parked ...` in this process."""
     return CliRunner().invoke(app, words, env=environment_of(settings))
 
