@@ -1,11 +1,9 @@
-"""One lane: the unit of order. `open` takes it over from whoever had it, `run_once` does one Kafka transaction."""
+"""One lane: the unit of order. `open` takes it over from whoever had it, `run_once` does one Kafka transaction (open_lane.py)."""
 
 import time
-from enum import Enum, auto
 from typing import Any
 
 import psycopg
-import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from db.connection import connect
@@ -14,53 +12,35 @@ from db.statements import statement
 from publisher import clients
 from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_parked, decide
-from publisher.cursor import ChunkLimits, Cursor
-from publisher.deliveries import Tally, commit_id_at, parked_within, record_delivery
+from publisher.cursor import Cursor
+from publisher.deliveries import commit_id_at, parked_within, record_delivery
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
+from publisher.open_lane import OpenLane, Outcome
 from publisher.progress import Progress, progress_key
 from publisher.progress_reader import read_progress
-from publisher.reader import Chunk, Reader
-from publisher.records import Row
 from publisher.refusals import no_row_s_fault
 from publisher.shared import Epoch, Shared, StartOverError
-from publisher.transaction import RecordRefusedError, Transaction
-
-_log = structlog.get_logger()
-
-
-class Outcome(Enum):
-    """What `run_once` did."""
-
-    DELIVERED = auto()
-    IDLE = auto()
-    EPOCH_DONE = auto()
+from publisher.transaction import RecordRefusedError
 
 
 class Lane:
     """One lane of an epoch. Not thread-safe: one thread works on it."""
 
     def __init__(self, shared: Shared, epoch: Epoch, lane: int) -> None:
-        publisher = shared.settings.publisher
         self._shared = shared
         self._epoch = epoch
         self.lane = lane
-        self._reader = Reader(
-            epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
-        )
         self._connection: psycopg.Connection[Any] | None = None
         self._lease: Lease | None = None
-        self._producer: Producer | None = None
-        self._position: Position | None = None
+        self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
         self._one_by_one = False
-        self._renewed_at = 0.0
-        self._progressed_at = 0.0
 
     @property
     def position(self) -> Position | None:
         """Where the lane is, None while it is not open."""
-        return self._position
+        return None if self._open is None else self._open.position
 
     def open(self) -> bool:
         """Take the lane over, steps 1 to 4 of the protocol. Returns False when another publisher holds it.
@@ -80,24 +60,34 @@ class Lane:
         )
         if self._lease is None:
             return False
-        self._renewed_at = time.monotonic()
         reach("lane.after_lease")
         # 2. Fence any older holder and end its open transaction. Only then is Kafka's word final.
         self._prepare_topic(connection)
-        self._producer = self._init_producer()
+        producer = self._init_producer()
         reach("lane.after_fencing")
         # 3. and 4. What Kafka says, and whether Postgres tells the same history.
         record = self._read_progress()
         reach("lane.after_progress")
-        self._position = self._decide(connection, record)
+        position = self._decide(connection, record)
         reach("lane.after_check")
-        unrecorded = self._position.unrecorded
+        unrecorded = position.unrecorded
         if unrecorded is not None:
             check_parked(unrecorded, parked_within(connection, self._lease, unrecorded))
             record_delivery(connection, self._lease, unrecorded, unrecorded.after, None)
         reach("lane.after_filling")
-        self._admission.begin(connection, self._lease, self._position.cursor)
+        self._admission.begin(connection, self._lease, position.cursor)
         self._set_stopped(connection, None)
+        self._open = OpenLane(
+            self._shared,
+            self._epoch,
+            self.lane,
+            connection,
+            self._lease,
+            producer,
+            self._admission,
+            position,
+            one_by_one=self._one_by_one,
+        )
         return True
 
     def run_once(self) -> Outcome:
@@ -105,32 +95,18 @@ class Lane:
 
         After any exception the outcome is unknown: call `discard` and begin again with `open`.
         """
-        connection, position = self._opened()
-        chunk = self._reader.read(connection, position)
-        if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
-            self._renew(connection)
-            return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
-        reach("lane.after_read")
-        rows = self._admission.admit(connection, self._held(), chunk.rows)
-        reach("lane.after_admission")
-        progress, tally = self._deliver(rows, chunk, position)
-        record_delivery(connection, self._held(), progress, position.cursor, tally)
-        reach("lane.after_delivery")
-        self._position = Position(progress.seq, progress.cursor, progress.commit_id)
-        self._renewed_at = self._progressed_at = time.monotonic()
-        _log.debug(
-            "delivered",
-            lane=self.lane,
-            seq=progress.seq,
-            batch_id=progress.cursor.batch_id,
-            sessions=progress.sessions,
-            events=progress.events,
-        )
-        if self._one_by_one:
+        if self._open is None:
+            raise RuntimeError("a lane delivers only after open")
+        try:
+            outcome = self._open.run_once()
+        except RecordRefusedError as error:
+            self._put_aside(error)
+            raise StartOverError from error
+        if self._one_by_one and outcome is Outcome.DELIVERED:
             # What Kafka refused before, it took now: full batches again.
             self._one_by_one = False
             raise StartOverError
-        return Outcome.DELIVERED
+        return outcome
 
     def confirm(self) -> None:
         """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
@@ -144,10 +120,9 @@ class Lane:
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
-        self._position = None
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            producer.purge()
+        if self._open is not None:
+            held, self._open = self._open, None
+            held.discard()
         if self._connection is not None and (
             self._connection.closed
             or self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
@@ -241,43 +216,6 @@ class Lane:
         start = Position(0, first, commit_id)
         return decide(self._shared.identity, record, mirror, start, commit_id)
 
-    def _worth_a_transaction(self, chunk: Chunk) -> bool:
-        due = self._progressed_at + self._shared.settings.publisher.idle_progress_s
-        return bool(chunk.rows) or chunk.more or chunk.ends_epoch() or time.monotonic() >= due
-
-    def _renew(self, connection: psycopg.Connection[Any]) -> None:
-        now = time.monotonic()
-        if now - self._renewed_at >= self._shared.settings.publisher.lease_s / 3:
-            self._held().renew(connection)
-            self._renewed_at = now
-
-    def _deliver(self, rows: list[Row], chunk: Chunk, position: Position) -> tuple[Progress, Tally]:
-        producer = self._producer
-        if producer is None or chunk.commit_id is None:
-            raise RuntimeError("a lane delivers only after open, and only what the ledger has")
-        shared = self._shared
-        progress = Progress(
-            outbox_uuid=shared.identity.outbox_uuid,
-            cluster_id=shared.identity.cluster_id,
-            epoch=self._epoch.epoch,
-            lane=self.lane,
-            seq=position.seq + 1,
-            after=position.cursor,
-            cursor=chunk.end,
-            commit_id=chunk.commit_id,
-            sessions=sum([len(row.session_ends) for row in rows]),
-            events=sum([len(row.topics) for row in rows]),
-            parked=len(chunk.rows) - len(rows),
-        )
-        headers = shared.settings.publisher.headers
-        transaction = Transaction(producer, headers, shared.stop, one_by_one=self._one_by_one)
-        try:
-            transaction.run(rows, shared.progress_topic, progress)
-        except RecordRefusedError as error:
-            self._put_aside(error)
-            raise StartOverError from error
-        return progress, transaction.tally
-
     def _put_aside(self, error: RecordRefusedError) -> None:
         """Park what Kafka refused, or have the next transaction sent record by record to find out what it was."""
         if not self._one_by_one:
@@ -297,11 +235,6 @@ class Lane:
         connection.execute(
             statement("publisher", "set_stopped"), self._held().parameters | {"reason": reason}
         )
-
-    def _opened(self) -> tuple[psycopg.Connection[Any], Position]:
-        if self._connection is None or self._position is None:
-            raise RuntimeError("run_once before open")
-        return self._connection, self._position
 
     def _held(self) -> Lease:
         if self._lease is None:

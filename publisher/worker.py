@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 from db.errors import FencedError, UnavailableError
 from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
-from publisher.lane import Lane, Outcome
+from publisher.lane import Lane
+from publisher.open_lane import Outcome
 from publisher.shared import StartOverError
 
 _log = structlog.get_logger()

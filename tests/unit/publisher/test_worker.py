@@ -3,8 +3,8 @@
 import threading
 
 from publisher.checks import LaneStoppedError, Why
-from publisher.lane import Outcome
 from publisher.lease import LeaseLostError
+from publisher.open_lane import Outcome
 from publisher.worker import Worker
 
 

@@ -1,0 +1,129 @@
+"""A lane that is ours and checked: step 5 of the protocol, again and again until the first exception."""
+
+import time
+from enum import Enum, auto
+from typing import Any
+
+import psycopg
+import structlog
+from confluent_kafka import Producer
+
+from db.fault_points import reach
+from publisher.admission import Admission
+from publisher.checks import Position
+from publisher.cursor import ChunkLimits
+from publisher.deliveries import Tally, record_delivery
+from publisher.lease import Lease
+from publisher.progress import Progress
+from publisher.reader import Chunk, Reader
+from publisher.records import Row
+from publisher.shared import Epoch, Shared
+from publisher.transaction import Transaction
+
+_log = structlog.get_logger()
+
+
+class Outcome(Enum):
+    """What `run_once` did."""
+
+    DELIVERED = auto()
+    IDLE = auto()
+    EPOCH_DONE = auto()
+
+
+class OpenLane:
+    """One tenure of a lane, with a producer that is its own. After any exception: `discard`, and open the lane again."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        epoch: Epoch,
+        lane: int,
+        connection: psycopg.Connection[Any],
+        lease: Lease,
+        producer: Producer,
+        admission: Admission,
+        position: Position,
+        *,
+        one_by_one: bool,
+    ) -> None:
+        """`one_by_one`: see Transaction."""
+        publisher = shared.settings.publisher
+        self._shared = shared
+        self._epoch = epoch
+        self._lane = lane
+        self._connection = connection
+        self._lease = lease
+        self._producer = producer
+        self._admission = admission
+        self._one_by_one = one_by_one
+        self._reader = Reader(
+            epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
+        )
+        self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
+        self._progressed_at = 0.0
+        self.position = position
+        """After the last transaction that was recorded."""
+
+    def run_once(self) -> Outcome:
+        """Read, produce, commit, record. Raises LaneStoppedError, RecordRefusedError, LeaseLostError, StartOverError, KafkaException,
+        psycopg.Error, UnavailableError; the outcome is unknown then.
+        """
+        position = self.position
+        chunk = self._reader.read(self._connection, position)
+        if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
+            self._renew()
+            return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
+        reach("lane.after_read")
+        rows = self._admission.admit(self._connection, self._lease, chunk.rows)
+        reach("lane.after_admission")
+        progress, tally = self._deliver(rows, chunk, position)
+        record_delivery(self._connection, self._lease, progress, position.cursor, tally)
+        reach("lane.after_delivery")
+        self.position = Position(progress.seq, progress.cursor, progress.commit_id)
+        self._renewed_at = self._progressed_at = time.monotonic()
+        _log.debug(
+            "delivered",
+            lane=self._lane,
+            seq=progress.seq,
+            batch_id=progress.cursor.batch_id,
+            sessions=progress.sessions,
+            events=progress.events,
+        )
+        return Outcome.DELIVERED
+
+    def discard(self) -> None:
+        """Throw the producer away, whatever it was doing."""
+        self._producer.purge()
+
+    def _worth_a_transaction(self, chunk: Chunk) -> bool:
+        due = self._progressed_at + self._shared.settings.publisher.idle_progress_s
+        return bool(chunk.rows) or chunk.more or chunk.ends_epoch() or time.monotonic() >= due
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        if now - self._renewed_at >= self._shared.settings.publisher.lease_s / 3:
+            self._lease.renew(self._connection)
+            self._renewed_at = now
+
+    def _deliver(self, rows: list[Row], chunk: Chunk, position: Position) -> tuple[Progress, Tally]:
+        if chunk.commit_id is None:
+            raise RuntimeError("a lane delivers only what the ledger has")
+        shared = self._shared
+        progress = Progress(
+            outbox_uuid=shared.identity.outbox_uuid,
+            cluster_id=shared.identity.cluster_id,
+            epoch=self._epoch.epoch,
+            lane=self._lane,
+            seq=position.seq + 1,
+            after=position.cursor,
+            cursor=chunk.end,
+            commit_id=chunk.commit_id,
+            sessions=sum([len(row.session_ends) for row in rows]),
+            events=sum([len(row.topics) for row in rows]),
+            parked=len(chunk.rows) - len(rows),
+        )
+        headers = shared.settings.publisher.headers
+        transaction = Transaction(self._producer, headers, shared.stop, one_by_one=self._one_by_one)
+        transaction.run(rows, shared.progress_topic, progress)
+        return progress, transaction.tally
