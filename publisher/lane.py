@@ -14,6 +14,7 @@ from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_parked, decide
 from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, parked_within, record_delivery
+from publisher.hunt import Hunt
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
 from publisher.open_lane import OpenLane, Outcome
@@ -35,7 +36,7 @@ class Lane:
         self._lease: Lease | None = None
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
-        self._one_by_one = False
+        self._hunt = Hunt()
 
     @property
     def position(self) -> Position | None:
@@ -86,7 +87,8 @@ class Lane:
             producer,
             self._admission,
             position,
-            one_by_one=self._one_by_one,
+            most_rows=self._hunt.rows,
+            one_by_one=self._hunt.one_by_one,
         )
         return True
 
@@ -102,9 +104,8 @@ class Lane:
         except RecordRefusedError as error:
             self._put_aside(error)
             raise StartOverError from error
-        if self._one_by_one and outcome is Outcome.DELIVERED:
-            # What Kafka refused before, it took now: full batches again.
-            self._one_by_one = False
+        if self._hunt.on and outcome is Outcome.DELIVERED:
+            self._hunt.delivered()
             raise StartOverError
         return outcome
 
@@ -167,7 +168,7 @@ class Lane:
             f"{settings.publisher.transactional_id_prefix}-{self._shared.identity.outbox_uuid}"
             f"-{self._epoch.epoch}-{self.lane}",
             settings.publisher.transaction_timeout_ms,
-            1 if self._one_by_one else self._admission.batch_bytes,
+            1 if self._hunt.one_by_one else self._admission.batch_bytes,
         )
         deadline = time.monotonic() + settings.kafka.request_timeout_s
         while True:
@@ -217,9 +218,9 @@ class Lane:
         return decide(self._shared.identity, record, mirror, start, commit_id)
 
     def _put_aside(self, error: RecordRefusedError) -> None:
-        """Park what Kafka refused, or have the next transaction sent record by record to find out what it was."""
-        if not self._one_by_one:
-            self._one_by_one = True
+        """Park what Kafka refused, or find out what it was with smaller transactions."""
+        if not self._hunt.one_by_one:
+            self._hunt.refused(error.sent)
             return
         if not error.rows:
             raise LaneStoppedError(
@@ -229,7 +230,6 @@ class Lane:
             )
         for (batch_id, session_key), found in error.rows.items():
             self._admission.park(self._connect(), self._held(), batch_id, session_key, found)
-        self._one_by_one = False
 
     def _set_stopped(self, connection: psycopg.Connection[Any], reason: str | None) -> None:
         connection.execute(

@@ -45,10 +45,12 @@ class OpenLane:
         admission: Admission,
         position: Position,
         *,
+        most_rows: int | None,
         one_by_one: bool,
     ) -> None:
-        """`one_by_one`: see Transaction."""
+        """`most_rows` bounds a transaction further than the settings do (None: it does not); `one_by_one`: see Transaction."""
         publisher = shared.settings.publisher
+        rows = publisher.transaction_sessions
         self._shared = shared
         self._epoch = epoch
         self._lane = lane
@@ -58,7 +60,9 @@ class OpenLane:
         self._admission = admission
         self._one_by_one = one_by_one
         self._reader = Reader(
-            epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
+            epoch.epoch,
+            lane,
+            ChunkLimits(rows if most_rows is None else min(rows, most_rows), publisher.transaction_bytes),
         )
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0

@@ -24,13 +24,14 @@ _REPORTS_WAIT_S = 5.0
 class RecordRefusedError(Exception):
     """Kafka refused a record for itself. `rows`: what to park, (batch_id, session_key) -> why; empty where unknown.
 
-    `code` is the Kafka error's.
+    `code` is the Kafka error's, `sent` how many rows the transaction held.
     """
 
-    def __init__(self, cause: KafkaError, rows: dict[tuple[int, str], Refusal]) -> None:
+    def __init__(self, cause: KafkaError, rows: dict[tuple[int, str], Refusal], sent: int) -> None:
         super().__init__(cause.str())
         self.code = cause.code()
         self.rows = rows
+        self.sent = sent
 
 
 class Transaction:
@@ -78,7 +79,7 @@ class Transaction:
                 row: Refusal(RECORD_ERRORS[code], f"Kafka refused it: {text}")
                 for row, (code, text) in self.tally.refused.items()
             }
-            raise RecordRefusedError(cause, refused) from error
+            raise RecordRefusedError(cause, refused, len(rows)) from error
 
     def _send_plain(self, row: Row) -> None:
         reached = [0]
