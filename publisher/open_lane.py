@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import Producer
 
 from db.fault_points import reach
+from publisher import metrics
 from publisher.admission import Admission
 from publisher.checks import Position
 from publisher.cursor import ChunkLimits
@@ -16,7 +17,7 @@ from publisher.deliveries import Tally, record_delivery
 from publisher.lease import Lease
 from publisher.progress import Progress
 from publisher.reader import Chunk, Reader
-from publisher.records import Row
+from publisher.records import ExtraHeaders, Row
 from publisher.shared import Epoch, Shared
 from publisher.transaction import Transaction
 
@@ -59,6 +60,7 @@ class OpenLane:
         self._producer = producer
         self._admission = admission
         self._one_by_one = one_by_one
+        self._headers = ExtraHeaders.of(publisher)
         self._reader = Reader(
             epoch.epoch,
             lane,
@@ -127,7 +129,8 @@ class OpenLane:
             events=sum([len(row.topics) for row in rows]),
             parked=len(chunk.rows) - len(rows),
         )
-        headers = shared.settings.publisher.headers
-        transaction = Transaction(self._producer, headers, shared.stop, one_by_one=self._one_by_one)
-        transaction.run(rows, shared.progress_topic, progress)
+        transaction = Transaction(self._producer, self._headers, shared.stop, one_by_one=self._one_by_one)
+        with metrics.transaction():
+            transaction.run(rows, shared.progress_topic, progress)
+        metrics.DELIVERED_EVENTS.inc(progress.events)
         return progress, transaction.tally

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from db.fault_points import reach
 from publisher.deliveries import Tally
 from publisher.progress import Progress
-from publisher.records import SENT_NOW, DeliveryReport, Row, is_plain, produce_plain, records
+from publisher.records import SENT_NOW, DeliveryReport, ExtraHeaders, Row, is_plain, produce_plain, records
 from publisher.refusals import RECORD_ERRORS, Refusal
 
 # How long a transaction in flight may still wait for Kafka once the publisher is to stop.
@@ -38,7 +38,7 @@ class Transaction:
     """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
 
     def __init__(
-        self, producer: Producer, headers: Sequence[str], stop: threading.Event, *, one_by_one: bool
+        self, producer: Producer, headers: ExtraHeaders, stop: threading.Event, *, one_by_one: bool
     ) -> None:
         """`one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused."""
         self._producer = producer

@@ -4,6 +4,7 @@ import threading
 
 from db import fault_points, logs
 from db.settings import Settings, load_settings
+from publisher import metrics
 from publisher.commands.common import Config, console
 from publisher.identity import OutboxIdentity
 from publisher.relay import Relay
@@ -21,7 +22,7 @@ def run(config: Config = None) -> None:
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     stop = threading.Event()
-    with stop_on_signals(stop):
+    with metrics.served(settings), stop_on_signals(stop):
         Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch)).run()
 
 

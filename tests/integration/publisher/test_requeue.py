@@ -13,13 +13,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from typer.testing import CliRunner
 
 from db.errors import SettingsError
@@ -39,6 +32,7 @@ from tests.integration.publisher.harness import (
     wait_until_all_read,
 )
 from tests.integration.publisher.outbox_rows import Outbox, Session
+from tests.integration.publisher.topic_limits import set_limit
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT
@@ -58,15 +52,6 @@ def publisher_role(outbox: Outbox) -> Iterator[psycopg.Connection[tuple[object, 
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute("SET ROLE outbox_publisher")
         yield connection
-
-
-def set_limit(kafka: KafkaServer, topic: str, size: int) -> None:
-    """Set the topic's max.message.bytes."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    asked = admin.incremental_alter_configs([resource])
-    asked[resource].result(30)
 
 
 def park(outbox: Outbox, keys: list[str]) -> None:
@@ -151,7 +136,7 @@ def test_what_was_too_large_is_delivered_once_after_the_limit_was_raised_though_
             ("b", 2),
             ("b", 3),
         ]
-        set_limit(kafka, outbox.topic, 1_000_000)
+        set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
         plan = Plan(tmp_path / "faults")
         plan.write(Fault("requeue.after_batch", Action.KILL))
         assert killed_requeue(settings, plan) == -signal.SIGKILL
