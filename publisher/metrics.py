@@ -21,6 +21,9 @@ from publisher.transaction import RecordRefusedError
 
 _log = structlog.get_logger()
 
+# What one look may take: a few statements of at most 5 s.
+_LOOK_S = 20.0
+
 REGISTRY = CollectorRegistry()
 DELIVERED_EVENTS = Counter(
     "outbox_delivered_events", "Events that this process committed to Kafka.", registry=REGISTRY
@@ -72,7 +75,7 @@ def served(settings: Settings) -> Iterator[None]:
             f"the metrics endpoint cannot listen on {host}:{port}: {error.strerror or error}. Give each process a port of its own with "
             "[metrics] port (OUTBOX_METRICS__PORT), or switch the endpoint off with 0"
         ) from error
-    outbox = OutboxMetrics()
+    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + _LOOK_S)
     ended = threading.Event()
     looking = threading.Thread(target=_look, args=(settings, outbox, ended), name="metrics", daemon=True)
     REGISTRY.register(outbox)
@@ -85,11 +88,19 @@ def served(settings: Settings) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
-        looking.join()
+        # A connection that hangs must not hold up the end of the process.
+        looking.join(_LOOK_S)
 
 
 def _look(settings: Settings, outbox: OutboxMetrics, ended: threading.Event) -> None:
     """Look at Postgres again and again; one that is away is shown as such."""
+    try:
+        _look_until(settings, outbox, ended)
+    finally:
+        outbox.lost()
+
+
+def _look_until(settings: Settings, outbox: OutboxMetrics, ended: threading.Event) -> None:
     lost = False
     while not ended.is_set():
         try:

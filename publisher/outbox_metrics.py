@@ -1,6 +1,7 @@
 """Lags, stopped lanes and parked rows as Prometheus metrics, out of Postgres."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +19,11 @@ COUNT_LIMIT = 10_000
 class OutboxMetrics(Collector):
     """The last look at Postgres. `look` and `collect` may be called by different threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_age_s: float) -> None:
+        """An older look counts as none: a connection may hang for long before it fails."""
+        self._max_age_s = max_age_s
         self._lock = threading.Lock()
+        self._looked_at = 0.0
         self._lanes: list[LaneStatus] = []
         self._parked: dict[str, int] = {}
         self._stopped: list[tuple[int, int, str]] = []
@@ -37,6 +41,7 @@ class OutboxMetrics(Collector):
             stopped = connection.execute(statement("publisher", "metrics_stopped")).fetchall()
         with self._lock:
             self._lanes, self._parked, self._stopped, self._is_known = lanes, dict(parked), stopped, True
+            self._looked_at = time.monotonic()
 
     def lost(self) -> None:
         """Postgres does not answer: nothing is known of it until the next look."""
@@ -51,7 +56,7 @@ class OutboxMetrics(Collector):
         """Yield the metrics; only that Postgres is away while it is."""
         with self._lock:
             lanes, parked, stopped = self._lanes, self._parked, self._stopped
-            is_known = self._is_known
+            is_known = self._is_known and time.monotonic() - self._looked_at <= self._max_age_s
         yield GaugeMetricFamily(
             "outbox_postgres_up", "Whether the last look at Postgres went well.", int(is_known)
         )

@@ -12,6 +12,7 @@ from db.settings import MetricsSettings, PostgresSettings, Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher import metrics
+from publisher.outbox_metrics import OutboxMetrics
 from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
 
@@ -104,3 +105,13 @@ def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: Kafk
         pass
     with metrics.served(settings_for(outbox.dsn, kafka.bootstrap_servers)):
         pass  # port 0: nothing listens
+
+
+def test_an_old_look_counts_as_none(outbox: Outbox) -> None:
+    for max_age_s, up in ((90.0, 1), (0.0, 0)):
+        looked = OutboxMetrics(max_age_s)
+        with psycopg.connect(outbox.dsn, autocommit=True) as connection:
+            looked.look(connection)
+        found = {family.name: family.samples for family in looked.collect()}
+        assert found["outbox_postgres_up"][0].value == up
+        assert ("outbox_parked_rows" in found) == bool(up)
