@@ -44,8 +44,12 @@ test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
 
 .PHONY: faults
-faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the table, writes docs/faults.md
-	FAULT_TABLE=docs/faults.md $(BIN)/pytest tests/faults tests/acceptance -m faults
+faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md
+	FAULT_TABLES=docs $(BIN)/pytest tests/faults tests/acceptance -m faults
+
+.PHONY: faults-publisher
+faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 12 minutes); writes docs/faults-publisher.md
+	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
 
 .PHONY: bench
 bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last

@@ -19,15 +19,17 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
     SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
-    IF newest IS NULL THEN
-        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts' USING ERRCODE = 'object_not_in_prerequisite_state';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts'
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_epoch';
     END IF;
     SELECT coalesce(max(b.batch_id), 0) + 1 INTO from_batch FROM outbox.batch b;
     IF newest.lanes = new_lanes THEN
-        RAISE EXCEPTION 'there are % lanes already', new_lanes USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'there are % lanes already', new_lanes
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_same';
     ELSIF newest.from_batch >= from_batch THEN
         RAISE EXCEPTION 'no batch was committed since the lanes were last changed, to %', newest.lanes
-            USING ERRCODE = 'object_not_in_prerequisite_state';
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_batch';
     END IF;
     epoch := newest.epoch + 1;
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
@@ -562,11 +564,13 @@ CREATE TABLE outbox.replay (
     cursor_key text COLLATE pg_catalog."C",
     rows_sent bigint DEFAULT 0 NOT NULL,
     events_sent bigint DEFAULT 0 NOT NULL,
+    rows_skipped bigint DEFAULT 0 NOT NULL,
+    measured_rate double precision,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     state_changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT replay_batches_ordered CHECK (((from_batch > 0) AND (from_batch <= (to_batch + 1)))),
     CONSTRAINT replay_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT replay_natural CHECK ((LEAST(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent) >= 0)),
+    CONSTRAINT replay_natural CHECK ((LEAST(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent, rows_skipped) >= 0)),
     CONSTRAINT replay_rate_positive CHECK ((events_per_second > 0)),
     CONSTRAINT replay_requested_object CHECK ((jsonb_typeof(requested) = 'object'::text)),
     CONSTRAINT replay_state_known CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'cancelled'::text, 'done'::text])))
@@ -1591,6 +1595,18 @@ GRANT UPDATE(rows_sent) ON TABLE outbox.replay TO outbox_publisher;
 --
 
 GRANT UPDATE(events_sent) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.rows_skipped; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(rows_skipped) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.measured_rate; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(measured_rate) ON TABLE outbox.replay TO outbox_publisher;
 
 --
 -- Name: COLUMN replay.state_changed_at; Type: ACL; Schema: outbox; Owner: -

@@ -54,6 +54,11 @@ _ONE_NODE = {
 }
 
 
+def new_cluster_id() -> str:
+    """An id as Kafka writes them: a uuid in 22 characters."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+
+
 class KafkaServer(Protocol):
     """A Kafka that can be reached."""
 
@@ -86,13 +91,15 @@ class Kafka(LocalServer):
         detached: bool = False,
         running: ServerProcess | None = None,
         progress: Progress | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         """Describe a broker; nothing is started.
 
         `heap` is the JVM's -Xmx. `settings` are further broker settings by name. `progress` is told of the
-        jars' first download. The rest is as for LocalServer.
+        jars' first download. `cluster_id` is that of a cluster it belongs to (None: a new one). The rest is as for LocalServer.
         """
         super().__init__(data_dir, port=port, detached=detached, running=running)
+        self._cluster_id = cluster_id or new_cluster_id()
         self._heap = heap
         self._settings = settings or {}
         self._progress = progress
@@ -114,7 +121,9 @@ class Kafka(LocalServer):
         properties.write_text("".join(lines), encoding="utf-8")
         if not (self._storage / "meta.properties").exists():
             self._format(java, properties)
-        command = [*java, "kafka.Kafka", str(properties)]
+        return self._launch_server([*java, "kafka.Kafka", str(properties)])
+
+    def _launch_server(self, command: list[str]) -> ServerProcess:
         return launch(self.name, command, log=self.log, detached=self._detached)
 
     def _delete_data(self) -> None:
@@ -160,8 +169,7 @@ class Kafka(LocalServer):
     def _format(self, java: list[str], properties: Path) -> None:
         # What an interrupted format left behind would make this one refuse.
         shutil.rmtree(self._storage, ignore_errors=True)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties)]
         with self.log.open("a") as output:
             result = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False

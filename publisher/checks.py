@@ -1,12 +1,14 @@
 """Step 4: may a lane go on from what Kafka says? A pure decision; the words are what the operator reads."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 from db.errors import ContinuityError
+from publisher import ways_out
 from publisher.cursor import Cursor
-from publisher.progress import Progress
+from publisher.progress import NO_TOTALS, Progress, Totals
 
 
 class Why(StrEnum):
@@ -19,6 +21,7 @@ class Why(StrEnum):
     DATABASE_RESTORED = "database_restored"
     KAFKA_LOST = "kafka_lost"
     LEDGER_GAP = "ledger_gap"
+    NO_SUCH_LANE = "no_such_lane"
     PROGRESS_NOT_COMPACTED = "progress_topic_not_compacted"
     OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
     OUTPUT_TOPIC_MISSING = "output_topic_missing"
@@ -58,25 +61,14 @@ class Position:
     """Where a lane goes on: the next transaction is `seq` + 1, the next row is after `cursor`.
 
     `commit_id` is that of the cursor's ledger row, None before the first batch. `unrecorded`: the last transaction
-    has no delivery row yet, because the publisher died between Kafka's commit and Postgres'.
+    has no delivery row yet, because the publisher died between Kafka's commit and Postgres'. `total`: as in Progress.
     """
 
     seq: int
     cursor: Cursor
     commit_id: UUID | None
     unrecorded: Progress | None = None
-
-
-MEND_DATABASE = (
-    "Find out which side was set back. If the database can be brought to its newest state, do that and restart "
-    "`publisher run`. If it cannot, leave the lane stopped: a command that accepts the loss (`publisher resume`) is "
-    "not part of this release. `publisher status` shows every lane"
-)
-MEND_KAFKA = (
-    "If the Kafka of before still exists, set [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) to it and "
-    "restart `publisher run`. If its data is lost, leave the lane stopped: a command that accepts the loss "
-    "(`publisher resume`) is not part of this release. `publisher status` shows every lane"
-)
+    total: Totals = NO_TOTALS
 
 
 def decide(
@@ -90,6 +82,7 @@ def decide(
 
     `record` is the lane's newest progress record, `start` the beginning of the lane's epoch, `ledger_commit_id` that of
     the ledger's row at the cursor from which the lane would go on (None where there is no such row).
+    A resume that Postgres does not know yet is the trace of a crash, whatever Postgres knew before: it stands.
     """
     known = max(mirror.seq, mirror.last_delivery)
     if record is None:
@@ -97,14 +90,15 @@ def decide(
             raise LaneStoppedError(
                 Why.KAFKA_LOST,
                 f"Postgres knows {known} transactions of this lane, Kafka has no progress record of it: the cluster or "
-                f"the progress topic was lost, emptied or rebuilt, and the delivered events with it. {MEND_KAFKA}",
+                f"the progress topic was lost, emptied or rebuilt, and the delivered events perhaps with it. {ways_out.LOST}",
             )
         position = start
     else:
         _same_places(identity, record)
         _same_sequence(record, mirror, known)
+        unrecorded = record.seq == mirror.seq + 1 or (record.resumed is not None and record.seq > mirror.seq)
         position = Position(
-            record.seq, record.cursor, record.commit_id, record if record.seq == mirror.seq + 1 else None
+            record.seq, record.cursor, record.commit_id, record if unrecorded else None, record.total
         )
     check_ledger(position, ledger_commit_id)
     return position
@@ -120,7 +114,7 @@ def check_ledger(position: Position, ledger_commit_id: UUID | None) -> None:
     raise LaneStoppedError(
         Why.DATABASE_RESTORED,
         f"Kafka holds what was delivered up to {position.cursor}, commit id {position.commit_id}, but that batch {found} "
-        f"in this database: it was restored or failed over to an older state. {MEND_DATABASE}",
+        f"in this database: it was restored or failed over to an older state. {ways_out.RESTORED}",
     )
 
 
@@ -131,7 +125,19 @@ def check_parked(record: Progress, found: int) -> None:
             Why.DATABASE_RESTORED,
             f"transaction {record.seq}, {record.after} to {record.cursor}, passed {record.parked} parked rows, but "
             f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
-            f"{MEND_DATABASE}",
+            f"{ways_out.RESTORED}",
+        )
+
+
+def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
+    """Raise LaneStoppedError where Kafka has records of lane epochs beyond the newest that this ledger knows."""
+    unknown = sorted(place for place in later if place[0] > newest_epoch)
+    if unknown:
+        epoch, lane = unknown[-1]
+        raise LaneStoppedError(
+            Why.DATABASE_RESTORED,
+            f"Kafka has progress records of lane epoch {epoch} (lane {lane}), but the newest that this database knows is "
+            f"{newest_epoch}: it was restored or failed over to a state from before the lanes were changed. {ways_out.RESTORED}",
         )
 
 
@@ -146,7 +152,7 @@ def _same_places(identity: Identity, record: Progress) -> None:
         raise LaneStoppedError(
             Why.OTHER_CLUSTER,
             f"the progress record was written on Kafka cluster {record.cluster_id}, this one is {identity.cluster_id}: "
-            f"the topics were copied, and offsets and transactions do not carry over. {MEND_KAFKA}",
+            f"the topics were copied, and offsets and transactions do not carry over. {ways_out.COPIED_TOPIC}",
         )
 
 
@@ -155,17 +161,17 @@ def _same_sequence(record: Progress, mirror: Mirror, known: int) -> None:
         raise LaneStoppedError(
             Why.KAFKA_LOST,
             f"Postgres knows {known} transactions of this lane, Kafka only {record.seq}: Kafka lost committed data, or "
-            f"was restored to an older state. {MEND_KAFKA}",
+            f"was restored to an older state. {ways_out.SET_BACK}",
         )
-    if record.seq > mirror.seq + 1:
+    if record.seq > mirror.seq + 1 and record.resumed is None:
         raise LaneStoppedError(
             Why.DATABASE_RESTORED,
             f"Kafka has {record.seq} transactions of this lane, Postgres knows {mirror.seq}; a crash explains one, not "
-            f"more: the database was restored or failed over to an older state. {MEND_DATABASE}",
+            f"more: the database was restored or failed over to an older state. {ways_out.RESTORED}",
         )
     if record.seq == mirror.seq and record.cursor != mirror.cursor:
         raise LaneStoppedError(
             Why.DATABASE_RESTORED,
             f"transaction {record.seq} ended at {record.cursor} for Kafka, at {mirror.cursor} for Postgres: the two come "
-            f"from different histories. {MEND_DATABASE}",
+            f"from different histories. {ways_out.RESTORED}",
         )

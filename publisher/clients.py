@@ -75,12 +75,16 @@ def compresses(settings: KafkaSettings) -> bool:
 
 
 def lane_producer(
-    settings: KafkaSettings, transactional_id: str, transaction_timeout_ms: int, batch_bytes: int | None
+    settings: KafkaSettings,
+    transactional_id: str,
+    transaction_timeout_ms: int,
+    batch_bytes: int | None,
+    on_error: Callable[[KafkaError], None] = lambda _: None,
 ) -> Producer:
     """Return a lane's transactional producer; `init_transactions` is the caller's.
 
     `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
-    a topic refuses. A single larger record still goes out, in a batch of its own.
+    a topic refuses. A single larger record still goes out, in a batch of its own. `on_error` hears of failures of the connections.
     """
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
@@ -96,6 +100,7 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
+        "error_cb": on_error,
     }
     options = defaults | settings.client(**required)
     if batch_bytes is not None:

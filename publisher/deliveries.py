@@ -91,6 +91,30 @@ def record_delivery(
         )
 
 
+def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> None:
+    """Set the mirror to where a resume moved the lane, and append it as a delivery of that kind, in one statement.
+
+    Raises LeaseLostError when the lease is another's.
+    """
+    written = connection.execute(
+        statement("publisher", "record_resume"),
+        lease.parameters
+        | _cursor("to", progress.cursor)
+        | {
+            "seq": progress.seq,
+            "commit_id": progress.commit_id,
+            "sessions": progress.total.sessions,
+            "events": progress.total.events,
+            "note": progress.resumed,
+        },
+    )
+    if written.rowcount != 1:
+        raise LeaseLostError(
+            f"the resume of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another holder's by now; "
+            "that one records it"
+        )
+
+
 def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
     """Return how many rows Postgres knows as put aside in what a transaction passed."""
     from_batch, from_key = progress.after.exclusive_bound()

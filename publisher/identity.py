@@ -10,7 +10,8 @@ from psycopg.types.json import Jsonb
 
 from db.errors import SchemaError
 from db.statements import statement
-from publisher.checks import MEND_KAFKA, LaneStoppedError, Why
+from publisher import ways_out
+from publisher.checks import LaneStoppedError, Why
 
 
 class OutboxIdentity(NamedTuple):
@@ -36,7 +37,7 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
 
 def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
     """Bind the outbox to this cluster and prefix, or find that it is. Raises LaneStoppedError where it belongs elsewhere."""
-    _check_server(read_identity(connection))
+    check_server(read_identity(connection))
     connection.execute(
         statement("publisher", "bind_identity"),
         {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
@@ -55,7 +56,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
             f"this publisher was started for outbox {bound.outbox_uuid}, now [postgres] dsn leads to {found.outbox_uuid}. "
             "Restart `publisher run` if that is meant, else correct the dsn (OUTBOX_POSTGRES__DSN)",
         )
-    _check_server(found)
+    check_server(found)
     if found.server_system_identifier != bound.server_system_identifier:
         raise LaneStoppedError(
             Why.OTHER_SERVER,
@@ -66,19 +67,24 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
     return found
 
 
-def _check_server(identity: OutboxIdentity) -> None:
+def check_server(identity: OutboxIdentity) -> None:
+    """Raise LaneStoppedError where the database was made on another server."""
     if identity.system_identifier != identity.server_system_identifier:
         raise LaneStoppedError(
             Why.OTHER_SERVER,
-            f"outbox {identity.outbox_uuid} was made on the Postgres server {identity.system_identifier}, this one is "  # noqa: S608
+            f"outbox {identity.outbox_uuid} was made on the Postgres server {identity.system_identifier}, this one is "
             f"{identity.server_system_identifier}: it was dumped and restored, and the original may still be published. "
-            "Once the original is gone for good and this copy is its newest state, let the owner of the schema run: "
-            "UPDATE outbox.identity SET system_identifier = (SELECT system_identifier FROM outbox.server_identity())",
+            f"{ways_out.OTHER_SERVER}",
         )
 
 
 def _check_places(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
     check_cluster(identity.cluster_id, cluster_id)
+    check_prefix(identity, prefix)
+
+
+def check_prefix(identity: OutboxIdentity, prefix: str | None) -> None:
+    """Raise LaneStoppedError unless the outbox is published with this prefix."""
     if identity.transactional_id_prefix != prefix:
         raise LaneStoppedError(
             Why.OTHER_PREFIX,
@@ -93,7 +99,7 @@ def check_cluster(bound: str | None, cluster_id: str | None) -> None:
     if bound != cluster_id:
         raise LaneStoppedError(
             Why.OTHER_CLUSTER,
-            f"this outbox delivers to Kafka cluster {bound}, but bootstrap_servers leads to {cluster_id}. {MEND_KAFKA}",
+            f"this outbox delivers to Kafka cluster {bound}, but bootstrap_servers leads to {cluster_id}. {ways_out.OTHER_CLUSTER}",
         )
 
 
@@ -118,8 +124,7 @@ def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None
         if bound.get(name) != topic_id:
             raise LaneStoppedError(
                 Why.OUTPUT_TOPIC_REPLACED,
-                f"output topic {name!r} had the id {bound.get(name)}, now it is {topic_id}: it was deleted and made "  # noqa: S608 - for a person to run
-                "again, or the cluster was rebuilt, and what was delivered to it is gone. If that was meant, let the "
-                "owner of the schema run: UPDATE outbox.identity SET output_topic_ids = output_topic_ids - "
-                f"'{name}'; then restart `publisher run`",
+                f"output topic {name!r} had the id {bound.get(name)}, now it is {topic_id}: it was deleted and made "
+                "again, or the cluster was rebuilt, and what was delivered to it is gone; a transaction that was under way "
+                f"then may already be in the new one. {ways_out.replaced_topic(name)}",
             )

@@ -1,27 +1,27 @@
 """One lane: the unit of order. `open` takes it over from whoever had it, `run_once` does one Kafka transaction (open_lane.py)."""
 
-import time
 from typing import Any
 
 import psycopg
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 
 from db.connection import connect
 from db.fault_points import reach
 from db.statements import statement
-from publisher import clients
 from publisher.admission import Admission
-from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_parked, decide
+from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_later, check_parked, decide
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at, parked_within, record_delivery
+from publisher.deliveries import commit_id_at, parked_within, record_delivery, record_resume
 from publisher.hunt import Hunt
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
+from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
-from publisher.progress import Progress, progress_key
-from publisher.progress_reader import read_progress
+from publisher.progress import Progress
+from publisher.progress_reader import Newest
 from publisher.refusals import no_row_s_fault
 from publisher.shared import Epoch, Shared, StartOverError
+from publisher.takeover import fencing_producer, newest_progress, transactional_id
 from publisher.transaction import RecordRefusedError
 
 
@@ -37,6 +37,7 @@ class Lane:
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
         self._hunt = Hunt()
+        self._link = Link()
 
     @property
     def position(self) -> Position | None:
@@ -67,17 +68,15 @@ class Lane:
         producer = self._init_producer()
         reach("lane.after_fencing")
         # 3. and 4. What Kafka says, and whether Postgres tells the same history.
-        record = self._read_progress()
+        newest = self._read_progress()
         reach("lane.after_progress")
-        position = self._decide(connection, record)
+        position = self._decide(connection, newest)
         reach("lane.after_check")
         unrecorded = position.unrecorded
         if unrecorded is not None:
-            check_parked(unrecorded, parked_within(connection, self._lease, unrecorded))
-            record_delivery(connection, self._lease, unrecorded, unrecorded.after, None)
+            self._record(connection, self._lease, unrecorded)
         reach("lane.after_filling")
         self._admission.begin(connection, self._lease, position.cursor)
-        self._set_stopped(connection, None)
         self._open = OpenLane(
             self._shared,
             self._epoch,
@@ -107,6 +106,9 @@ class Lane:
         if self._hunt.on and outcome is Outcome.DELIVERED:
             self._hunt.delivered()
             raise StartOverError
+        if self._link.has_broken and outcome is Outcome.DELIVERED:
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
         return outcome
 
     def confirm(self) -> None:
@@ -114,10 +116,12 @@ class Lane:
         if self._lease is not None:
             self._lease.renew(self._connect())
 
-    def stopped(self, reason: str) -> None:
-        """Show the reason in `outbox.lane`, if Postgres can be reached and the lane is ours."""
+    def stopped(self, reason: str | None, why: Why | None = None) -> None:
+        """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
-            self._set_stopped(self._connect(), reason)
+            self._connect().execute(
+                statement("publisher", "set_stopped"), self._lease.parameters | {"reason": reason, "why": why}
+            )
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
@@ -131,12 +135,12 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def close(self) -> None:
-        """Give the lease back and disconnect. The lane can be opened again."""
+    def close(self, *, keep_lease: bool = False) -> None:
+        """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
         self.discard()
         if self._connection is not None:
             with self._connection as connection:
-                if self._lease is not None:
+                if self._lease is not None and not keep_lease:
                     self._lease.release(connection)
             self._connection = None
         self._lease = None
@@ -163,59 +167,43 @@ class Lane:
 
     def _init_producer(self) -> Producer:
         settings = self._shared.settings
-        producer = clients.lane_producer(
-            settings.kafka,
-            f"{settings.publisher.transactional_id_prefix}-{self._shared.identity.outbox_uuid}"
-            f"-{self._epoch.epoch}-{self.lane}",
-            settings.publisher.transaction_timeout_ms,
-            1 if self._hunt.one_by_one else self._admission.batch_bytes,
+        self._link = Link()
+        name = transactional_id(
+            settings.publisher.transactional_id_prefix,
+            self._shared.identity.outbox_uuid,
+            self._epoch.epoch,
+            self.lane,
         )
-        deadline = time.monotonic() + settings.kafka.request_timeout_s
-        while True:
-            try:
-                # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
-                producer.init_transactions(1.0)
-                return producer
-            except KafkaException as error:
-                again = error.args[0].code() == KafkaError._TIMED_OUT and error.args[0].retriable()
-                if not again or self._shared.stop.is_set() or time.monotonic() > deadline:
-                    raise
+        batch_bytes = 1 if self._hunt.one_by_one else self._admission.batch_bytes
+        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.report)
 
-    def _read_progress(self) -> Progress | None:
-        topic = self._shared.progress_topic
-        high_watermark = self._shared.topics.high_watermark(topic, self.lane)
-        consumer = clients.progress_consumer(self._shared.settings.kafka)
-        try:
-            return read_progress(
-                consumer,
-                topic,
-                self.lane,
-                progress_key(self._epoch.epoch, self.lane),
-                high_watermark,
-                self._shared.settings.kafka.request_timeout_s,
-                self._shared.stop.is_set,
-            )
-        except ValueError as error:
-            raise LaneStoppedError(
-                Why.OTHER_OUTBOX,
-                f"{topic}[{self.lane}]: {error}. Something else writes to this progress topic, or a newer publisher did; "
-                "use that version, or name another [publisher] progress_topic before the first start",
-            ) from error
-        finally:
-            consumer.close()
+    def _read_progress(self) -> Newest:
+        shared = self._shared
+        return newest_progress(
+            shared.settings, shared.topics, shared.progress_topic, self._epoch, self.lane, shared.stop.is_set
+        )
 
-    def _decide(self, connection: psycopg.Connection[Any], record: Progress | None) -> Position:
+    def _decide(self, connection: psycopg.Connection[Any], newest: Newest) -> Position:
         row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
                 f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"
             )
+        check_later(newest.later, row[4])
+        record = newest.record
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
         first = Cursor(self._epoch.from_batch - 1)
         at = (record.cursor if record is not None else first).batch_id
         commit_id = commit_id_at(connection, at)
         start = Position(0, first, commit_id)
         return decide(self._shared.identity, record, mirror, start, commit_id)
+
+    def _record(self, connection: psycopg.Connection[Any], lease: Lease, unrecorded: Progress) -> None:
+        if unrecorded.resumed is not None:
+            record_resume(connection, lease, unrecorded)
+            return
+        check_parked(unrecorded, parked_within(connection, lease, unrecorded))
+        record_delivery(connection, lease, unrecorded, unrecorded.after, None)
 
     def _put_aside(self, error: RecordRefusedError) -> None:
         """Park what Kafka refused, or find out what it was with smaller transactions."""
@@ -230,11 +218,6 @@ class Lane:
             )
         for (batch_id, session_key), found in error.rows.items():
             self._admission.park(self._connect(), self._held(), batch_id, session_key, found)
-
-    def _set_stopped(self, connection: psycopg.Connection[Any], reason: str | None) -> None:
-        connection.execute(
-            statement("publisher", "set_stopped"), self._held().parameters | {"reason": reason}
-        )
 
     def _held(self) -> Lease:
         if self._lease is None:

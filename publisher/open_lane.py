@@ -15,10 +15,12 @@ from publisher.checks import Position
 from publisher.cursor import ChunkLimits
 from publisher.deliveries import Tally, record_delivery
 from publisher.lease import Lease
+from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
 from publisher.reader import Chunk, Reader
 from publisher.records import ExtraHeaders, Row
 from publisher.shared import Epoch, Shared
+from publisher.stray_rows import StrayRows
 from publisher.transaction import Transaction
 
 _log = structlog.get_logger()
@@ -59,6 +61,7 @@ class OpenLane:
         self._lease = lease
         self._producer = producer
         self._admission = admission
+        self._offsets = OffsetsWatch(shared.topics)
         self._one_by_one = one_by_one
         self._headers = ExtraHeaders.of(publisher)
         self._reader = Reader(
@@ -66,6 +69,7 @@ class OpenLane:
             lane,
             ChunkLimits(rows if most_rows is None else min(rows, most_rows), publisher.transaction_bytes),
         )
+        self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
         self.position = position
@@ -77,6 +81,7 @@ class OpenLane:
         """
         position = self.position
         chunk = self._reader.read(self._connection, position)
+        self._stray_rows.check(self._connection, chunk.end)
         if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
             self._renew()
             return Outcome.EPOCH_DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
@@ -86,7 +91,8 @@ class OpenLane:
         progress, tally = self._deliver(rows, chunk, position)
         record_delivery(self._connection, self._lease, progress, position.cursor, tally)
         reach("lane.after_delivery")
-        self.position = Position(progress.seq, progress.cursor, progress.commit_id)
+        self.position = Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
+        self._offsets.check(self._connection, tally)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
             "delivered",
@@ -116,6 +122,9 @@ class OpenLane:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
         shared = self._shared
+        sessions = sum([len(row.session_ends) for row in rows])
+        events = sum([len(row.topics) for row in rows])
+        parked = len(chunk.rows) - len(rows)
         progress = Progress(
             outbox_uuid=shared.identity.outbox_uuid,
             cluster_id=shared.identity.cluster_id,
@@ -125,9 +134,10 @@ class OpenLane:
             after=position.cursor,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
-            sessions=sum([len(row.session_ends) for row in rows]),
-            events=sum([len(row.topics) for row in rows]),
-            parked=len(chunk.rows) - len(rows),
+            sessions=sessions,
+            events=events,
+            parked=parked,
+            total=position.total.plus(sessions, events, parked),
         )
         transaction = Transaction(self._producer, self._headers, shared.stop, one_by_one=self._one_by_one)
         with metrics.transaction():

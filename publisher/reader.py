@@ -6,7 +6,8 @@ from uuid import UUID
 import psycopg
 
 from db.statements import statement
-from publisher.checks import MEND_DATABASE, LaneStoppedError, Position, Why, check_ledger
+from publisher import ways_out
+from publisher.checks import LaneStoppedError, Position, Why, check_ledger
 from publisher.cursor import ChunkLimits, Cursor, LedgerRow, first_gap
 from publisher.records import Row, value_bytes
 
@@ -76,10 +77,11 @@ class Reader:
         ahead = [row for row in window if row.batch_id > at]
         gap = first_gap(at, ahead)
         if gap is not None:
+            present = next(row.batch_id for row in ahead if row.batch_id > gap)
             raise LaneStoppedError(
                 Why.LEDGER_GAP,
                 f"the ledger has no batch {gap}, though it has later ones; batches are numbered without gaps, so rows of "
-                f"outbox.batch were deleted by hand or lost. {MEND_DATABASE}",
+                f"outbox.batch were deleted by hand or lost. {ways_out.GAP.format(present=present, next_batch=present + 1)}",
             )
         return ahead
 

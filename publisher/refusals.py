@@ -62,7 +62,7 @@ def refusal(
             return None
     try:
         for index, record in enumerate(records(row, headers)):
-            found = _record_refusal(index, record, topics[record.topic], client_max_bytes)
+            found = record_refusal(index, record, topics[record.topic], client_max_bytes)
             if found is not None:
                 return found
     except ValueError as error:
@@ -89,7 +89,8 @@ def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
     )
 
 
-def _record_refusal(index: int, record: Record, topic: TopicLimits, client_max_bytes: int) -> Refusal | None:
+def record_refusal(index: int, record: Record, topic: TopicLimits, client_max_bytes: int) -> Refusal | None:
+    """Return why Kafka would refuse one record, the output `index` of its row, None where it would not."""
     where = f"output {index} for topic {record.topic!r}"
     if record.partition != ANY_PARTITION and not 0 <= record.partition < topic.partitions:
         return Refusal(

@@ -1,11 +1,11 @@
-"""The publisher's whole flow: bind the outbox to Kafka, then for each epoch run its lanes.
+"""The publisher's whole flow: bind the outbox to Kafka, then run this process' share of the lanes, epoch after epoch.
 
 A lane claims its lease, reads rows, produces them in one Kafka transaction, commits, and records the delivery (lane.py).
 """
 
-import os
-import socket
 import threading
+import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -17,24 +17,30 @@ from db.connection import connect
 from db.errors import ContinuityError, UnavailableError
 from db.migrate import require_current
 from db.settings import Settings
-from db.statements import statement
-from publisher import clients
+from publisher import clients, sharing
 from publisher.backoff import Backoff
 from publisher.checks import Identity
+from publisher.crew import Crew
+from publisher.heartbeat import Heartbeat
 from publisher.identity import OutboxIdentity, bind, check_unchanged
-from publisher.lane import Lane
 from publisher.shared import Epoch, Shared, Timelines
+from publisher.shares import decide_shares
 from publisher.topics import Topics
 from publisher.wakeup import Wakeup
-from publisher.worker import Worker
 
 _log = structlog.get_logger()
 
 Started = Callable[[OutboxIdentity, Epoch], None]
 
+# What a lane may take to come to a transaction boundary. A little more than its transaction waits for Kafka (transaction.py), so that it
+# ends in order where it can.
+_GRACE_S = 12.0
+_GOODBYE_S = 3.0
+_SLICE_S = 0.1
+
 
 class Relay:
-    """All lanes of this process."""
+    """This process' part in the delivery."""
 
     def __init__(self, settings: Settings, stop: threading.Event, started: Started = lambda *_: None) -> None:
         """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here."""
@@ -42,12 +48,17 @@ class Relay:
         self._stop = stop
         self._started = started
         self._wakeup = Wakeup(settings.postgres, stop)
+        self._changed = self._wakeup.subscribe_publishers()
+        self._epoch: Epoch | None = None
+        self._waiting = False
+        self.abandoned = False
+        """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
     def run(self) -> None:
         """Deliver until `stop` is set.
 
-        Raises ContinuityError when this outbox must not be published from here or every lane stopped,
-        SchemaError, SettingsError, UnavailableError.
+        Raises ContinuityError when this outbox must not be published from here or every lane of this process stands
+        still, SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
         try:
@@ -58,14 +69,18 @@ class Relay:
             if self._stop.is_set():
                 return
             raise
+        crew = Crew(shared, self._wakeup, self._changed)
+        heartbeat = Heartbeat(shared)
         self._wakeup.start()
+        heartbeat.start()
         try:
-            while (epoch := self._next_epoch(shared)) is not None:
-                self._report(shared, epoch)
-                self._run_epoch(shared, epoch)
+            self._share(shared, crew, heartbeat)
         finally:
             self._stop.set()
-            self._wakeup.join()
+            self.abandoned = bool(crew.end(_GRACE_S))
+            # After the lanes, because it gives back what they have left.
+            heartbeat.end(_GOODBYE_S)
+            self._wakeup.join(_GOODBYE_S)
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Shared:
         settings = self._settings
@@ -92,82 +107,82 @@ class Relay:
             identity=Identity(identity.outbox_uuid, cluster_id),
             topics=topics,
             progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
-            holder=f"{socket.gethostname()}:{os.getpid()}",
+            holder=str(uuid.uuid4()),
             stop=self._stop,
         )
 
-    def _report(self, shared: Shared, epoch: Epoch) -> None:
+    def _share(self, shared: Shared, crew: Crew, heartbeat: Heartbeat) -> None:
+        """Run this process' share of the lanes until `stop`. Waits for a Postgres that is away; the lanes wait by themselves."""
+        backoff = Backoff(least_s=0.1, most_s=10.0)
+        while not self._stop.is_set():
+            try:
+                with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
+                    shared.timelines.notice(check_unchanged(connection, shared.outbox).server_timeline)
+                    while not self._stop.is_set():
+                        self._look(connection, shared, crew)
+                        backoff.reset()
+                        self._wait(self._settings.publisher.poll_ms / 1000, crew, heartbeat)
+            # InternalError: a standby that is not promoted yet takes no writes.
+            except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
+                if backoff.failures == 0:
+                    _log.warning("retrying", reason=str(error).strip())
+                self._wait(backoff.next(), crew, heartbeat)
+
+    def _look(self, connection: psycopg.Connection[Any], shared: Shared, crew: Crew) -> None:
+        """See who runs what, and take, keep and give up lanes accordingly."""
+        me = shared.holder
+        if crew.reap():
+            # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
+            sharing.wake_publishers(connection)
+        view = sharing.read_view(connection)
+        epoch = view.epoch
+        if epoch is None:
+            self._wait_for_lanes()
+            return
+        if epoch != self._epoch:
+            self._begin(connection, shared, epoch)
+            view = sharing.read_view(connection)
+            if view.epoch != epoch:
+                return
+        living = [process.process_id for process in view.living]
+        shares = decide_shares(me, living, view.holders, rather_keep=crew.standing_still(epoch))
+        mine = {lane for lane, holder in view.holders.items() if holder == me}
+        keep = mine - set(shares.give_up)
+        crew.leave(lane for lane in crew.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
+        # A worker gives its lane back itself, at a transaction boundary. One that has ended could not, or was through with it.
+        left = [lane for lane in shares.give_up if (epoch.epoch, lane) not in crew.lanes()]
+        if left:
+            sharing.release(connection, epoch, left, me)
+        if shares.claim:
+            lease_s = self._settings.publisher.lease_s
+            keep |= set(sharing.claim(connection, epoch, shares.claim, me, lease_s))
+        crew.start(epoch, sorted(keep - view.through))
+
+    def _begin(self, connection: psycopg.Connection[Any], shared: Shared, epoch: Epoch) -> None:
+        """The epoch before is through in every lane, wherever they ran."""
+        sharing.add_lanes(connection, epoch)
+        sharing.release_other_epochs(connection, epoch, shared.holder)
         try:
             self._started(shared.outbox, epoch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason not to deliver
             _log.warning("start_not_reported", reason=str(error))
+        self._epoch = epoch
 
-    def _next_epoch(self, shared: Shared) -> Epoch | None:
-        """Return the oldest epoch that is not through, waiting for the job to make the first; None once stopped.
+    def _wait_for_lanes(self) -> None:
+        if not self._waiting:
+            self._waiting = True
+            _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
-        Waits for a Postgres that is away. Raises LaneStoppedError when the one that comes back is another.
-        """
-        backoff = Backoff(least_s=0.1, most_s=10.0)
-        wake = self._wakeup.subscribe()
-        try:
-            while not self._stop.is_set():
-                try:
-                    with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
-                        shared.timelines.notice(check_unchanged(connection, shared.outbox).server_timeline)
-                        return self._wait_for_epoch(connection, wake)
-                # InternalError: a standby that is not promoted yet takes no writes.
-                except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
-                    if backoff.failures == 0:
-                        _log.warning("retrying", reason=str(error).strip())
-                    self._stop.wait(backoff.next())
-            return None
-        finally:
-            self._wakeup.unsubscribe(wake)
-
-    def _wait_for_epoch(self, connection: psycopg.Connection[Any], wake: threading.Event) -> Epoch | None:
-        waiting = False
-        while not self._stop.is_set():
-            row = connection.execute(statement("publisher", "current_epoch")).fetchone()
-            if row is not None:
-                epoch = Epoch(*row)
-                connection.execute(
-                    statement("publisher", "add_lanes"), {"epoch": epoch.epoch, "lanes": epoch.lanes}
-                )
-                return epoch
-            if not waiting:
-                waiting = True
-                _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
-            wake.wait(self._settings.publisher.poll_ms / 1000)
-            wake.clear()
-        return None
-
-    def _run_epoch(self, shared: Shared, epoch: Epoch) -> None:
-        """Run every lane of an epoch until all have come to its end."""
-        workers = [
-            Worker(
-                Lane(shared, epoch, lane),
-                self._stop,
-                self._wakeup.subscribe(),
-                self._settings.publisher.poll_ms / 1000,
-            )
-            for lane in range(epoch.lanes)
-        ]
-        threads = [threading.Thread(target=worker.run, name=f"lane-{worker.lane}") for worker in workers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
-                if any(worker.bug for worker in workers):
-                    self._stop.set()
-                if self._stop.is_set():
-                    # Sleeping lanes see the stop at once instead of at their next poll.
-                    self._wakeup.wake_all()
-        for worker in workers:
-            if worker.bug is not None:
-                raise worker.bug
-        stopped = [
-            f"lane {worker.lane}: {worker.stopped}" for worker in workers if worker.stopped is not None
-        ]
-        if stopped and not self._stop.is_set():
-            raise ContinuityError("no lane can go on.\n" + "\n".join(stopped))
+    def _wait(self, seconds: float, crew: Crew, heartbeat: Heartbeat) -> None:
+        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if heartbeat.failed is not None:
+                raise heartbeat.failed
+            crew.raise_bug()
+            reasons = crew.stopped()
+            if reasons is not None:
+                raise ContinuityError("no lane can go on.\n" + "\n".join(reasons))
+            if self._stop.is_set() or time.monotonic() >= deadline or self._changed.wait(_SLICE_S):
+                break
+        self._changed.clear()

@@ -8,6 +8,7 @@ import psycopg
 
 from db.statements import statement
 from publisher.identity import OutboxIdentity, read_identity
+from publisher.sharing import Process, read_living
 
 COUNT_LIMIT = 1_000_000
 """Undelivered rows are counted up to this many for each lane."""
@@ -15,7 +16,10 @@ COUNT_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease."""
+    """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease.
+
+    `stopped_why`: the reason as a word (checks.Why), None for one that passes by itself.
+    """
 
     epoch: int
     lane: int
@@ -26,6 +30,7 @@ class LaneStatus:
     sessions: int
     events: int
     stopped_reason: str | None
+    stopped_why: str | None
     last_delivery_at: datetime | None
     lag_batches: int
     lag_rows: int
@@ -44,6 +49,7 @@ class Status:
     identity: OutboxIdentity
     lanes: list[LaneStatus]
     parked: dict[str, int]
+    processes: list[Process]
 
     @property
     def healthy(self) -> bool:
@@ -57,6 +63,7 @@ class Status:
             "outbox_uuid": str(self.identity.outbox_uuid),
             "cluster_id": self.identity.cluster_id,
             "healthy": self.healthy,
+            "processes": [process._asdict() for process in self.processes],
             "lanes": [asdict(lane) for lane in self.lanes],
             "sessions": sum(lane.sessions for lane in self.lanes),
             "events": sum(lane.events for lane in self.lanes),
@@ -73,7 +80,8 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
         lanes = read_lanes(connection, COUNT_LIMIT)
         parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
         identity = read_identity(connection)
-    return Status(identity, lanes, parked)
+        processes = read_living(connection)
+    return Status(identity, lanes, parked, processes)
 
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
@@ -90,6 +98,7 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             sessions=sessions,
             events=events,
             stopped_reason=stopped_reason,
+            stopped_why=stopped_why,
             last_delivery_at=last_delivery_at,
             lag_batches=lag_batches,
             lag_rows=lag_rows,
@@ -106,6 +115,7 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             sessions,
             events,
             stopped_reason,
+            stopped_why,
             last_delivery_at,
             lag_batches,
             lag_rows,

@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from db.topic_ids import topic_id_text
-from publisher.checks import MEND_KAFKA, LaneStoppedError, Why
+from publisher import ways_out
+from publisher.checks import LaneStoppedError, Why
 from publisher.clients import answer
 
 # Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
@@ -94,6 +95,33 @@ class Topics:
                 self._ask(stale)
             return {name: self._known[name][1] for name in names}
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Ask for these topics anew when they are described the next time."""
+        with self._lock:
+            for name in names:
+                self._known.pop(name, None)
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the present ids of those of the topics that exist. Raises KafkaException."""
+        asked = self._describe(list(names)) if names else {}
+        found = {}
+        for name, described in asked.items():
+            try:
+                found[name] = topic_id_text(answer(described, self._give_up).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        return found
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has, 0 where it does not exist. Raises KafkaException."""
+        try:
+            return len(answer(self._describe([topic])[topic], self._give_up).partitions)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return 0
+
     def ensure_progress(self, topic: str, partitions: int, replication: int, *, create: bool) -> None:
         """Make sure that the progress topic exists, is compacted and has a partition for each lane.
 
@@ -125,7 +153,7 @@ class Topics:
                 raise LaneStoppedError(
                     Why.KAFKA_LOST,
                     f"the progress topic {topic} does not exist, though this outbox has delivered before: the cluster "
-                    f"was lost, rebuilt or is another one, or the topic was deleted. {MEND_KAFKA}",
+                    f"was lost, rebuilt or is another one, or the topic was deleted. {ways_out.LOST}",
                 ) from error
             new = NewTopic(
                 topic, num_partitions=partitions, replication_factor=replication, config=_PROGRESS_CONFIG
@@ -147,12 +175,12 @@ class Topics:
             )
             answer(grown[topic], self._give_up)
 
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """Return the end of a partition as a read_uncommitted reader sees it."""
+    def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """Return the end of a partition as a read_uncommitted reader sees it; `committed`: up to the first open transaction."""
         place = TopicPartition(topic, partition)
         asked = self._admin.list_offsets(
             {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
         return int(answer(asked[place], self._give_up).offset)

@@ -66,6 +66,8 @@ class Transaction:
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
+            # Whoever listens for failures of the connections hears of those during the commit before the next transaction begins.
+            producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.
@@ -139,14 +141,18 @@ class Transaction:
                     )
 
     def _failure(self) -> KafkaError | None:
-        """Return why the open transaction can no longer be committed, None while it can.
+        return transaction_failure(self._producer)
 
-        librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
-        (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
-        """
-        try:
-            self._producer.begin_transaction()
-        except KafkaException as error:
-            found: KafkaError = error.args[0]
-            return found if found.txn_requires_abort() or found.fatal() else None
-        return None
+
+def transaction_failure(producer: Producer) -> KafkaError | None:
+    """Return why the open transaction can no longer be committed, None while it can.
+
+    librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
+    (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
+    """
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        found: KafkaError = error.args[0]
+        return found if found.txn_requires_abort() or found.fatal() else None
+    return None

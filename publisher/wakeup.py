@@ -1,4 +1,7 @@
-"""One LISTEN connection for all lanes: a committed batch wakes them. The slow poll is the safety net."""
+"""One LISTEN connection for the whole process. The slow polls are the safety net.
+
+`outbox_batch`: a batch was committed. `outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.
+"""
 
 import threading
 from typing import Any
@@ -14,14 +17,17 @@ from publisher.backoff import Backoff
 
 _log = structlog.get_logger()
 
+_BATCH = "outbox_batch"
+
 
 class Wakeup:
-    """Sets every subscribed event when a batch was committed, when the connection was made anew, and at the end."""
+    """Sets the subscribed events when their news come, when the connection was made anew, and at the end."""
 
     def __init__(self, settings: PostgresSettings, stop: threading.Event) -> None:
         self._settings = settings
         self._stop = stop
-        self._subscribed: set[threading.Event] = set()
+        self._batches: set[threading.Event] = set()
+        self._publishers: set[threading.Event] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="wakeup", daemon=True)
 
@@ -29,27 +35,39 @@ class Wakeup:
         """Start listening."""
         self._thread.start()
 
-    def join(self) -> None:
+    def join(self, timeout_s: float | None = None) -> None:
         """Wait for the listener to end, after `stop` was set."""
-        self._thread.join()
+        self._thread.join(timeout_s)
 
     def subscribe(self) -> threading.Event:
-        """Return an event that is set whenever there may be work."""
-        event = threading.Event()
-        with self._lock:
-            self._subscribed.add(event)
-        return event
+        """Return an event that is set whenever there may be rows."""
+        return self._subscribe(self._batches)
+
+    def subscribe_publishers(self) -> threading.Event:
+        """Return an event that is set when who runs which lane may have to change, or a lane was resumed."""
+        return self._subscribe(self._publishers)
 
     def unsubscribe(self, event: threading.Event) -> None:
         """Forget an event."""
         with self._lock:
-            self._subscribed.discard(event)
+            self._batches.discard(event)
+            self._publishers.discard(event)
 
     def wake_all(self) -> None:
         """Set every event."""
+        self._wake(self._batches, self._publishers)
+
+    def _subscribe(self, events: set[threading.Event]) -> threading.Event:
+        event = threading.Event()
         with self._lock:
-            for event in self._subscribed:
-                event.set()
+            events.add(event)
+        return event
+
+    def _wake(self, *subscribed: set[threading.Event]) -> None:
+        with self._lock:
+            for events in subscribed:
+                for event in events:
+                    event.set()
 
     def _run(self) -> None:
         backoff = Backoff(least_s=0.1, most_s=5.0)
@@ -64,9 +82,10 @@ class Wakeup:
 
     def _listen(self, connection: psycopg.Connection[Any], backoff: Backoff) -> None:
         connection.execute(statement("publisher", "listen"))
+        connection.execute(statement("publisher", "listen_publishers"))
         backoff.reset()
         # Whatever was committed while nobody listened.
         self.wake_all()
         while not self._stop.is_set():
-            for _ in connection.notifies(timeout=0.5, stop_after=1):
-                self.wake_all()
+            for news in connection.notifies(timeout=0.5, stop_after=1):
+                self._wake(self._batches if news.channel == _BATCH else self._publishers)

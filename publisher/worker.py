@@ -1,4 +1,4 @@
-"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stop."""
+"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stand still."""
 
 import threading
 
@@ -28,19 +28,35 @@ _UNAUTHORISED = {
 
 
 class Worker:
-    """Runs a lane until its epoch ends, `stop` is set or it must stop. One thread."""
+    """Runs a lane until its epoch ends, `leave` is set or another process holds it. One thread.
 
-    def __init__(self, lane: Lane, stop: threading.Event, wake: threading.Event, poll_s: float) -> None:
+    A lane that must not go on keeps its lease and looks again by itself, slowly, and when `look` is set: it may have been resumed.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        leave: threading.Event,
+        wake: threading.Event,
+        poll_s: float,
+        look: threading.Event | None = None,
+        stop_backoff: Backoff | None = None,
+    ) -> None:
         self._lane = lane
-        self._stop = stop
+        self._leave = leave
         self._wake = wake
+        self._look = look or threading.Event()
         self._poll_s = poll_s
         self._backoff = Backoff(least_s=0.1, most_s=10.0)
+        self._stop_backoff = stop_backoff or Backoff(least_s=2.0, most_s=10.0)
         self._state = ""
+        self._shown = True  # a reason that an earlier holder left counts, too
         self.stopped: LaneStoppedError | None = None
-        """Why the lane stopped for good, None while it did not."""
+        """Why the lane stands still until somebody mends it, None while it does not."""
         self.bug: Exception | None = None
         """An exception that nothing here explains."""
+        self.done = False
+        """Whether the lane has come to its epoch's end; it keeps its lease then."""
 
     @property
     def lane(self) -> int:
@@ -48,20 +64,29 @@ class Worker:
         return self._lane.lane
 
     def run(self) -> None:
-        """Work until there is nothing left to do. Sets `stopped` or `bug`; raises nothing."""
+        """Work until there is nothing left to do. Sets `stopped`, `done` or `bug`; raises nothing."""
         try:
             self._work()
         except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
             self.bug = self.bug or error
 
+    def leave(self) -> None:
+        """Give the lane up at the next transaction boundary."""
+        self._leave.set()
+        self._wake.set()
+        self._look.set()
+
     def _work(self) -> None:
         is_open = False
         try:
-            while not self._stop.is_set():
+            while not self._leave.is_set():
                 try:
-                    if not is_open:
-                        is_open = self._open()
-                    elif self._step():
+                    if is_open:
+                        if self._step():
+                            break
+                    elif self._open():
+                        is_open = True
+                    else:
                         break
                 except StartOverError:
                     self._lane.discard()
@@ -75,31 +100,42 @@ class Worker:
             self._close()
 
     def _open(self) -> bool:
-        if not self._lane.open():
-            self._change("standby")
-            self._sleep(self._poll_s)
-            return False
-        position = self._lane.position
-        if position is not None:
-            self._change("running", seq=position.seq, cursor=str(position.cursor))
-        return True
+        # A wake-up that comes from here on is about something that this look may not see.
+        self._look.clear()
+        if self._lane.open():
+            return True
+        self._change("elsewhere")
+        return False
 
     def _step(self) -> bool:
         """Do one step; return whether the lane is done."""
         outcome = self._lane.run_once()
         self._backoff.reset()
+        self._stop_backoff.reset()
+        self._now_running()
         if outcome is Outcome.IDLE:
             self._sleep(self._poll_s)
-        return outcome is Outcome.EPOCH_DONE
+        self.done = outcome is Outcome.EPOCH_DONE
+        return self.done
+
+    def _now_running(self) -> None:
+        """Not before a step has succeeded, or a reason to stand still that only a step finds would come and go."""
+        self.stopped = None
+        position = self._lane.position
+        if position is not None:
+            self._change("running", seq=position.seq, cursor=str(position.cursor))
+        if self._shown:
+            self._lane.stopped(None)
+            self._shown = False
 
     def _sleep(self, seconds: float) -> None:
         """Wait for a wake-up, at most `seconds`. A wake-up that came during the last step is not lost."""
-        if not self._stop.is_set():
+        if not self._leave.is_set():
             self._wake.wait(seconds)
         self._wake.clear()
 
     def _must_end(self, error: Exception) -> bool:
-        """Sort a failure: show it, wait, and return whether the lane ends here."""
+        """Sort a failure: show it, wait, and return whether the worker ends here."""
         if isinstance(error, KafkaException) and error.args[0].code() in _UNAUTHORISED:
             error = LaneStoppedError(
                 Why.NOT_AUTHORISED,
@@ -108,26 +144,31 @@ class Worker:
                 retry=True,
             )
         if isinstance(error, LaneStoppedError):
-            if not error.retry and not self._confirmed():
-                return False
-            self._change("stopped", reason=str(error), retrying=error.retry)
-            self._show(str(error))
-            if not error.retry:
-                self.stopped = error
-                return True
-            self._stop.wait(max(1.0, self._backoff.next()))
+            if error.retry or self._confirmed():
+                self._stand_still(error)
             return False
         if not isinstance(error, KafkaException | psycopg.Error | UnavailableError | FencedError):
             self.bug = error
             return True
         reason = _reason(error)
-        if not self._stop.is_set():
+        if not self._leave.is_set():
             self._change("retrying", reason=reason)
         delay = self._backoff.next()
         if self._backoff.failures >= _FAILURES_SHOWN:
             self._show(f"retrying: {reason}")
-        self._stop.wait(delay)
+        self._leave.wait(delay)
         return False
+
+    def _stand_still(self, error: LaneStoppedError) -> None:
+        """Say why, and wait until it is time to look again."""
+        self._change("stopped", reason=str(error), retrying=error.retry)
+        self._show(str(error), error.why)
+        if error.retry:
+            self._leave.wait(max(1.0, self._backoff.next()))
+            return
+        self.stopped = error
+        if not self._leave.is_set():
+            self._look.wait(self._stop_backoff.next())
 
     def _confirmed(self) -> bool:
         """Whether a stop for good may be believed: not while another publisher may have changed what we look at."""
@@ -135,7 +176,7 @@ class Worker:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:
             self._change("retrying", reason=_reason(error))
-            self._stop.wait(self._backoff.next())
+            self._leave.wait(self._backoff.next())
             return False
         return True
 
@@ -144,20 +185,21 @@ class Worker:
         if state == self._state:
             return
         self._state = state
-        log = _log.info if state in ("running", "standby") else _log.warning
+        log = _log.info if state in ("running", "elsewhere") else _log.warning
         log(f"lane_{state}", lane=self.lane, **details)
 
-    def _show(self, reason: str) -> None:
+    def _show(self, reason: str, why: Why | None = None) -> None:
+        self._shown = True
         try:
-            self._lane.stopped(reason)
+            self._lane.stopped(reason, why)
         except (psycopg.Error, UnavailableError, FencedError) as error:
             _log.debug("reason_not_recorded", lane=self.lane, reason=_reason(error))
 
     def _close(self) -> None:
         try:
-            self._lane.close()
+            self._lane.close(keep_lease=self.done)
         except (psycopg.Error, FencedError) as error:
-            # The lease ends with the connection anyway.
+            # The process gives it back with its next look.
             _log.debug("lease_not_released", lane=self.lane, reason=_reason(error))
 
 

@@ -16,6 +16,7 @@ from db.errors import SettingsError
 from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
 from db.settings.metrics import MetricsSettings
 from db.settings.publisher import PublisherSettings
+from db.settings.retention import RetentionSettings
 from db.settings.section import Section
 from db.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 
@@ -28,6 +29,7 @@ __all__ = [
     "PostgresSettings",
     "PublisherSettings",
     "RestartSettings",
+    "RetentionSettings",
     "Section",
     "SessionSettings",
     "Settings",
@@ -60,6 +62,7 @@ class Settings(BaseSettings):
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
     metrics: MetricsSettings = MetricsSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()
 

@@ -9,7 +9,7 @@ from db.settings.section import Milliseconds, Section
 
 class PublisherSettings(Section):
     lanes: int = Field(default=8, ge=1, le=1024)
-    """Lanes of the first epoch. Read when the outbox is used for the first time only; a command to change them later is still to come."""
+    """Lanes of the first epoch. Read when the outbox is used for the first time only; `publisher lanes set N` changes them later."""
     transactional_id_prefix: str = Field(default="outbox", min_length=1, max_length=100)
     """Start of each lane's transactional id; on a cluster with ACLs, what to allow."""
     progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
@@ -29,7 +29,7 @@ class PublisherSettings(Section):
     idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)
     """A lane without rows records its progress at most this often."""
     lease_s: float = Field(default=10.0, ge=1, le=600)
-    """Seconds a lane's lease lasts unless renewed. Liveness only: Kafka fences."""
+    """Seconds after which others take over the lanes of a process that hangs or whose machine is gone. Liveness only: Kafka fences."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
     """Further headers beside `outbox-id`. Each costs speed."""
     cloudevents: bool = False

@@ -27,6 +27,8 @@ def _print_status(found: Status) -> None:
         f"outbox {found.identity.outbox_uuid} -> Kafka cluster {found.identity.cluster_id or 'not bound yet'}"
     )
     _print_lanes(out, found)
+    running = ", ".join(f"{process.host}:{process.pid}" for process in found.processes)
+    out.print(f"publisher processes: {running or 'none'}")
     parked = ", ".join(f"{count} {state}" for state, count in found.parked.items())
     out.print(f"parked rows: {parked or 'none'}")
     for lane in found.lanes:

@@ -1,5 +1,6 @@
 -- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
 SELECT l.seq, l.cursor_batch, l.cursor_key,
-       coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0)
+       coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
+       (SELECT max(e.epoch) FROM outbox.lane_epoch e)
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s

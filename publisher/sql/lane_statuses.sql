@@ -1,10 +1,11 @@
 SELECT
-    l.epoch, l.lane, l.lease_holder,
+    l.epoch, l.lane,
+    coalesce((SELECT p.host || ':' || p.pid FROM outbox.publisher_process p WHERE p.process_id::text = l.lease_holder), l.lease_holder),
     l.lease_until >= now() AND EXISTS (
         SELECT FROM pg_stat_activity a
         WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE
     ) AS held,
-    l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason,
+    l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason, l.stopped_why,
     (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq),
     greatest(0, upper.batch_id - greatest(l.cursor_batch, e.from_batch - 1)),
     (SELECT count(*) FROM (

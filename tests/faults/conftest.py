@@ -1,4 +1,4 @@
-"""The matrix of a run, printed at its end; FAULT_TABLE=FILE writes it as a page too, if all of it held."""
+"""The matrices of a run, printed at its end; FAULT_TABLES=FOLDER writes the page of each too, if all of it held."""
 
 import os
 import re
@@ -13,20 +13,33 @@ from rich.console import Console
 
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
+from tests.faults.cells import PAGE
 from tests.faults.matrix import Matrix
 from tests.integration.publisher.harness import query
 
-_MATRIX = pytest.StashKey[Matrix]()
+_MATRICES = pytest.StashKey[list[Matrix]]()
 _WIDTH = 160
 _LOCK = Path(__file__).parents[2] / "devstack" / "jars.lock"
 
 
 @pytest.fixture(scope="session")
-def matrix(request: pytest.FixtureRequest, postgres: PostgresServer, kafka: KafkaServer) -> Matrix:
-    """Of the whole run."""
+def servers(postgres: PostgresServer, kafka: KafkaServer) -> dict[str, str]:
+    """{server: version}"""
     ((version,),) = query(postgres.dsn(), "SHOW server_version")
-    servers = {"Postgres": version, "Kafka": _kafka_version(kafka), "Spark": pyspark.__version__}
-    return request.config.stash.setdefault(_MATRIX, Matrix(servers=servers))
+    return {"Postgres": version, "Kafka": _kafka_version(kafka)}
+
+
+@pytest.fixture(scope="session")
+def matrices(request: pytest.FixtureRequest) -> list[Matrix]:
+    """What is printed at the end; each service's matrix adds itself."""
+    return request.config.stash.setdefault(_MATRICES, [])
+
+
+@pytest.fixture(scope="session")
+def matrix(matrices: list[Matrix], servers: dict[str, str]) -> Matrix:
+    """The job's, of the whole run."""
+    matrices.append(Matrix(PAGE, servers=servers | {"Spark": pyspark.__version__}))
+    return matrices[-1]
 
 
 @pytest.fixture
@@ -52,16 +65,11 @@ def _kafka_version(server: KafkaServer) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table; write the page."""
-    matrix = config.stash.get(_MATRIX, None)
-    if matrix is None:
-        return
-    text = StringIO()
-    Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.shown())
-    terminalreporter.write(text.getvalue())
-    page = os.environ.get("FAULT_TABLE")
-    if page and matrix.is_green:
-        Path(page).write_text(matrix.markdown(), "utf-8")
-        terminalreporter.write_line(f"written to {page}")
-    elif page:
-        terminalreporter.write_line(f"not written to {page}: not every cell held")
+    """Print the tables; write the pages."""
+    folder = os.environ.get("FAULT_TABLES")
+    for matrix in config.stash.get(_MATRICES, []):
+        text = StringIO()
+        Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.shown())
+        terminalreporter.write(text.getvalue())
+        if folder:
+            terminalreporter.write_line(matrix.write(Path(folder)))

@@ -8,7 +8,7 @@ import pytest
 from db.fault_points import Action, Plan
 from devstack.kafka import KafkaServer
 from tests.acceptance.pipeline import Pipeline
-from tests.faults.cells import GROUPS, Cell, Situation
+from tests.faults.cells import GROUPS, PAGE, Cell, Situation
 from tests.faults.matrix import Matrix
 from tests.faults.play import Play, options
 from tests.faults.state import Kind
@@ -53,5 +53,5 @@ def test_a_fault_just_before_and_one_just_after_commit_lose_and_repeat_nothing(
     faulty: tuple[Pipeline, Plan], action: Action
 ) -> None:
     pipeline, plan = faulty
-    group = Matrix().declare(SAMPLE.title, SAMPLE.rows(action))
+    group = Matrix(PAGE).declare(SAMPLE.title, SAMPLE.rows(action))
     Play(pipeline, VICTIMS[action](pipeline, plan), group, print, seed=2_000).run([SAMPLE])

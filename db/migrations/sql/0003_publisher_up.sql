@@ -56,6 +56,8 @@ CREATE TABLE outbox.replay (
     cursor_key          text COLLATE "C",
     rows_sent           bigint      NOT NULL DEFAULT 0,
     events_sent         bigint      NOT NULL DEFAULT 0,
+    rows_skipped        bigint      NOT NULL DEFAULT 0,       -- refused by the target and left out on request
+    measured_rate       double precision,                     -- events a second lately, to foretell the end
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     state_changed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT replay_pkey PRIMARY KEY (replay_id),
@@ -65,7 +67,7 @@ CREATE TABLE outbox.replay (
     CONSTRAINT replay_requested_object CHECK (jsonb_typeof(requested) = 'object'),
     CONSTRAINT replay_rate_positive CHECK (events_per_second > 0),
     CONSTRAINT replay_lease_whole CHECK (num_nulls(lease_holder, lease_until, lease_backend_pid) IN (0, 3)),
-    CONSTRAINT replay_natural CHECK (least(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent) >= 0)
+    CONSTRAINT replay_natural CHECK (least(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent, rows_skipped) >= 0)
 );
 
 CREATE TABLE outbox.replay_key (
@@ -84,15 +86,17 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
     SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
-    IF newest IS NULL THEN
-        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts' USING ERRCODE = 'object_not_in_prerequisite_state';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts'
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_epoch';
     END IF;
     SELECT coalesce(max(b.batch_id), 0) + 1 INTO from_batch FROM outbox.batch b;
     IF newest.lanes = new_lanes THEN
-        RAISE EXCEPTION 'there are % lanes already', new_lanes USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'there are % lanes already', new_lanes
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_same';
     ELSIF newest.from_batch >= from_batch THEN
         RAISE EXCEPTION 'no batch was committed since the lanes were last changed, to %', newest.lanes
-            USING ERRCODE = 'object_not_in_prerequisite_state';
+            USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'change_lanes_no_batch';
     END IF;
     epoch := newest.epoch + 1;
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
@@ -158,6 +162,6 @@ GRANT UPDATE (stopped_why) ON outbox.lane TO outbox_publisher;
 GRANT UPDATE (state, state_changed_at) ON outbox.parked TO outbox_publisher;
 GRANT SELECT, INSERT, UPDATE (alive_until, backend_pid, backend_start, ended_at) ON outbox.publisher_process TO outbox_publisher;
 GRANT SELECT, INSERT, UPDATE (state, reason, events_per_second, lease_token, lease_holder, lease_until, lease_backend_pid, lease_backend_start, seq,
-    cursor_batch, cursor_key, rows_sent, events_sent, state_changed_at) ON outbox.replay TO outbox_publisher;
+    cursor_batch, cursor_key, rows_sent, events_sent, rows_skipped, measured_rate, state_changed_at) ON outbox.replay TO outbox_publisher;
 GRANT SELECT, INSERT ON outbox.replay_key TO outbox_publisher;
 GRANT SELECT ON outbox.publisher_process, outbox.replay, outbox.replay_key TO outbox_auditor;

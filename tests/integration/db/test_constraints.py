@@ -143,6 +143,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("replay", {"lease_holder": "host:1"}, "replay_lease_whole"),
     ("replay", {"rows_total": -1}, "replay_natural"),
     ("replay", {"seq": -1}, "replay_natural"),
+    ("replay", {"rows_skipped": -1}, "replay_natural"),
 ]
 
 

@@ -87,6 +87,8 @@ UPDATABLE = {
             "cursor_key",
             "rows_sent",
             "events_sent",
+            "rows_skipped",
+            "measured_rate",
             "state_changed_at",
         },
         "lane": {

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import psycopg
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pydantic import SecretStr
 
@@ -52,9 +52,11 @@ def settings_for(
 class Process:
     """A real `publisher run`."""
 
-    def __init__(self, settings: Settings, log: Path) -> None:
+    def __init__(self, settings: Settings, log: Path, environment: dict[str, str] | None = None) -> None:
+        """`environment`: settings of other sections, by the name of their variable."""
         self._settings = settings
         self._log = log
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -65,6 +67,7 @@ class Process:
         for name, value in self._settings.publisher.model_dump(exclude_unset=True).items():
             text = value if isinstance(value, str) else json.dumps(value)
             environment[f"OUTBOX_PUBLISHER__{name.upper()}"] = text
+        environment |= self._environment
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "publisher", "run"], env=environment, stdout=output, stderr=output
@@ -85,6 +88,16 @@ class Process:
         """Wait for the end and return the exit code."""
         assert self._process is not None
         return self._process.wait(DEADLINE_S)
+
+    @property
+    def pid(self) -> int:
+        """Of the last start."""
+        assert self._process is not None
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether it runs (a stopped one counts)."""
+        return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
         """What it printed so far."""
@@ -220,15 +233,9 @@ def assert_exactly_once(outbox: Outbox, watcher: Watcher) -> None:
 
 def wait_until_all_read(watcher: Watcher) -> None:
     """Return once the watcher has read each partition to its end; fail if a transaction stays open."""
-    admin = AdminClient({"bootstrap.servers": watcher.bootstrap})
-    described = admin.list_topics(watcher.topic, timeout=30).topics[watcher.topic].partitions
 
     def ends(isolation: IsolationLevel) -> dict[int, int]:
-        asked = admin.list_offsets(
-            {TopicPartition(watcher.topic, p): OffsetSpec.latest() for p in described},  # type: ignore[no-untyped-call]
-            isolation_level=isolation,
-        )
-        return {place.partition: future.result().offset for place, future in asked.items()}
+        return partition_ends(watcher.bootstrap, watcher.topic, isolation)
 
     wait_until(
         lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
@@ -237,6 +244,27 @@ def wait_until_all_read(watcher: Watcher) -> None:
     high = ends(IsolationLevel.READ_UNCOMMITTED)
     # A position may stop short of a commit marker; the end-of-partition event does not.
     wait_until(lambda: all(watcher.ends.get(p, -1) >= end for p, end in high.items()), "reading to the end")
+
+
+def partition_ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int]:
+    """Partition -> its end for readers of that level. A broker that has just started may refuse for a moment: asked again then."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            described = admin.list_topics(topic, timeout=30).topics[topic].partitions
+            asked = admin.list_offsets(
+                {TopicPartition(topic, each): OffsetSpec.latest() for each in described},  # type: ignore[no-untyped-call]
+                isolation_level=isolation,
+            )
+            ends = {place.partition: future.result().offset for place, future in asked.items()}
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            ends = {}
+        if ends:
+            return ends
+        time.sleep(0.1)
 
 
 def status_of(dsn: str) -> Status:
@@ -256,3 +284,19 @@ def query(dsn: str, sql: str, *parameters: object) -> list[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(sql, parameters)
         return cursor.fetchall() if cursor.description else []
+
+
+def holders(dsn: str) -> dict[int, str]:
+    """Lane of the newest epoch -> the process that holds it, those that are held."""
+    return dict(
+        query(
+            dsn,
+            "SELECT lane, lease_holder FROM outbox.lane WHERE epoch = (SELECT max(epoch) FROM outbox.lane)"
+            " AND lease_until >= now()",
+        )
+    )
+
+
+def spread(dsn: str) -> list[int]:
+    """How many lanes of the newest epoch each process holds, ascending."""
+    return sorted(Counter(holders(dsn).values()).values())

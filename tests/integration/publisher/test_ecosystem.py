@@ -47,7 +47,7 @@ def test_keys_are_partitioned_as_java_clients_do_whether_the_transform_set_them_
 ) -> None:
     session_keys = [key for key in JAVA_PARTITIONS if key]
     outbox.batch({key: [Session([b"1"], 10 + n)] for n, key in enumerate(session_keys)})
-    own: list[bytes | None] = [key.encode() for key in JAVA_PARTITIONS] + list(JAVA_RAW)
+    own: list[bytes | None] = [*(key.encode() for key in JAVA_PARTITIONS), *JAVA_RAW]
     outbox.batch({"session": [Session([b"2"] * len(own), 90, keys=own)]})
     with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers)):
         wait_until(lambda: drained(outbox.dsn), "every key")

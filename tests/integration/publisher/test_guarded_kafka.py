@@ -44,6 +44,7 @@ def settings(outbox: Outbox, kafka: GuardedKafka, tmp_path: Path) -> Settings:
         ),
         right("transactional_id", "outbox-", "write", prefix=True),
         right("transactional_id", "outbox-", "describe", prefix=True),
+        right("group", "outbox-publisher-progress", "describe"),
     )
     return guarded(settings_for(outbox.dsn, kafka.guarded_servers), kafka, tmp_path, PASSWORD)
 

@@ -13,7 +13,7 @@ from devstack.postgres import Postgres
 from devstack.topics import create_topics
 from publisher.clients import admin_client, progress_consumer
 from publisher.progress import Progress
-from publisher.progress_reader import read_progress
+from publisher.progress_reader import read_newest
 from publisher.topics import Topics
 from tests.integration.publisher.harness import (
     InThread,
@@ -108,7 +108,7 @@ def test_a_postgres_that_restarts_while_the_publisher_waits_for_the_job_costs_no
 def connected(dsn: str) -> bool:
     """Whether a publisher listens for the job: it waits for lanes then, or will at once."""
     return query(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'publisher%%'") == [
-        (2,)
+        (3,)
     ]
 
 
@@ -147,7 +147,7 @@ def test_the_end_is_not_believed_while_another_transaction_hides_it(
         high = topics.high_watermark(name, 0)
         consumer = progress_consumer(settings)
         try:
-            return read_progress(consumer, name, 0, RECORD.key(), high, 2.0, lambda: False)
+            return read_newest(consumer, name, 0, RECORD.epoch, 0, high, 2.0, lambda: False).record
         finally:
             consumer.close()
 

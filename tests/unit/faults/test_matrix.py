@@ -1,16 +1,19 @@
 """A fault matrix is green only when every declared cell was played and held, and the whole was judged."""
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.faults.matrix import HELD, NOT_RUN, Matrix, Row
+from tests.faults.matrix import HELD, NOT_RUN, Matrix, Page, Row
+
+PAGE = Page("a-service.md", "# A service\n\n{date}: {count}. With {servers}.\n", "what fails")
 
 
 def declared() -> Matrix:
     """One group of two cells, not played yet."""
-    matrix = Matrix(servers={"Postgres": "18.4"})
+    matrix = Matrix(PAGE, servers={"Postgres": "18.4"})
     matrix.declare(
         "a service, killed",
         [Row("a batch", "sink.after_copy", "kill"), Row("a batch", "sink.during_copy", "kill", 5)],
@@ -35,7 +38,7 @@ def test_only_a_matrix_whose_every_cell_and_whole_held_is_green(
     for row, result in zip(matrix.rows, results, strict=True):
         row.result = result
     assert matrix.is_green is green
-    assert not Matrix().is_green
+    assert not Matrix(PAGE).is_green
 
 
 def test_table_and_page_show_every_cell_and_what_was_not_played() -> None:
@@ -47,5 +50,25 @@ def test_table_and_page_show_every_cell_and_what_was_not_played() -> None:
         assert "2 cells, 1 ok" in text
         assert "sink.during_copy, time 5" in text
         assert "not run" in text
+        assert "what fails" in text
     assert "| in the middle of the rows' COPY |" in matrix.markdown()
     assert "Postgres 18.4" in matrix.markdown()
+
+
+def test_only_a_green_matrix_is_written_to_its_page(tmp_path: Path) -> None:
+    matrix = declared()
+    assert matrix.write(tmp_path) == f"not written to {tmp_path / 'a-service.md'}: not every cell held"
+    assert not list(tmp_path.iterdir())
+    matrix.groups[0].verdict = HELD
+    for row in matrix.rows:
+        row.result = HELD
+    assert matrix.write(tmp_path) == f"written to {tmp_path / 'a-service.md'}"
+    assert (tmp_path / "a-service.md").read_text("utf-8") == matrix.markdown()
+
+
+def test_a_fault_that_is_no_fault_point_says_itself_what_it_is() -> None:
+    matrix = Matrix(PAGE)
+    matrix.declare(
+        "brokers", [Row("a transaction", "broker killed", "SIGKILL", detail="its records are sent")]
+    )
+    assert "| broker killed | its records are sent | SIGKILL |" in matrix.markdown()

@@ -6,9 +6,18 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.checks import Identity, LaneStoppedError, Mirror, Position, Why, check_parked, decide
+from publisher.checks import (
+    Identity,
+    LaneStoppedError,
+    Mirror,
+    Position,
+    Why,
+    check_later,
+    check_parked,
+    decide,
+)
 from publisher.cursor import Cursor
-from publisher.progress import Progress
+from publisher.progress import Progress, Totals
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
 IDENTITY = Identity(OUTBOX, "cluster")
@@ -120,3 +129,29 @@ def test_a_progress_record_reads_back_as_it_was_written() -> None:
 def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"progress record|badly formed"):
         Progress.decode(value)
+
+
+def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
+    resumed = replace(RECORD, resumed="--from mirror")
+    assert decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, COMMIT).unrecorded == resumed
+    with pytest.raises(LaneStoppedError, match="database_restored"):
+        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, OTHER)
+    with pytest.raises(LaneStoppedError, match="kafka_lost"):
+        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 8), START, COMMIT)
+
+
+def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> None:
+    check_later([(2, 0)], 2)
+    with pytest.raises(LaneStoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
+        check_later([(2, 0), (3, 1)], 2)
+
+
+def test_a_progress_record_is_read_back_and_so_is_one_of_before_its_newer_fields() -> None:
+    full = replace(RECORD, total=Totals(100, 2000, 3), resumed="--from batch 5")
+    assert Progress.decode(full.encode()) == full
+    nowhere = replace(RECORD, cursor=Cursor(0), commit_id=None)
+    assert Progress.decode(nowhere.encode()) == nowhere
+    fields = orjson.loads(RECORD.encode())
+    for added in ("parked", "total", "resumed"):
+        del fields[added]
+    assert Progress.decode(orjson.dumps(fields)) == RECORD

@@ -1,7 +1,9 @@
-"""A worker never ends in silence, and stops for good only while the lane is its own."""
+"""A worker never ends in silence, stands still only while the lane is its own, and goes on once the reason is gone."""
 
 import threading
+from collections.abc import Callable
 
+from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
 from publisher.lease import LeaseLostError
 from publisher.open_lane import Outcome
@@ -9,55 +11,126 @@ from publisher.worker import Worker
 
 
 class FakeLane:
-    """Every `open` finds the same reason to stop; the first confirmation finds the lane taken over."""
+    """Every `open` finds the same reason to stop, until `mended`; the first `lost` confirmations find the lane taken over."""
 
     lane = 0
     position = None
 
-    def __init__(self, *, lost: int = 0, broken: Exception | None = None) -> None:
+    def __init__(self, *, lost: int = 0, broken: Exception | None = None, in_step: bool = False) -> None:
         self.opened = 0
-        self.shown: list[str] = []
+        self.mended = False
+        self.elsewhere = False
+        self.shown: list[tuple[str | None, Why | None]] = []
+        self.kept_lease: bool | None = None
         self._lost = lost
         self._broken = broken
+        self._in_step = in_step
 
     def open(self) -> bool:
         self.opened += 1
-        raise LaneStoppedError(Why.KAFKA_LOST, "gone")
+        if not self._in_step:
+            self._fail()
+        return not self.elsewhere
 
     def run_once(self) -> Outcome:
-        raise AssertionError("it never opens")
+        self._fail()
+        return Outcome.EPOCH_DONE
+
+    def _fail(self) -> None:
+        if not self.mended:
+            raise LaneStoppedError(Why.KAFKA_LOST, "gone")
 
     def confirm(self) -> None:
         if self.opened <= self._lost:
             raise LeaseLostError("taken over")
 
-    def stopped(self, reason: str) -> None:
-        self.shown.append(reason)
+    def stopped(self, reason: str | None, why: Why | None = None) -> None:
+        self.shown.append((reason, why))
 
     def discard(self) -> None:
         if self._broken is not None:
             raise self._broken
 
-    def close(self) -> None:
-        pass
+    def close(self, *, keep_lease: bool = False) -> None:
+        self.kept_lease = keep_lease
 
 
-def work(lane: FakeLane) -> Worker:
-    worker = Worker(lane, threading.Event(), threading.Event(), 0.01)  # type: ignore[arg-type]
-    worker.run()
+STOPPED = ("kafka_lost: gone", Why.KAFKA_LOST)
+RUNNING = (None, None)
+
+
+def worker_of(lane: FakeLane, look: threading.Event, stop_s: float) -> Worker:
+    backoff = Backoff(least_s=stop_s, most_s=stop_s)
+    return Worker(lane, threading.Event(), threading.Event(), 0.01, look, backoff)  # type: ignore[arg-type]
+
+
+def work(lane: FakeLane, then: Callable[[Worker, threading.Event], None], stop_s: float = 600.0) -> Worker:
+    """Run a worker until it ends; `then` is called once it stands still."""
+    look = threading.Event()
+    worker = worker_of(lane, look, stop_s)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    pause = threading.Event()
+    while worker.stopped is None and thread.is_alive():
+        pause.wait(0.005)
+    then(worker, look)
+    thread.join(90)
+    assert not thread.is_alive()
     return worker
 
 
 def test_a_stop_that_a_later_holder_may_have_caused_is_looked_at_again() -> None:
     lane = FakeLane(lost=1)
-    worker = work(lane)
+    worker = work(lane, lambda worker, _: worker.leave())
     assert lane.opened == 2
-    assert lane.shown == ["kafka_lost: gone"]
+    assert lane.shown == [STOPPED]
     assert worker.stopped is not None
+    assert lane.kept_lease is False
+
+
+def test_a_lane_that_stands_still_goes_on_as_soon_as_it_was_resumed() -> None:
+    lane = FakeLane()
+
+    def resume(_: Worker, look: threading.Event) -> None:
+        lane.mended = True
+        look.set()
+
+    worker = work(lane, resume)
+    assert worker.stopped is None
+    assert worker.done
+    assert lane.shown == [STOPPED, RUNNING]
+    assert lane.kept_lease is True
+
+
+def test_a_lane_that_stands_still_looks_again_by_itself() -> None:
+    lane = FakeLane()
+    worker = work(lane, lambda *_: setattr(lane, "mended", True), stop_s=0.01)
+    assert worker.done
+
+
+def test_a_reason_that_only_a_step_finds_does_not_come_and_go() -> None:
+    lane = FakeLane(in_step=True)
+
+    def after_some_looks(worker: Worker, _: threading.Event) -> None:
+        pause = threading.Event()
+        while lane.opened < 4:
+            assert worker.stopped is not None
+            pause.wait(0.001)
+        worker.leave()
+
+    work(lane, after_some_looks, stop_s=0.01)
+    assert set(lane.shown) == {STOPPED}
+
+
+def test_a_lane_that_another_process_holds_ends_the_worker() -> None:
+    lane = FakeLane(in_step=True)
+    lane.elsewhere = True
+    worker = work(lane, lambda *_: None)
+    assert (worker.done, worker.stopped, worker.bug, lane.opened) == (False, None, None, 1)
 
 
 def test_an_error_while_a_failure_is_handled_is_kept_for_the_process_to_raise() -> None:
     broken = RuntimeError("discard failed")
-    worker = work(FakeLane(broken=broken))
+    worker = work(FakeLane(broken=broken), lambda *_: None)
     assert worker.bug is broken
     assert worker.stopped is None

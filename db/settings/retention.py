@@ -1,0 +1,20 @@
+"""The settings of `publisher retention`."""
+
+from pydantic import Field, SecretStr
+
+from db.settings.section import Section
+
+
+class RetentionSettings(Section):
+    keep_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
+    """Seconds for which delivered outputs are kept, by the newest batch of their table partition. Empty: for ever."""
+    keep_bytes: int | None = Field(default=None, ge=0)
+    """Bytes that the outputs may take on disk, indexes included; the oldest table partitions go first. Empty: no bound."""
+    keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
+    """Seconds for which ledger rows, deliveries, ended processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
+    ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
+    """Batches for which table partitions are made ahead."""
+    lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
+    """Seconds to wait for transactions that still use a partition before it is left for the next run."""
+    dsn: SecretStr | None = None
+    """A login that may drop: the schema's owner or a member of it. A secret. Empty: `[postgres] dsn`."""

@@ -1,0 +1,293 @@
+"""`publisher replay`: delivered outputs once more."""
+
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from db import fault_points, logs
+from db.errors import ContinuityError, FencedError, SettingsError
+from db.fault_points import reach
+from db.settings import Settings, load_settings
+from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.identity import OutboxIdentity
+from publisher.replay import store
+from publisher.replay.filters import Filters, parse_moment, read_keys
+from publisher.replay.runner import End, Runner
+from publisher.replay.session import outbox_of
+from publisher.replay.showing import count_table, counting, progress_of, replay_lines, replays_table
+from publisher.replay.starting import Plan, Request, answering, make, make_plan, open_target
+from publisher.replay.store import Replay
+from publisher.replay.target import Target, kafka_settings
+from publisher.shutdown import stop_on_signals
+
+app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
+
+ToConfig = Annotated[
+    Path | None,
+    typer.Option("--to-config", help="Another cluster: a TOML file with a table kafka of its own."),
+]
+ToServers = Annotated[
+    str | None, typer.Option("--to-servers", help="Another cluster, without options: HOST:PORT,…")
+]
+CreateTopics = Annotated[
+    bool, typer.Option("--create-topics", help="Make missing target topics with the broker's defaults.")
+]
+SkipRefused = Annotated[
+    bool,
+    typer.Option(
+        "--skip-refused", help="Leave out rows that the target refuses for themselves: counted and logged."
+    ),
+]
+ReplayId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The replay, as `replay list` shows it.")]
+
+
+@app.command("start")
+def start(
+    from_batch: Annotated[int | None, typer.Option("--from-batch", min=1, help="First batch.")] = None,
+    to_batch: Annotated[int | None, typer.Option("--to-batch", min=1, help="Last batch.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Batches committed since: ISO 8601, or 2h for two hours ago."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="Batches committed before: ISO 8601, or 2h for two hours ago."),
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", help="Only this session key. Repeatable.")] = None,
+    keys_file: Annotated[
+        Path | None, typer.Option("--keys-file", help="Only the session keys in this file, one a line.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only the outputs for this topic. Repeatable.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="No filter: all that was delivered.")] = False,
+    to_topic: Annotated[
+        str | None,
+        typer.Option("--to-topic", help="Send all of it to this topic instead of each output's own."),
+    ] = None,
+    to_config: ToConfig = None,
+    to_servers: ToServers = None,
+    create_topics: CreateTopics = False,
+    rate: Annotated[
+        int | None,
+        typer.Option("--rate", min=1, help="Events a second at the most; default: as fast as it goes."),
+    ] = None,
+    skip_refused: SkipRefused = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would go out, and do nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts and containers.")] = False,
+    config: Config = None,
+    as_json_: Json = False,
+) -> None:
+    """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
+
+    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included.
+    """
+    filters = Filters(
+        from_batch=from_batch,
+        to_batch=to_batch,
+        since=None if since is None else parse_moment(since, "--since"),
+        until=None if until is None else parse_moment(until, "--until"),
+        keys=read_keys(key or (), keys_file),
+        topics=tuple(dict.fromkeys(topic)) if topic else None,
+    )
+    if filters.empty and not everything:
+        raise SettingsError(
+            "a replay without a filter sends all that was ever delivered: say --all if that is meant, else narrow it down "
+            "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
+        )
+    settings = _begin(config)
+    request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
+    stop = threading.Event()
+    with database(settings, "replay start") as connection:
+        outbox = outbox_of(connection)
+        plan = make_plan(connection, request, counting)
+    _show_plan(plan, to_stdout=dry_run and not as_json_)
+    if not plan.count.events or dry_run:
+        if as_json_:
+            print_json(plan.as_json())
+        elif not plan.count.events:
+            console().print("nothing to send")
+        return
+    _confirm(yes)
+    with answering():
+        target = open_target(settings, outbox, request.kafka(settings), stop, create_topics=create_topics)
+        target.describe(plan.destinations)
+    with database(settings, "replay start") as connection:
+        replay = make(connection, plan, target)
+    reach("replay.after_creation")
+    sys.stderr.write(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}\n")
+    _work(settings, outbox, replay, target, stop, as_json_, paused_too=False, skip_refused=skip_refused)
+
+
+@app.command("go-on")
+def go_on(
+    replay_id: ReplayId,
+    to_config: ToConfig = None,
+    to_servers: ToServers = None,
+    create_topics: CreateTopics = False,
+    rate: Annotated[
+        int | None, typer.Option("--rate", min=0, help="Another rate from here on; 0: as fast as it goes.")
+    ] = None,
+    skip_refused: SkipRefused = False,
+    config: Config = None,
+    as_json_: Json = False,
+) -> None:
+    """Go on with a replay that was paused, interrupted, killed or stopped, exactly where it was."""
+    settings = _begin(config)
+    stop = threading.Event()
+    with database(settings, "replay go-on") as connection:
+        outbox = outbox_of(connection)
+        replay = store.load(connection, replay_id)
+        if replay.state not in ("running", "paused"):
+            raise SettingsError(f"replay {replay_id} is {replay.state}: start a new one to send it once more")
+        if replay.held:
+            raise FencedError(
+                f"replay {replay_id} is worked on by {replay.lease_holder} already. `publisher replay pause {replay_id}` ends "
+                "that at a transaction boundary"
+            )
+        if rate is not None:
+            store.set_rate(connection, replay_id, rate or None)
+            replay = store.load(connection, replay_id)
+    if to_config is None and to_servers is None:
+        known = replay.requested.get("to_config")
+        to_config = None if known is None else Path(known)
+        to_servers = replay.requested.get("to_servers")
+    kafka = kafka_settings(settings, to_config, to_servers)
+    with answering():
+        target = open_target(settings, outbox, kafka, stop, create_topics=create_topics)
+        target.check_cluster(replay_id, replay.target_cluster_id)
+    _work(settings, outbox, replay, target, stop, as_json_, paused_too=True, skip_refused=skip_refused)
+
+
+@app.command("list")
+def list_(
+    all_states: Annotated[bool, typer.Option("--all", help="Also those that are done or cancelled.")] = False,
+    config: Config = None,
+    as_json_: Json = False,
+) -> None:
+    """List replays with their progress."""
+    with database(load_settings(config), "replay list") as connection:
+        found = store.listed(connection, all_states=all_states)
+    if as_json_:
+        print_json([one.as_json() for one in found])
+        return
+    console().print(replays_table(found))
+    for one in found:
+        if one.reason is not None:
+            console().print(
+                f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True, markup=False
+            )
+
+
+@app.command("show")
+def show(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+    """Show everything of one replay."""
+    with database(load_settings(config), "replay show") as connection:
+        found = store.load(connection, replay_id)
+    if as_json_:
+        print_json(found.as_json())
+    else:
+        console().print(replay_lines(found))
+
+
+@app.command("pause")
+def pause(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+    """Let a running replay end at its next transaction boundary; `go-on` goes on."""
+    _change(replay_id, "paused", config, as_json_)
+
+
+@app.command("cancel")
+def cancel(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+    """End a replay for good at its next transaction boundary. What it has sent stays."""
+    _change(replay_id, "cancelled", config, as_json_)
+
+
+def _change(replay_id: int, state: str, config: Path | None, as_json_: bool) -> None:
+    with database(load_settings(config), f"replay {state}") as connection:
+        found = store.change(connection, replay_id, state)
+    if as_json_:
+        print_json(found.as_json())
+        return
+    end = f"; {found.lease_holder} ends at its transaction boundary" if found.held else ""
+    console().print(
+        f"replay {replay_id} {state} at {found.events_sent:,} of {found.events_total:,} events{end}",
+        soft_wrap=True,
+    )
+
+
+def _begin(config: Path | None) -> Settings:
+    settings = load_settings(config)
+    logs.configure(settings.log)
+    fault_points.arm(settings.testing.fault_file)
+    return settings
+
+
+def _work(
+    settings: Settings,
+    outbox: OutboxIdentity,
+    replay: Replay,
+    target: Target,
+    stop: threading.Event,
+    as_json_: bool,
+    *,
+    paused_too: bool,
+    skip_refused: bool,
+) -> None:
+    with stop_on_signals(stop), progress_of(replay) as progressed:
+        runner = Runner(
+            settings,
+            outbox,
+            replay,
+            target,
+            stop,
+            holder=f"{socket.gethostname()}:{os.getpid()}",
+            paused_too=paused_too,
+            skip_refused=skip_refused,
+            progressed=progressed,
+        )
+        end = runner.run()
+    with database(settings, "replay") as connection:
+        found = store.load(connection, replay.replay_id)
+    if as_json_:
+        print_json(found.as_json())
+    else:
+        skipped = f", {found.rows_skipped:,} rows left out" if found.rows_skipped else ""
+        state = end.value if end is not End.CHANGED else found.state
+        again = (
+            ""
+            if found.state in ("done", "cancelled")
+            else f". `publisher replay go-on {found.replay_id}` goes on"
+        )
+        console().print(
+            f"replay {found.replay_id} {state}: {found.events_sent:,} of {found.events_total:,} events sent{skipped}{again}",
+            soft_wrap=True,
+        )
+    if found.state == "done" and found.reason is not None:
+        raise ContinuityError(found.reason)
+
+
+def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
+    out = console()
+    out.stderr = not to_stdout
+    batches = plan.batches
+    if not batches.empty:
+        out.print(f"batches {batches.first:,} to {batches.last:,}")
+    for note in batches.notes:
+        out.print(note, soft_wrap=True)
+    if plan.count.events:
+        out.print(count_table(plan.count, plan.request.to_topic))
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError("a replay sends events once more, and there is nobody to ask: say --yes.")
+    typer.confirm("Send them once more?", abort=True, err=True)

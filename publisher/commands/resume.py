@@ -1,0 +1,255 @@
+"""`publisher resume`: let lanes go on that stopped because Kafka and Postgres no longer tell one history."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from db import fault_points
+from db.errors import SettingsError, UnavailableError
+from db.settings import load_settings
+from publisher import clients
+from publisher.commands.common import Config, Json, database, print_json
+from publisher.cursor import Cursor
+from publisher.rebinding import Accepted
+from publisher.resume import Resume
+from publisher.resume_plan import Way
+from publisher.resume_planning import LanePlan, Plan, Planner, Request
+from publisher.topics import Topics
+from publisher.ways_out import replaced_topic
+
+
+def resume(
+    way: Annotated[
+        Way, typer.Option("--from", help="Where to go on; `--from batch N` sends from batch N on.")
+    ],
+    batch: Annotated[int | None, typer.Argument(help="N, with `--from batch N`.", show_default=False)] = None,
+    config: Config = None,
+    lane: Annotated[list[int] | None, typer.Option("--lane", help="Only this lane; may be repeated.")] = None,
+    accept_new_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-cluster", help="Deliver to the Kafka cluster that bootstrap_servers leads to."
+        ),
+    ] = False,
+    accept_new_topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-new-topic",
+            metavar="NAME",
+            help="Deliver to this output topic, though it was made anew.",
+        ),
+    ] = None,
+    accept_new_server: Annotated[
+        bool,
+        typer.Option("--accept-new-server", help="Publish from the Postgres server that the dsn leads to."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would do, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let stopped lanes go on: after what Kafka shows, what Postgres recorded, or from a batch on.
+
+    kafka: after the newest transaction in Kafka that this ledger shares; repeats the least, skips nothing. mirror: after what
+    Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for
+    each lane, how many events it sends again and skips. A running publisher goes on by itself.
+
+    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 5 this way does not exist here (nothing was
+    changed), 6 Postgres or Kafka did not answer (give the command again).
+    """
+    if (way is Way.BATCH) != (batch is not None):
+        raise SettingsError("say `--from batch N`, and N with no other value of --from")
+    settings = load_settings(config)
+    fault_points.arm(settings.testing.fault_file)
+    accepted = Accepted(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
+    request = Request(way, batch or 0, tuple(lane or ()), accepted)
+    topics = Topics(
+        clients.admin_client(settings.kafka), timeout_s=settings.kafka.request_timeout_s, create=False
+    )
+    try:
+        with database(settings, "resume") as connection:
+            plan = _look(Planner(connection, settings, topics), request)
+            _show(plan)
+            if not dry_run and not plan.changes_nothing:
+                _confirm(yes)
+                Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
+    except (psycopg.OperationalError, KafkaException) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
+        raise UnavailableError(
+            f"Postgres or Kafka did not answer: {text}. Lanes that were moved stay moved; give the command again"
+        ) from error
+    if as_json:
+        print_json(_as_json(plan, done=not dry_run and not plan.changes_nothing))
+
+
+def _errors() -> Console:
+    # What is said before it acts must not mix with the document of --json.
+    return Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=160)
+
+
+def _look(planner: Planner, request: Request) -> Plan:
+    out = _errors()
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("reading lanes")
+        return planner.plan(request, lambda done, total: bar.update(task, completed=done, total=total))
+
+
+def _show(plan: Plan) -> None:
+    out = _errors()
+    for line in _binding(plan):
+        out.print(line, highlight=False)
+    if plan.in_step:
+        out.print(
+            f"{len(plan.in_step)} lanes are in step with Kafka and are left as they are", highlight=False
+        )
+    if not plan.lanes:
+        out.print("No lane has to move." if plan.binding.changed else "Nothing to do.")
+        return
+    table = Table(
+        "epoch",
+        "lane",
+        "Kafka",
+        "Postgres",
+        "ledger",
+        "goes on after",
+        "sends again",
+        "skips",
+        "trusts Postgres",
+    )
+    for lane in plan.lanes:
+        found = lane.move.found
+        table.add_row(
+            str(found.epoch.epoch),
+            str(found.lane),
+            "nothing" if found.newest is None else f"{found.newest.cursor}, seq {found.newest.seq}",
+            f"{found.postgres}, seq {found.mirror.seq}",
+            str(Cursor(plan.ledger.end if found.epoch_end is None else found.epoch_end)),
+            str(lane.move.to),
+            *(_counted(pair) for pair in (lane.again, lane.skipped, lane.trusted)),
+        )
+    out.print(table)
+    for line in _sums(plan):
+        out.print(line, highlight=False)
+
+
+def _binding(plan: Plan) -> list[str]:
+    binding, found = plan.binding, plan.binding.found
+    lines = [f"outbox {found.outbox_uuid} -> Kafka cluster {binding.cluster_id}"]
+    if found.cluster_id not in (None, binding.cluster_id):
+        lines.append(f"the cluster of before was {found.cluster_id}; restart `publisher run` afterwards")
+    if found.system_identifier != binding.system_identifier:
+        lines.append(
+            f"Postgres server {binding.system_identifier}, before {found.system_identifier}; restart `publisher run` afterwards"
+        )
+    elif found.timeline != binding.timeline:
+        lines.append(f"Postgres timeline {binding.timeline}, before {found.timeline}")
+    for name, topic_id in binding.topic_ids.items():
+        if found.output_topic_ids.get(name) != topic_id:
+            lines.append(
+                f"topic {name}: {topic_id}, before {found.output_topic_ids.get(name)}; what the old one had comes back by "
+                f"`publisher replay --topic {name}`"
+            )
+    for name in binding.replaced:
+        lines.append(f"topic {name} is not the one of before. {replaced_topic(name)}")
+    return lines
+
+
+def _sums(plan: Plan) -> list[str]:
+    again, skipped, trusted = (
+        _sum(pairs)
+        for pairs in zip(*((lane.again, lane.skipped, lane.trusted) for lane in plan.lanes), strict=True)
+    )
+    lines = [
+        f"sent again: {_words(again)}, with the same outbox-ids",
+        f"skipped, never sent: {_words(skipped)}",
+    ]
+    if trusted != (0, 0):
+        lines.append(
+            f"left out because Postgres recorded them as delivered, though Kafka does not show it: {_words(trusted)}"
+        )
+    unknown = _sum([(lane.move.unknown.sessions, lane.move.unknown.events) for lane in plan.lanes])
+    if unknown != (0, 0):
+        lines.append(
+            f"Kafka has {_words(unknown)} from after the place where the histories part: they come again, with the same "
+            "outbox-ids, as far as they are in this ledger or the job makes them again"
+        )
+    first = plan.first_batch
+    if first is not None and first < plan.ledger.first_kept:
+        lines.append(
+            f"retention has dropped the rows of batches {first} to {plan.ledger.first_kept - 1}: those are not sent"
+        )
+    if plan.request.way is Way.BEGINNING:
+        lines.append(f"the beginning is batch {first}")
+    return lines
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError("this changes what is sent next, and there is nobody to ask: say --yes")
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def _moved(now: LanePlan, yes: bool) -> bool:
+    found = now.move.found
+    _errors().print(
+        f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: goes on after {now.move.to}, sends again "
+        f"{_words(now.again)}, skips {_words(now.skipped)}",
+        highlight=False,
+    )
+    return yes
+
+
+def _done(lane: LanePlan) -> None:
+    _errors().print(
+        f"lane {lane.move.found.lane} of epoch {lane.move.found.epoch.epoch} goes on after {lane.move.to}",
+        highlight=False,
+    )
+
+
+def _sum(pairs: Any) -> tuple[int, int]:
+    listed = list(pairs)
+    return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)
+
+
+def _counted(pair: tuple[int, int]) -> str:
+    return "-" if pair == (0, 0) else f"{pair[1]:,} events"
+
+
+def _words(pair: tuple[int, int]) -> str:
+    return f"{pair[1]:,} events of {pair[0]:,} sessions"
+
+
+def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
+    names = ("sessions", "events")
+    return {
+        "done": done,
+        "request": str(plan.request),
+        "outbox_uuid": plan.binding.found.outbox_uuid,
+        "cluster_id": plan.binding.cluster_id,
+        "ledger_end": plan.ledger.end,
+        "in_step": [{"epoch": epoch, "lane": lane} for epoch, lane in plan.in_step],
+        "lanes": [
+            {
+                "epoch": lane.move.found.epoch.epoch,
+                "lane": lane.move.found.lane,
+                "kafka": None if lane.move.found.newest is None else asdict(lane.move.found.newest.cursor),
+                "postgres": asdict(lane.move.found.postgres),
+                "goes_on_after": asdict(lane.move.to),
+                "again": dict(zip(names, lane.again, strict=True)),
+                "skipped": dict(zip(names, lane.skipped, strict=True)),
+                "trusted": dict(zip(names, lane.trusted, strict=True)),
+                "unknown": {"sessions": lane.move.unknown.sessions, "events": lane.move.unknown.events},
+            }
+            for lane in plan.lanes
+        ],
+    }

@@ -1,0 +1,246 @@
+"""`publisher retention`."""
+
+import re
+import sys
+import threading
+from typing import Annotated, Any
+
+import structlog
+import typer
+from rich.table import Table
+
+from db import fault_points, logs
+from db.connection import connect
+from db.errors import FencedError, SettingsError, UnavailableError
+from db.migrate import require_current
+from db.settings import Settings, load_settings
+from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.retention.keeper import Report, postgres_settings, require_limit, require_rights, run_once
+from publisher.retention.plan import Decision
+from publisher.retention.survey import Survey, survey
+from publisher.shutdown import stop_on_signals
+
+app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
+_log = structlog.get_logger()
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@app.command()
+def plan(config: Config = None, as_json: Json = False) -> None:
+    """Show each table partition, what would be dropped, what cannot be and why, and how fast the outbox grows. Changes nothing.
+
+    Exits 1 when a partition should go and cannot.
+    """
+    settings = load_settings(config)
+    with database(settings, "retention plan") as connection:
+        found = survey(connection, settings.retention)
+    _show_plan(settings, found, as_json=as_json)
+    raise typer.Exit(1 if found.refused else 0)
+
+
+@app.command()
+def run(
+    config: Config = None,
+    as_json: Json = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and the rights, drop nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    every: Annotated[
+        str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
+    ] = "",
+) -> None:
+    """Drop what is past the limit, delivered and needed by nobody. Needs the rights of the schema's owner: [retention] dsn.
+
+    Exit codes: 0 done, 1 a partition should go and cannot (the others are gone) or the login may not drop, 2 retention is off or
+    nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction was in the way for too long.
+    """
+    settings = load_settings(config)
+    require_limit(settings)
+    logs.configure(settings.log)
+    fault_points.arm(settings.testing.fault_file)
+    if every:
+        _run_for_ever(settings, _seconds(every), yes=yes)
+        return
+    with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
+        require_current(connection)
+        require_rights(connection)
+        found = survey(connection, settings.retention)
+    if dry_run:
+        _show_plan(settings, found, as_json=as_json)
+        raise typer.Exit(1 if found.refused else 0)
+    _confirm(found, yes=yes)
+    report = run_once(settings)
+    if as_json:
+        print_json(_report_json(report))
+    else:
+        _print_report(report)
+    if report.failed is not None:
+        raise report.failed
+    raise typer.Exit(1 if report.survey.refused else 0)
+
+
+def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
+    if not yes:
+        raise SettingsError("--every drops without asking: add --yes. Nothing was done")
+    stop = threading.Event()
+    with stop_on_signals(stop):
+        while not stop.is_set():
+            try:
+                report = run_once(settings)
+            except (UnavailableError, FencedError) as error:
+                _log.warning("retention_failed", reason=str(error))
+            else:
+                _log_report(report)
+            stop.wait(pause_s)
+
+
+def _log_report(report: Report) -> None:
+    _log.info(
+        "retention_done",
+        dropped=len(report.dropped) + len(report.finished),
+        freed_bytes=report.freed_bytes,
+        refused=len(report.survey.refused),
+        ledger_rows=report.pruned.batches,
+    )
+    for decision in report.survey.refused:
+        _log.warning(
+            "partition_refused", table=f"outbox.{decision.partition.name}", reasons=list(decision.reasons)
+        )
+    if report.failed is not None:
+        _log.warning("partition_not_detached", reason=str(report.failed))
+
+
+def _seconds(text: str) -> float:
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if matched is None or float(matched[1]) <= 0:
+        raise SettingsError(f"--every {text!r} is no pause: write 90s, 30m, 1h or 1d")
+    return float(matched[1]) * _UNITS[matched[2]]
+
+
+def _confirm(found: Survey, *, yes: bool) -> None:
+    if yes or not found.to_drop:
+        return
+    question = f"Drop {len(found.to_drop)} partitions, {sum(d.partition.size for d in found.to_drop)} bytes of delivered outputs?"
+    if not sys.stdin.isatty():
+        raise SettingsError(f"{question} There is nobody to ask: add --yes. Nothing was done")
+    typer.confirm(question, abort=True)
+
+
+def _show_plan(settings: Settings, found: Survey, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_plan_json(found))
+        return
+    out = console()
+    table = Table("partition", "batches", "size", "newest batch", "verdict", "why")
+    for decision in found.decisions:
+        partition = decision.partition
+        newest = "none" if partition.newest_at is None else f"{partition.newest_at:%Y-%m-%d %H:%M:%S}"
+        batches = f"{partition.first} - {partition.end - 1}"
+        why = "\n".join((decision.due, *decision.reasons)).strip()
+        table.add_row(partition.name, batches, size_text(partition.size), newest, decision.verdict.value, why)
+    out.print(table)
+    for leftover in found.leftovers:
+        what = "to be dropped by the next run" if leftover.ours else "detached by somebody else: left alone"
+        out.print(f"outbox.{leftover.name}, {size_text(leftover.size)}: {what}")
+    for line in _growth_lines(settings, found):
+        out.print(line)
+
+
+def _growth_lines(settings: Settings, found: Survey) -> list[str]:
+    growth, retention = found.growth, settings.retention
+    lines = [
+        f"outputs: {size_text(growth.bytes)} in {growth.batches} batches, the newest is {growth.newest_batch}"
+    ]
+    by_bytes, by_batches = growth.per_day(growth.bytes), growth.per_day(growth.batches)
+    if by_bytes is not None and by_batches is not None:
+        lines.append(f"growth: {size_text(int(by_bytes))} and {by_batches:,.0f} batches a day")
+        ahead = found.last_batch_with_partition - growth.newest_batch
+        lines.append(
+            f"partitions are there up to batch {found.last_batch_with_partition}, for {_span(ahead / by_batches)}; the job makes more"
+        )
+    if retention.keep_s is None and retention.keep_bytes is None:
+        lines.append(
+            "retention is off ([retention] keep_s, keep_bytes): nothing is ever dropped, and the disk of Postgres is the bound"
+        )
+    elif retention.keep_bytes is not None and by_bytes and growth.bytes <= retention.keep_bytes:
+        lines.append(f"keep_bytes is reached in {_span((retention.keep_bytes - growth.bytes) / by_bytes)}")
+    return lines
+
+
+def _span(days: float) -> str:
+    return f"{days:.1f} days" if days >= 1 else f"{days * 24:.1f} hours"
+
+
+def size_text(size: int) -> str:
+    """Return a size for people."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1_000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1_000
+    return f"{value:.1f} TB"
+
+
+def _print_report(report: Report) -> None:
+    out = console()
+    for name in report.finished:
+        out.print(f"dropped outbox.{name}, which an interrupted run had left")
+    for name in report.dropped:
+        out.print(f"dropped outbox.{name}")
+    for decision in report.survey.refused:
+        out.print(f"refused outbox.{decision.partition.name}: {'; '.join(decision.reasons)}", style="red")
+    pruned = report.pruned
+    out.print(
+        f"partitions dropped: {len(report.dropped) + len(report.finished)} ({size_text(report.freed_bytes)}), refused: "
+        f"{len(report.survey.refused)}, made ahead: {report.made}; rows pruned: {pruned.batches} of the ledger, "
+        f"{pruned.deliveries} deliveries, {pruned.processes} processes, {pruned.replays} replays"
+    )
+
+
+def _decision_json(decision: Decision) -> dict[str, Any]:
+    partition = decision.partition
+    return {
+        "partition": partition.name,
+        "first_batch": partition.first,
+        "last_batch": partition.end - 1,
+        "bytes": partition.size,
+        "newest_batch_at": partition.newest_at,
+        "verdict": decision.verdict.value,
+        "due": decision.due or None,
+        "reasons": list(decision.reasons),
+    }
+
+
+def _plan_json(found: Survey) -> dict[str, Any]:
+    growth = found.growth
+    return {
+        "partitions": [_decision_json(decision) for decision in found.decisions],
+        "leftovers": [
+            {"table": left.name, "pending": left.pending, "ours": left.ours, "bytes": left.size}
+            for left in found.leftovers
+        ],
+        "bytes": growth.bytes,
+        "newest_batch": growth.newest_batch,
+        "last_batch_with_partition": found.last_batch_with_partition,
+        "bytes_per_day": growth.per_day(growth.bytes),
+        "batches_per_day": growth.per_day(growth.batches),
+    }
+
+
+def _report_json(report: Report) -> dict[str, Any]:
+    pruned = report.pruned
+    return {
+        "dropped": report.dropped,
+        "finished": report.finished,
+        "freed_bytes": report.freed_bytes,
+        "made_ahead": report.made,
+        "refused": [_decision_json(decision) for decision in report.survey.refused],
+        "pruned": {
+            "batches": pruned.batches,
+            "deliveries": pruned.deliveries,
+            "processes": pruned.processes,
+            "replays": pruned.replays,
+        },
+        "failed": None if report.failed is None else str(report.failed),
+    }

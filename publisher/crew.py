@@ -1,0 +1,120 @@
+"""The workers of this process, a thread each: started for lanes that it holds, sent away from those that it gives up."""
+
+import threading
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from publisher.checks import LaneStoppedError
+from publisher.lane import Lane
+from publisher.shared import Epoch, Shared
+from publisher.wakeup import Wakeup
+from publisher.worker import Worker
+
+_log = structlog.get_logger()
+
+LaneId = tuple[int, int]
+"""(epoch, lane)"""
+
+
+class _Member:
+    """A worker and its thread."""
+
+    def __init__(
+        self, shared: Shared, epoch: Epoch, lane: int, wakeup: Wakeup, changed: threading.Event
+    ) -> None:
+        self._wakeup = wakeup
+        self._changed = changed
+        self._wake = wakeup.subscribe()
+        self._look = wakeup.subscribe_publishers()
+        poll_s = shared.settings.publisher.poll_ms / 1000
+        self.worker = Worker(Lane(shared, epoch, lane), threading.Event(), self._wake, poll_s, self._look)
+        # A daemon: one that waits for a Kafka that is away must not hold the process back once its grace is over.
+        self._thread = threading.Thread(target=self._run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.worker.run()
+        finally:
+            self._wakeup.unsubscribe(self._wake)
+            self._wakeup.unsubscribe(self._look)
+            self._changed.set()
+
+    def ended(self, timeout_s: float = 0.0) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+class Crew:
+    """Not thread-safe: the main loop's."""
+
+    def __init__(self, shared: Shared, wakeup: Wakeup, changed: threading.Event) -> None:
+        """`changed` is set whenever a worker ends."""
+        self._shared = shared
+        self._wakeup = wakeup
+        self._changed = changed
+        self._members: dict[LaneId, _Member] = {}
+
+    def lanes(self) -> set[LaneId]:
+        """Return the lanes that a worker is on, those that it is about to leave too."""
+        return set(self._members)
+
+    def start(self, epoch: Epoch, lanes: Iterable[int]) -> None:
+        """Put a worker on each of these lanes that has none."""
+        for lane in lanes:
+            if (epoch.epoch, lane) not in self._members:
+                self._members[epoch.epoch, lane] = _Member(
+                    self._shared, epoch, lane, self._wakeup, self._changed
+                )
+
+    def leave(self, lanes: Iterable[LaneId]) -> None:
+        """Have these lanes given up at their next transaction boundary."""
+        for lane in lanes:
+            if lane in self._members:
+                self._members[lane].worker.leave()
+
+    def raise_bug(self) -> None:
+        """Raise what a worker could not explain, if there is any."""
+        for member in self._members.values():
+            if member.worker.bug is not None:
+                raise member.worker.bug
+
+    def reap(self) -> bool:
+        """Forget workers that have ended; return whether any had come to its epoch's end. Raises as `raise_bug`."""
+        self.raise_bug()
+        done = False
+        for lane, member in list(self._members.items()):
+            if member.ended():
+                done |= member.worker.done
+                del self._members[lane]
+        return done
+
+    def stopped(self) -> list[str] | None:
+        """Return why each lane stands still, None while any goes on or there is none."""
+        reasons: list[tuple[LaneId, LaneStoppedError]] = []
+        for lane, member in sorted(self._members.items()):
+            if member.worker.stopped is None:
+                return None
+            reasons.append((lane, member.worker.stopped))
+        return [f"lane {lane}: {reason}" for (_, lane), reason in reasons] or None
+
+    def standing_still(self, epoch: Epoch) -> set[int]:
+        """Return this epoch's lanes that wait for somebody to mend them: another process would fare no better with one."""
+        return {
+            lane
+            for (number, lane), member in self._members.items()
+            if number == epoch.epoch and member.worker.stopped is not None
+        }
+
+    def end(self, grace_s: float) -> list[LaneId]:
+        """Have every lane given up; return those that were not within `grace_s`."""
+        self.leave(self._members)
+        deadline = time.monotonic() + grace_s
+        for member in self._members.values():
+            member.ended(max(0.0, deadline - time.monotonic()))
+        abandoned = [lane for lane, member in sorted(self._members.items()) if not member.ended()]
+        for epoch, lane in abandoned:
+            _log.warning("lane_abandoned", epoch=epoch, lane=lane, waited_s=grace_s)
+        return abandoned

@@ -1,0 +1,73 @@
+"""This process in `outbox.publisher_process`: a thread that keeps it and all its leases alive for as long as the process itself lives."""
+
+import os
+import socket
+import threading
+from typing import Any
+
+import psycopg
+import structlog
+
+from db.connection import connect
+from db.errors import UnavailableError
+from db.statements import statement
+from publisher.backoff import Backoff
+from publisher.identity import check_unchanged
+from publisher.shared import Shared
+
+_log = structlog.get_logger()
+
+
+class Heartbeat:
+    """Beats three times in `lease_s`, whatever the lanes wait for. A stopped process renews nothing; a killed one's backend is gone."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._lease_s = shared.settings.publisher.lease_s
+        self._parameters = {
+            "holder": shared.holder,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "lease_s": self._lease_s,
+        }
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self.failed: Exception | None = None
+        """Why it beats no longer: the connection leads to another outbox, or a bug."""
+
+    def start(self) -> None:
+        """Start beating; the process is registered with the first beat."""
+        self._thread.start()
+
+    def end(self, timeout_s: float) -> None:
+        """Give every lease back and say that the process has ended. Returns without, if Postgres does not answer within `timeout_s`."""
+        self._ended.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        backoff = Backoff(least_s=0.1, most_s=self._lease_s / 3)
+        while not self._ended.is_set():
+            try:
+                with connect(
+                    self._shared.settings.postgres, "publisher process", autocommit=True
+                ) as connection:
+                    # Nothing is written before it is known to be the same outbox.
+                    check_unchanged(connection, self._shared.outbox)
+                    self._beat(connection, backoff)
+            # InternalError: a standby that is not promoted yet takes no writes.
+            except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
+                if backoff.failures == 0:
+                    _log.warning("heartbeat_lost", reason=str(error).strip())
+                self._ended.wait(backoff.next())
+            except Exception as error:  # noqa: BLE001 - kept for the process to raise
+                self.failed = error
+                return
+
+    def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff) -> None:
+        connection.execute(statement("publisher", "beat"), self._parameters)
+        # The others make room for this process, or count on it again.
+        connection.execute(statement("publisher", "wake_publishers"))
+        backoff.reset()
+        while not self._ended.wait(self._lease_s / 3):
+            connection.execute(statement("publisher", "beat"), self._parameters)
+        connection.execute(statement("publisher", "end_process"), self._parameters)

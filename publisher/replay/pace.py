@@ -1,0 +1,43 @@
+"""A rate limit over whole transactions. Pure: the caller tells the time and does the waiting, never inside a transaction."""
+
+
+class Pace:
+    """Lets `rate` events a second through, None: any number. What was sent too early is waited for afterwards."""
+
+    def __init__(self, rate: int | None) -> None:
+        self.rate = rate
+        self._due = 0.0
+
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until the next transaction may begin."""
+        return max(0.0, self._due - now)
+
+    def sent(self, events: int, began: float) -> None:
+        """Count a transaction that began at `began` (monotonic seconds). Time that went by unused is not saved up."""
+        if self.rate is not None:
+            self._due = max(self._due, began) + events / self.rate
+
+    def rows(self, events_per_row: float, most: int) -> int:
+        """Return how many rows a transaction may hold, so that it is about a second of the rate at the most."""
+        if self.rate is None or events_per_row <= 0:
+            return most
+        return max(1, min(most, int(self.rate / events_per_row)))
+
+
+class Speed:
+    """Events a second over about the last half minute, weighted towards now."""
+
+    _MEMORY_S = 15.0
+
+    def __init__(self, began: float) -> None:
+        self._last = began
+        self._rate: float | None = None
+
+    def sent(self, events: int, now: float) -> float:
+        """Count events sent since the last call; return the rate."""
+        elapsed = max(now - self._last, 1e-3)
+        self._last = now
+        current = events / elapsed
+        share = min(1.0, elapsed / self._MEMORY_S)
+        self._rate = current if self._rate is None else self._rate + share * (current - self._rate)
+        return self._rate

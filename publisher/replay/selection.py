@@ -1,0 +1,126 @@
+"""Which batches a replay covers, and what is in them. Counted in short statements, so that vacuum is not held back."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import statement
+from publisher.replay.filters import Filters, Moment
+
+_TARGET_S = 0.5
+_MOST_BATCHES = 10_000
+
+
+class Range(NamedTuple):
+    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: what of the asked range is left out, and why."""
+
+    first: int
+    last: int
+    notes: list[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no batch is left."""
+        return self.first > self.last
+
+
+class TopicCount(NamedTuple):
+    """What goes out of one output topic."""
+
+    rows: int
+    events: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Count:
+    """What a replay holds. `sessions` are those of the rows; `bytes` those of the values."""
+
+    topics: dict[str, TopicCount] = field(default_factory=dict)
+    rows: int = 0
+    sessions: int = 0
+    events: int = 0
+    bytes: int = 0
+
+    def add(self, topic: str, part: TopicCount, rows: int, sessions: int) -> None:
+        """Add one topic of one window; `rows` and `sessions` are those that no other topic of the window counts."""
+        before = self.topics.get(topic, TopicCount(0, 0, 0))
+        self.topics[topic] = TopicCount(*(old + new for old, new in zip(before, part, strict=True)))
+        self.rows += rows
+        self.sessions += sessions
+        self.events += part.events
+        self.bytes += part.bytes
+
+
+def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
+    """Turn the filters into batches that every lane has delivered, so that a replay never overtakes live publishing."""
+    parameters = _moment("since", filters.since) | _moment("until", filters.until)
+    row = connection.execute(statement("publisher", "replay_range"), parameters).fetchone()
+    newest, delivered, kept, since, until = row if row is not None else (0, 0, 0, None, None)
+    first = max(1, filters.from_batch or 1)
+    last = min(newest, filters.to_batch if filters.to_batch is not None else newest)
+    if filters.since is not None:
+        first = max(first, since if since is not None else newest + 1)
+    if filters.until is not None:
+        last = min(last, until or 0)
+    notes = []
+    if first < kept and first <= last:
+        notes.append(
+            f"batches {first:,} to {min(last, kept - 1):,} are left out: retention has dropped their rows"
+        )
+        first = kept
+    if last > delivered and first <= last:
+        notes.append(
+            f"batches {max(first, delivered + 1):,} to {last:,} are left out: not every lane has delivered them yet, and live "
+            "publishing sends them (`publisher status`)"
+        )
+        last = delivered
+    return Range(first, last, notes)
+
+
+def count(
+    connection: psycopg.Connection[Any],
+    batches: Range,
+    filters: Filters,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Count:
+    """Count what the filters leave of the batches; `tick` is told of the batches that were looked at."""
+    found = Count()
+    for first, last in _windows(batches):
+        rows = connection.execute(
+            statement("publisher", "replay_count"),
+            {
+                "from_batch": first,
+                "to_batch": last,
+                "keys": None if filters.keys is None else list(filters.keys),
+                "topics": None if filters.topics is None else list(filters.topics),
+            },
+            # A plan for all parameters could not use the index on the keys.
+            prepare=False,
+        ).fetchall()
+        for topic, *part, new_rows, new_sessions in rows:
+            found.add(topic, TopicCount(*part), new_rows, new_sessions)
+        tick(last - first + 1)
+    return found
+
+
+def _windows(batches: Range) -> Iterator[tuple[int, int]]:
+    """Cut the range into windows that take about half a second each."""
+    first, size = batches.first, 16
+    while first <= batches.last:
+        last = min(batches.last, first + size - 1)
+        began = time.monotonic()
+        yield first, last
+        took = time.monotonic() - began
+        size = min(size * 2, _MOST_BATCHES) if took < _TARGET_S else max(1, size // 2)
+        first = last + 1
+
+
+def _moment(name: str, moment: Moment | None) -> dict[str, Any]:
+    return {
+        name: None if moment is None else moment.at,
+        f"{name}_age_s": None if moment is None else moment.age_s,
+    }

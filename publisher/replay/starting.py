@@ -1,0 +1,145 @@
+"""What a new replay is asked for, what it would send, and how it is made."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from db.errors import ContinuityError, UnavailableError
+from db.settings import KafkaSettings, Settings
+from publisher.clients import check_options
+from publisher.identity import OutboxIdentity
+from publisher.replay import store
+from publisher.replay.filters import Filters, as_json
+from publisher.replay.selection import Count, Range, count, resolve
+from publisher.replay.store import NewReplay, Replay
+from publisher.replay.target import Target, kafka_settings
+
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `publisher replay start` was asked for."""
+
+    filters: Filters
+    to_topic: str | None
+    to_config: Path | None
+    to_servers: str | None
+    rate: int | None
+    create_topics: bool
+
+    def kafka(self, settings: Settings) -> KafkaSettings:
+        """Return how to reach the target. Raises SettingsError."""
+        return kafka_settings(settings, self.to_config, self.to_servers)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is kept of it: the filter for people, and the way to another cluster for `go-on`."""
+        kept: dict[str, Any] = {"filter": as_json(self.filters)}
+        if self.to_config is not None:
+            kept["to_config"] = str(self.to_config.resolve())
+        if self.to_servers is not None:
+            kept["to_servers"] = self.to_servers
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a request would send."""
+
+    request: Request
+    batches: Range
+    count: Count
+
+    @property
+    def destinations(self) -> set[str]:
+        """The topics it writes to."""
+        return set(self.count.topics) if self.request.to_topic is None else {self.request.to_topic}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {
+            "from_batch": self.batches.first,
+            "to_batch": self.batches.last,
+            "left_out": self.batches.notes,
+            "rows": self.count.rows,
+            "sessions": self.count.sessions,
+            "events": self.count.events,
+            "bytes": self.count.bytes,
+            "topics": {name: part._asdict() for name, part in self.count.topics.items()},
+            "target_topic": self.request.to_topic,
+        }
+
+
+def make_plan(
+    connection: psycopg.Connection[Any],
+    request: Request,
+    counting: Callable[[Range], AbstractContextManager[Tick]],
+) -> Plan:
+    """Find the batches and count. `counting` shows how far that is."""
+    batches = resolve(connection, request.filters)
+    with counting(batches) as tick:
+        return Plan(request, batches, count(connection, batches, request.filters, tick))
+
+
+def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Replay:
+    """Make the replay. From here on retention keeps what it needs; raises ContinuityError where that was too late."""
+    batches, request = plan.batches, plan.request
+    replay = store.create(
+        connection,
+        NewReplay(
+            from_batch=batches.first,
+            to_batch=batches.last,
+            topics=None if request.filters.topics is None else list(request.filters.topics),
+            requested=request.as_json(),
+            target_topic=request.to_topic,
+            target_cluster_id=target.cluster_id,
+            target_servers=target.kafka.bootstrap_servers,
+            events_per_second=request.rate,
+            rows_total=plan.count.rows,
+            events_total=plan.count.events,
+        ),
+        request.filters.keys,
+    )
+    if resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last)).first > batches.first:
+        store.change(connection, replay.replay_id, "cancelled")
+        raise ContinuityError(
+            f"retention dropped rows of batch {batches.first} on while they were counted: replay {replay.replay_id} is cancelled, "
+            "nothing was sent. Start it again for what is left"
+        )
+    return replay
+
+
+def open_target(
+    settings: Settings,
+    outbox: OutboxIdentity,
+    kafka: KafkaSettings,
+    stop: threading.Event,
+    *,
+    create_topics: bool,
+) -> Target:
+    """Return the target, once it answers. Raises SettingsError, UnavailableError, ReplayStoppedError."""
+    check_options(kafka, settings.publisher.transaction_timeout_ms)
+    return Target(
+        kafka,
+        f"{settings.publisher.progress_topic}-{outbox.outbox_uuid}-replays",
+        settings.publisher.progress_replication,
+        create_topics=create_topics,
+        give_up=stop.is_set,
+    )
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn a Kafka that does not answer into UnavailableError."""
+    try:
+        yield
+    except KafkaException as error:
+        raise UnavailableError(
+            f"the target Kafka does not answer as it should: {error.args[0].str()}. Nothing was sent; try again"
+        ) from error

@@ -1,0 +1,196 @@
+"""The rows of `outbox.replay`: making, finding and changing them, and the lease of the process that works on one."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.errors import SettingsError
+from db.statements import statement
+from publisher.cursor import Cursor
+from publisher.lease import LeaseLostError
+from publisher.replay.progress import ReplayProgress
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One row. Batches are inclusive; `held`: a living process works on it."""
+
+    replay_id: int
+    replay_uuid: UUID
+    state: str
+    reason: str | None
+    from_batch: int
+    to_batch: int
+    topics: list[str] | None
+    only_keys: bool
+    requested: dict[str, Any]
+    target_topic: str | None
+    target_cluster_id: str
+    target_servers: str
+    events_per_second: int | None
+    rows_total: int
+    events_total: int
+    lease_holder: str | None
+    held: bool
+    seq: int
+    cursor_batch: int
+    cursor_key: str | None
+    rows_sent: int
+    events_sent: int
+    rows_skipped: int
+    measured_rate: float | None
+    created_at: datetime
+    state_changed_at: datetime
+
+    @property
+    def shown_state(self) -> str:
+        """The state for people: a running one without a living process is `stopped` (with a reason) or `interrupted`."""
+        if self.state != "running" or self.held:
+            return self.state
+        return "interrupted" if self.reason is None else "stopped"
+
+    @property
+    def eta(self) -> datetime | None:
+        """When it will be through at the speed it has, None where it does not run or has none yet."""
+        if self.state != "running" or not self.held or not self.measured_rate:
+            return None
+        return datetime.now(UTC) + timedelta(
+            seconds=(self.events_total - self.events_sent) / self.measured_rate
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self) | {"state": self.shown_state, "eta": self.eta}
+
+
+class NewReplay(NamedTuple):
+    """What a replay is made of; names as in `outbox.replay`."""
+
+    from_batch: int
+    to_batch: int
+    topics: list[str] | None
+    requested: dict[str, Any]
+    target_topic: str | None
+    target_cluster_id: str
+    target_servers: str
+    events_per_second: int | None
+    rows_total: int
+    events_total: int
+
+
+def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -> Replay:
+    """Make a replay and its keys in one transaction."""
+    parameters = new._asdict() | {
+        "requested": Jsonb(new.requested, dumps=orjson.dumps),
+        "only_keys": keys is not None,
+    }
+    with connection.transaction(), connection.cursor() as cursor:
+        row = cursor.execute(statement("publisher", "replay_create"), parameters).fetchone()
+        replay_id: int = row[0] if row is not None else 0
+        if keys is not None:
+            with cursor.copy(statement("publisher", "replay_keys")) as copy:
+                for key in keys:
+                    copy.write_row((replay_id, key))
+    return load(connection, replay_id)
+
+
+def listed(connection: Connection, *, all_states: bool) -> list[Replay]:
+    """Return the replays that are not over, or all, oldest first."""
+    return _rows(connection, None, all_states)
+
+
+def load(connection: Connection, replay_id: int) -> Replay:
+    """Return one. Raises SettingsError where there is none."""
+    found = _rows(connection, replay_id, True)
+    if not found:
+        raise SettingsError(f"there is no replay {replay_id}; `publisher replay list --all` shows them")
+    return found[0]
+
+
+def change(connection: Connection, replay_id: int, state: str) -> Replay:
+    """Pause or cancel it, where it is not over. Raises SettingsError where it is."""
+    changed = connection.execute(
+        statement("publisher", "replay_change"), {"replay_id": replay_id, "state": state}
+    ).rowcount
+    found = load(connection, replay_id)
+    if changed != 1 and found.state != state:
+        raise SettingsError(f"replay {replay_id} is {found.state}: there is nothing left to change")
+    return found
+
+
+def set_rate(connection: Connection, replay_id: int, rate: int | None) -> None:
+    """Change the rate, None: as fast as it goes. Whoever works on it learns it when it starts."""
+    connection.execute(
+        statement("publisher", "replay_rate"), {"replay_id": replay_id, "events_per_second": rate}
+    )
+
+
+def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> list[Replay]:
+    found = connection.execute(
+        statement("publisher", "replay_list"), {"replay_id": replay_id, "all_states": all_states}
+    )
+    return [Replay(*row) for row in found.fetchall()]
+
+
+class ReplayLease:
+    """A held lease on a replay, with the mirror as it was when it was taken. For liveness only: Kafka fences."""
+
+    def __init__(self, replay_id: int, seconds: float, row: tuple[Any, ...]) -> None:
+        self._parameters = {"replay_id": replay_id, "lease_token": row[0], "lease_s": seconds}
+        self.seq: int = row[1]
+        self.cursor = Cursor(row[2], row[3])
+
+    @classmethod
+    def claim(
+        cls, connection: Connection, replay_id: int, holder: str, seconds: float, *, paused_too: bool
+    ) -> "ReplayLease | None":
+        """Take it if it runs (or is paused, where `paused_too`) and nobody living holds it."""
+        parameters = {"replay_id": replay_id, "holder": holder, "lease_s": seconds, "paused_too": paused_too}
+        row = connection.execute(statement("publisher", "replay_claim"), parameters).fetchone()
+        return None if row is None else cls(replay_id, seconds, row)
+
+    def renew(self, connection: Connection) -> str:
+        """Hold it for another while; return the replay's state. Raises LeaseLostError."""
+        return self._state(connection, "replay_renew", self._parameters)
+
+    def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:
+        """Move the mirror after Kafka's commit; return the replay's state. Raises LeaseLostError."""
+        return self._state(
+            connection,
+            "replay_mirror",
+            self._parameters
+            | {
+                "seq": progress.seq,
+                "to_batch": progress.cursor.batch_id,
+                "to_key": progress.cursor.session_key,
+                "rows_sent": progress.rows,
+                "events_sent": progress.events,
+                "rows_skipped": progress.skipped,
+                "measured_rate": rate,
+            },
+        )
+
+    def finish(self, connection: Connection, reason: str | None) -> bool:
+        """Mark it done; False where it was paused, cancelled or taken over meanwhile."""
+        parameters = self._parameters | {"reason": reason}
+        return connection.execute(statement("publisher", "replay_finish"), parameters).rowcount == 1
+
+    def release(self, connection: Connection, reason: str | None) -> None:
+        """Give it back, if it is still ours, and show why, where there is a reason."""
+        connection.execute(statement("publisher", "replay_release"), self._parameters | {"reason": reason})
+
+    def _state(self, connection: Connection, name: str, parameters: dict[str, Any]) -> str:
+        row = connection.execute(statement("publisher", name), parameters).fetchone()
+        if row is None:
+            raise LeaseLostError(
+                f"another process works on replay {parameters['replay_id']} now; `publisher replay list` shows it"
+            )
+        return str(row[0])

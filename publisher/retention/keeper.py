@@ -1,0 +1,137 @@
+"""One run of retention: what an earlier one left, partitions ahead, partitions out, the ledger."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import structlog
+
+from db.connection import connect
+from db.errors import FencedError, OutboxError, SettingsError, UnavailableError
+from db.migrate import require_current
+from db.settings import PostgresSettings, Settings
+from db.statements import statement
+from publisher.retention.drop import drop_partition, finish_leftovers, unmark
+from publisher.retention.plan import Verdict
+from publisher.retention.prune import Pruned, prune
+from publisher.retention.survey import SQL, Survey, survey
+
+_log = structlog.get_logger()
+
+
+class RightsError(OutboxError):
+    """The login may not drop partitions."""
+
+
+@dataclass
+class Report:
+    """What a run did. `failed`: why it could not go on dropping, None where it could."""
+
+    survey: Survey
+    finished: list[str]
+    made: int
+    dropped: list[str] = field(default_factory=list)
+    freed_bytes: int = 0
+    pruned: Pruned = field(default_factory=Pruned)
+    failed: UnavailableError | None = None
+
+
+def postgres_settings(settings: Settings) -> PostgresSettings:
+    """Return how retention connects: by its own login where it has one."""
+    own = settings.retention.dsn
+    return settings.postgres if own is None else settings.postgres.model_copy(update={"dsn": own})
+
+
+def require_limit(settings: Settings) -> None:
+    """Raise SettingsError unless retention is switched on."""
+    if settings.retention.keep_s is None and settings.retention.keep_bytes is None:
+        raise SettingsError(
+            "retention is off: set [retention] keep_s (OUTBOX_RETENTION__KEEP_S, seconds) or keep_bytes "
+            "(OUTBOX_RETENTION__KEEP_BYTES). Nothing was done"
+        )
+
+
+def run_once(settings: Settings) -> Report:
+    """Do everything once.
+
+    Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
+    """
+    require_limit(settings)
+    with _session(settings) as connection:
+        retention = settings.retention
+        row = connection.execute(
+            statement(SQL, "ensure_partitions"), {"ahead_batches": retention.ahead_batches}
+        ).fetchone()
+        made = 0 if row is None else row[0]
+        try:
+            finished = finish_leftovers(connection)
+        except UnavailableError as error:
+            report = Report(survey(connection, retention), [], made, failed=error)
+        else:
+            report = Report(survey(connection, retention), finished, made)
+            _drop_all(connection, report)
+        report.pruned = prune(connection, retention.keep_ledger_s)
+    return report
+
+
+def _drop_all(connection: psycopg.Connection[Any], report: Report) -> None:
+    for decision in report.survey.decisions:
+        partition = decision.partition
+        if decision.verdict is not Verdict.DROP:
+            if partition.marked:
+                unmark(connection, partition.name)
+            continue
+        try:
+            drop_partition(connection, partition.name)
+        except UnavailableError as error:
+            # One may be pending at a time, so the others wait for the next run as well.
+            report.failed = error
+            return
+        report.dropped.append(partition.name)
+        report.freed_bytes += partition.size
+        _log.info(
+            "partition_dropped", table=f"outbox.{partition.name}", bytes=partition.size, because=decision.due
+        )
+
+
+@contextmanager
+def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
+    """A connection with the rights it needs and the retention lock, both of which end with it."""
+    with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
+        require_current(connection)
+        require_rights(connection)
+        connection.execute(
+            statement(SQL, "open_session"), {"lock_timeout": f"{settings.retention.lock_timeout_s}s"}
+        )
+        if connection.execute(statement(SQL, "take_lock")).fetchone() != (True,):
+            raise FencedError(_other(connection))
+        try:
+            yield connection
+        except psycopg.errors.LockNotAvailable as error:
+            raise UnavailableError(
+                f"a lock was not to be had in time: {str(error).strip()}. Run it again"
+            ) from error
+        except psycopg.OperationalError as error:
+            raise UnavailableError(
+                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run it again; it goes on from there"
+            ) from error
+
+
+def require_rights(connection: psycopg.Connection[Any]) -> None:
+    """Raise RightsError unless this login may drop partitions and delete from the ledger."""
+    row = connection.execute(statement(SQL, "rights")).fetchone()
+    if row is None:
+        return
+    login, table, owner = row
+    raise RightsError(
+        f"{login!r} may not drop partitions: outbox.{table} belongs to {owner!r}, and no service role deletes. Set [retention] dsn "
+        f'(OUTBOX_RETENTION__DSN) to a login that may, or: GRANT "{owner}" TO "{login}". Nothing was done'
+    )
+
+
+def _other(connection: psycopg.Connection[Any]) -> str:
+    row = connection.execute(statement(SQL, "lock_holder")).fetchone()
+    who = "" if row is None else f", pid {row[0]} ({row[1]}) since {row[2]:%Y-%m-%d %H:%M:%S}"
+    return f"another retention runs{who}. Nothing was done; it does the work"

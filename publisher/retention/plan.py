@@ -1,0 +1,189 @@
+"""Which partitions of session_output may go, and why the others may not. A pure decision; the words are what the operator reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What becomes of a partition."""
+
+    DROP = "drop"
+    REFUSED = "refused"  # due, but something still needs it
+    KEPT = "kept"  # not due
+    IN_USE = "in use"  # holds the newest batch, or will hold later ones
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Batches `first` to `end` - 1, `size` bytes on disk. `newest_at`, `age_s`: of its newest batch, None where it has none."""
+
+    name: str
+    first: int
+    end: int
+    size: int
+    newest_at: datetime | None
+    age_s: float | None
+    marked: bool = False
+    """An earlier run was about to drop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgress:
+    """A lane of an epoch. `through`: the last batch of which nothing is left; `to_batch` None: the epoch goes on."""
+
+    epoch: int
+    lane: int
+    from_batch: int
+    to_batch: int | None
+    through: int
+    holder: str | None
+    stopped_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayNeed:
+    """Batches that a replay still has to read, both inclusive."""
+
+    replay_id: int
+    state: str
+    from_batch: int
+    to_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Batches with outputs of an input partition that close at or after its oldest open session."""
+
+    topic_id: str
+    partition: int
+    safe_offset: int
+    batches: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Who needs rows. `parked`: {batch id: parked rows}; `read_again`: {partition name: what is open there}."""
+
+    newest_batch: int
+    lanes: Sequence[LaneProgress] = ()
+    parked: Mapping[int, int] = field(default_factory=dict)
+    replays: Sequence[ReplayNeed] = ()
+    read_again: Mapping[str, Sequence[ReadAgain]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`due`: why it should go, empty where it should not. `reasons`: why it cannot, with what to do."""
+
+    partition: Partition
+    verdict: Verdict
+    due: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+def closed(partition: Partition, newest_batch: int) -> bool:
+    """Whether no batch can come into it any more: a later one is committed, and batches are numbered in their order."""
+    return partition.end <= newest_batch
+
+
+def decide(
+    partitions: Sequence[Partition], needs: Needs, keep_s: int | None, keep_bytes: int | None
+) -> list[Decision]:
+    """Return a decision for each partition, oldest first.
+
+    By time: the newest batch is older than `keep_s` seconds. By size: the oldest go until all take at most `keep_bytes` bytes; one that
+    is refused counts on. None: no limit.
+    """
+    total = sum(partition.size for partition in partitions)
+    decisions = []
+    for partition in sorted(partitions, key=lambda p: p.first):
+        if not closed(partition, needs.newest_batch):
+            decisions.append(Decision(partition, Verdict.IN_USE))
+            continue
+        due = _due(partition, total, keep_s, keep_bytes)
+        if not due:
+            decisions.append(Decision(partition, Verdict.KEPT))
+            continue
+        reasons = needed_by(partition, needs)
+        if reasons:
+            decisions.append(Decision(partition, Verdict.REFUSED, due, reasons))
+            continue
+        total -= partition.size
+        decisions.append(Decision(partition, Verdict.DROP, due))
+    return decisions
+
+
+def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
+    """Return who still needs a partition's rows, each with what to do about it; empty where nobody does."""
+    return (
+        *_undelivered(partition, needs.lanes),
+        *_parked(partition, needs.parked),
+        *_replayed(partition, needs.replays),
+        *(_read_again(need) for need in needs.read_again.get(partition.name, ())),
+    )
+
+
+def _due(partition: Partition, total: int, keep_s: int | None, keep_bytes: int | None) -> str:
+    """Why a partition should go. One without any ledger row is as old as can be."""
+    if keep_s is not None and (partition.age_s is None or partition.age_s > keep_s):
+        age = "no batch" if partition.age_s is None else f"newest batch {partition.age_s:.0f} s old"
+        return f"{age}, keep_s = {keep_s}"
+    if keep_bytes is not None and total > keep_bytes:
+        return f"{total} bytes in all, keep_bytes = {keep_bytes}"
+    return ""
+
+
+def _undelivered(partition: Partition, lanes: Sequence[LaneProgress]) -> list[str]:
+    """One line for each epoch with lanes that have not passed the partition."""
+    behind: dict[int, list[LaneProgress]] = {}
+    for lane in lanes:
+        last = partition.end - 1 if lane.to_batch is None else min(partition.end - 1, lane.to_batch)
+        if max(partition.first, lane.from_batch) <= last and lane.through < last:
+            behind.setdefault(lane.epoch, []).append(lane)
+    return [_behind(epoch, found) for epoch, found in behind.items()]
+
+
+def _behind(epoch: int, lanes: Sequence[LaneProgress]) -> str:
+    slowest = min(lanes, key=lambda lane: lane.through)
+    names = ", ".join(str(lane.lane) for lane in lanes[:8]) + (", …" if len(lanes) > 8 else "")
+    text = (
+        f"not delivered: {'lane' if len(lanes) == 1 else 'lanes'} {names} of epoch {epoch}, the slowest (lane {slowest.lane}) is through "
+        f"batch {slowest.through}, held by {slowest.holder or 'nobody'}"
+    )
+    if slowest.stopped_reason:
+        return f"{text}, stopped: {slowest.stopped_reason}. Mend that; `publisher status` shows every lane"
+    if slowest.holder is None:
+        return f"{text}. Start `publisher run`"
+    return f"{text}. Wait for it; `publisher status` shows how far it is"
+
+
+def _parked(partition: Partition, parked: Mapping[int, int]) -> list[str]:
+    here = {
+        batch: rows for batch, rows in parked.items() if partition.first <= batch < partition.end and rows
+    }
+    if not here:
+        return []
+    return [
+        f"{sum(here.values())} parked rows in batches {min(here)} to {max(here)}: `publisher parked list`, then requeue or discard them"
+    ]
+
+
+def _replayed(partition: Partition, replays: Sequence[ReplayNeed]) -> list[str]:
+    return [
+        f"replay {replay.replay_id} ({replay.state}) still reads batches {replay.from_batch} to {replay.to_batch}: let it end, or "
+        f"`publisher replay cancel {replay.replay_id}`"
+        for replay in replays
+        if replay.from_batch < partition.end and replay.to_batch >= partition.first
+    ]
+
+
+def _read_again(need: ReadAgain) -> str:
+    return (
+        f"a session is open in {need.topic_id}/{need.partition} since offset {need.safe_offset}, and {need.batches} batches from "
+        f"{need.first} to {need.last} hold outputs after it, which the job must see if it reads that input again. It closes with later "
+        "input of that partition; `spark-job status` shows open sessions"
+    )

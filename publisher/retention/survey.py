@@ -1,0 +1,129 @@
+"""What there is and who needs it, out of Postgres in one snapshot. Needs no more rights than any service has."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from db.settings import RetentionSettings
+from db.statements import statement
+from publisher.retention.plan import (
+    Decision,
+    LaneProgress,
+    Needs,
+    Partition,
+    ReadAgain,
+    ReplayNeed,
+    Verdict,
+    closed,
+    decide,
+)
+
+SQL = "publisher.retention"
+MARK = "publisher retention: to be dropped"
+"""The comment on a partition that retention takes out; what others detach has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A table that an interrupted run left. `pending`: its detaching is not over. `ours`: it has the mark."""
+
+    name: str
+    pending: bool
+    ours: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How fast the outbox grows, over the partitions that are there."""
+
+    newest_batch: int
+    batches: int
+    span_s: float
+    bytes: int
+
+    def per_day(self, amount: int) -> float | None:
+        """Return what `amount` over the whole span is in a day, None where there is no span."""
+        return amount * 86_400 / self.span_s if self.span_s > 0 else None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What retention would do now."""
+
+    decisions: list[Decision]
+    leftovers: list[Leftover]
+    growth: Growth
+
+    @property
+    def to_drop(self) -> list[Decision]:
+        """Partitions that go."""
+        return [decision for decision in self.decisions if decision.verdict is Verdict.DROP]
+
+    @property
+    def refused(self) -> list[Decision]:
+        """Partitions that should go and cannot."""
+        return [decision for decision in self.decisions if decision.verdict is Verdict.REFUSED]
+
+    @property
+    def last_batch_with_partition(self) -> int:
+        """The last batch that has a partition without a gap before it."""
+        last = self.growth.newest_batch
+        for decision in self.decisions:
+            if decision.partition.first <= last + 1 < decision.partition.end:
+                last = decision.partition.end - 1
+        return last
+
+
+def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> Survey:
+    """Read everything and decide. `connection` must be in autocommit mode. Raises psycopg.Error."""
+    with connection.transaction():
+        connection.execute(statement(SQL, "snapshot"))
+        partitions = [
+            Partition(*row)
+            for row in connection.execute(statement(SQL, "partitions"), {"mark": MARK}).fetchall()
+        ]
+        found = [
+            Leftover(*row)
+            for row in connection.execute(statement(SQL, "leftovers"), {"mark": MARK}).fetchall()
+        ]
+        growth = _growth(connection, partitions)
+        needs = _needs(connection, partitions, growth.newest_batch)
+    return Survey(decide(partitions, needs, settings.keep_s, settings.keep_bytes), found, growth)
+
+
+def leftovers(connection: psycopg.Connection[Any]) -> list[Leftover]:
+    """Return what interrupted runs left."""
+    return [
+        Leftover(*row) for row in connection.execute(statement(SQL, "leftovers"), {"mark": MARK}).fetchall()
+    ]
+
+
+def _growth(connection: psycopg.Connection[Any], partitions: list[Partition]) -> Growth:
+    first = min((partition.first for partition in partitions), default=0)
+    row = connection.execute(statement(SQL, "newest_batch"), {"first_batch": first}).fetchone()
+    assert row is not None
+    newest: int = row[0]
+    oldest_at: datetime | None = row[1]
+    newest_at: datetime | None = row[2]
+    span = (newest_at - oldest_at).total_seconds() if oldest_at is not None and newest_at is not None else 0.0
+    return Growth(newest, row[3], span, sum(partition.size for partition in partitions))
+
+
+def _needs(connection: psycopg.Connection[Any], partitions: list[Partition], newest_batch: int) -> Needs:
+    again: dict[str, list[ReadAgain]] = {}
+    for partition in partitions:
+        if closed(partition, newest_batch):
+            found = connection.execute(
+                statement(SQL, "read_again"), {"first_batch": partition.first, "end_batch": partition.end}
+            ).fetchall()
+            again[partition.name] = [ReadAgain(*row) for row in found]
+    return Needs(
+        newest_batch=newest_batch,
+        lanes=[LaneProgress(*row) for row in connection.execute(statement(SQL, "lanes")).fetchall()],
+        parked=dict(connection.execute(statement(SQL, "parked")).fetchall()),
+        replays=[ReplayNeed(*row) for row in connection.execute(statement(SQL, "replays")).fetchall()],
+        read_again=again,
+    )

@@ -1,0 +1,1 @@
+LISTEN outbox_publisher

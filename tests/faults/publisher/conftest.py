@@ -1,0 +1,71 @@
+"""The publisher's matrix, its stages and its own servers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.kafka import KafkaServer
+from devstack.postgres import Postgres
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.kafka_proxy import KafkaProxy, Link
+from tests.faults.publisher.play import PAGE
+from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.stage import Stage
+
+SetUp = Callable[..., Stage]
+
+
+@pytest.fixture(scope="session")
+def matrix(matrices: list[Matrix], servers: dict[str, str]) -> Matrix:
+    """The publisher's, of the whole run."""
+    matrices.append(Matrix(PAGE, servers=servers))
+    return matrices[-1]
+
+
+@pytest.fixture
+def set_up(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path) -> Iterator[SetUp]:
+    """Makes the test's stage, on the run's servers unless told otherwise."""
+    with ExitStack() as stack:
+
+        def make(dsn: str = database, bootstrap: str = kafka.bootstrap_servers, **options: Any) -> Stage:
+            topic = f"{topic_prefix}events"
+            return stack.enter_context(Stage(dsn, bootstrap, topic, tmp_path / "stage", **options))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def proxy() -> Iterator[KafkaProxy]:
+    """In front of `own_kafka`."""
+    with KafkaProxy() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def running_kafka(proxy: KafkaProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedKafka]:
+    """Behind `own_kafka`."""
+    server = ProxiedKafka(tmp_path_factory.mktemp("publisher-faults") / "kafka", proxy)
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture
+def own_kafka(running_kafka: ProxiedKafka, proxy: KafkaProxy) -> Iterator[ProxiedKafka]:
+    """A broker that a test may kill, reached through `proxy`; it runs again, and the network is good, for the next one."""
+    running_kafka.start()
+    yield running_kafka
+    proxy.be(Link())
+    running_kafka.start()
+
+
+@pytest.fixture
+def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
+    """A Postgres that the test may kill."""
+    server = Postgres(tmp_path / "postgres", fast=True)
+    server.start()
+    yield server
+    server.destroy()

@@ -1,0 +1,181 @@
+"""A TCP proxy in front of a broker that loses, holds back, slows down and cuts what it is told."""
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from devstack.port import LOOPBACK
+from tests.faults.publisher.wire import Api, Frames, api_of, correlation_of_answer, correlation_of_request
+
+
+class Lost(StrEnum):
+    """What of a request is lost. The client's connection is cut with it."""
+
+    REQUEST = "the request"  # the broker never sees it
+    ANSWER = "the answer"  # the broker has done it, the client never hears of it
+    LATE = "the answer; the request comes late"  # the broker gets it when `deliver_late` is called
+
+
+@dataclass(frozen=True)
+class Link:
+    """How the network is. The defaults are those of a good one."""
+
+    piece_bytes: int = 1 << 20
+    delay_s: float = 0.0
+    """Seconds before each piece."""
+    cut_after: int = 0
+    """Every so many requests, all connections are cut (0: never)."""
+    cuts: int = 0
+    """After so many cuts the network is good again."""
+
+
+class KafkaProxy:
+    """Forwards connections to a broker's listener. Use `with`; `target` must be set before the first connection."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.target = 0
+        """Port of the broker's listener, which advertises `port`."""
+        self.link = Link()
+        self.cuts = 0
+        """How often all connections were cut, since `be`."""
+        self._requests = 0
+        self._loss: tuple[Api, Lost] | None = None
+        self.has_lost = False
+        """Whether the loss has happened."""
+        self._late: tuple[socket.socket, bytes] | None = None
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, name="kafka proxy")
+
+    @property
+    def address(self) -> str:
+        """What clients connect to."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def be(self, link: Link) -> None:
+        """Change the network."""
+        with self._lock:
+            self.link, self.cuts, self._requests = link, 0, 0
+
+    def lose(self, api: Api, what: Lost) -> None:
+        """Lose the next one of these requests."""
+        with self._lock:
+            self._loss, self.has_lost = (api, what), False
+
+    def deliver_late(self) -> int:
+        """Hand the late request to the broker and return the error code that it answers (EndTxn of a version below 3)."""
+        assert self._late is not None
+        server, request = self._late
+        self._late = None
+        with server:
+            server.settimeout(30.0)
+            server.sendall(request)
+            frames = Frames(server)
+            while not (answers := list(frames.receive())):
+                assert not frames.ended, "the broker closed the connection on the late request"
+        return int.from_bytes(answers[0][12:14], "big", signed=True)
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        with self._lock:
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), name="kafka proxy connection")
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            server = socket.create_connection((LOOPBACK, self.target))
+            pair = {client, server}
+            with self._lock:
+                self._open |= pair
+            try:
+                self._forward(client, server)
+            finally:
+                with self._lock:
+                    self._open -= pair
+                if self._late is None or self._late[0] is not server:
+                    server.close()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        """Until one of the two ends the connection, or it is cut."""
+        requests, answers = Frames(client), Frames(server)
+        dropped: int | None = None
+        while not (requests.ended or answers.ended):
+            for ready in select.select([client, server], [], [])[0]:
+                if ready is server:
+                    for answer in answers.receive():
+                        if correlation_of_answer(answer) == dropped:
+                            self.has_lost = True
+                            return
+                        self._send(client, answer)
+                    continue
+                for request in requests.receive():
+                    lost = self._due(request)
+                    if lost is Lost.LATE:
+                        self._late = (server, request)
+                    if lost in (Lost.REQUEST, Lost.LATE):
+                        self.has_lost = True
+                        return
+                    if lost is Lost.ANSWER:
+                        dropped = correlation_of_request(request)
+                    self._send(server, request)
+                    if self._is_time_to_cut():
+                        self.cut()
+
+    def _due(self, request: bytes) -> Lost | None:
+        with self._lock:
+            if self._loss is None or self._loss[0] != api_of(request):
+                return None
+            (_, what), self._loss = self._loss, None
+            return what
+
+    def _is_time_to_cut(self) -> bool:
+        with self._lock:
+            self._requests += 1
+            link = self.link
+            if not link.cut_after or self.cuts >= link.cuts or self._requests % link.cut_after:
+                return False
+            self.cuts += 1
+            return True
+
+    def _send(self, to: socket.socket, message: bytes) -> None:
+        link = self.link
+        for start in range(0, len(message), link.piece_bytes):
+            if link.delay_s:
+                time.sleep(link.delay_s)
+            to.sendall(message[start : start + link.piece_bytes])
+
+    def __enter__(self) -> Self:
+        self._accepting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+        if self._late is not None:
+            self._late[0].close()

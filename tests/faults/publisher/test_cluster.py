@@ -1,0 +1,113 @@
+"""Three brokers: whichever leader dies while the publisher works, the others go on and each event is delivered once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack.cluster import KafkaCluster, KafkaNode
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.play import Cell, play
+from tests.faults.publisher.stage import Stage
+
+_PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
+_PROGRESS_GROUP = "outbox-publisher-progress"
+_SITUATION = "a backlog, three brokers"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
+    """Of the test's own."""
+    with KafkaCluster(tmp_path / "cluster") as running:
+        yield running
+
+
+def internal_partition(name: str) -> int:
+    """The partition of an internal topic that a group or a transactional id belongs to: Java's String.hashCode, made positive."""
+    code = 0
+    for character in name:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % _PARTITIONS_OF_INTERNAL_TOPICS
+
+
+def leader_dies(cluster: KafkaCluster, title: str, place: Callable[[Stage], tuple[str, int]]) -> Cell:
+    """The leader dies among a backlog, which the other two brokers take to its end; then it comes back."""
+    dead: list[KafkaNode] = []
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.feed(4)
+        stage.wait_until_moving()
+        topic, partition = place(stage)
+        dead[:] = [cluster.leader(topic, partition)]
+        dead[0].kill()
+        stage.feed()
+        stage.wait_until_drained()
+        return f"broker {dead[0].node} led it; the other two took over and delivered"
+
+    def recover(stage: Stage) -> str:
+        dead[0].start()
+        return stage.recover()
+
+    return Cell(
+        _SITUATION, f"the leader of {title} dies", "SIGKILL", strike, recover, detail="among transactions"
+    )
+
+
+def rolling_restart(cluster: KafkaCluster) -> Cell:
+    """Every broker is stopped and started, one after the other, with work all the time."""
+
+    def strike(stage: Stage) -> str:
+        for node in cluster.nodes.values():
+            stage.feed()
+            node.stop()
+            stage.feed()
+            node.start()
+        return "every broker was away once"
+
+    return Cell(_SITUATION, "rolling restart", "SIGTERM", strike, detail="one broker after the other")
+
+
+def too_few(cluster: KafkaCluster) -> Cell:
+    """Two of three die: nothing can be committed, and nothing is lost."""
+    first, second, _ = cluster.nodes
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.feed(4)
+        stage.wait_until_moving()
+        cluster.nodes[first].kill()
+        cluster.nodes[second].kill()
+        stage.feed()
+        return "one broker, min.insync.replicas 2"
+
+    def recover(stage: Stage) -> str:
+        cluster.start()
+        return stage.recover()
+
+    return Cell(_SITUATION, "two brokers die", "SIGKILL", strike, recover, detail="among transactions")
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_whichever_leader_of_a_cluster_dies_each_event_is_delivered_once(
+    set_up: SetUp, cluster: KafkaCluster, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    cells = [
+        leader_dies(
+            cluster,
+            "__transaction_state",
+            lambda stage: ("__transaction_state", internal_partition(stage.transactional_id(0))),
+        ),
+        leader_dies(
+            cluster,
+            "__consumer_offsets",
+            lambda _: ("__consumer_offsets", internal_partition(_PROGRESS_GROUP)),
+        ),
+        leader_dies(cluster, "the progress topic", lambda stage: (stage.progress_topic, 0)),
+        leader_dies(cluster, "an output partition", lambda stage: (stage.outbox.topic, 0)),
+        rolling_restart(cluster),
+        too_few(cluster),
+    ]
+    play(matrix, "a cluster of three", cells, set_up(bootstrap=cluster.bootstrap_servers), tell)

@@ -1,0 +1,60 @@
+"""A lane that was idle until the broker forgot it goes on by itself (Flink's sink starts over for ever: FLINK-39072)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.play import Cell, play
+from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.stage import PATIENCE_S, Stage
+from tests.faults.publisher.wire import list_transactions
+from tests.integration.publisher.harness import wait_until
+
+_FORGETFUL = {
+    "transactional.id.expiration.ms": "2000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    "producer.id.expiration.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "500",
+}
+
+
+def forgotten(running: bool) -> Cell:
+    """Idle lanes of a running publisher, or of one that was killed."""
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.feed()
+        stage.judge()
+        assert list_transactions(stage.bootstrap)
+        if not running:
+            stage.publisher.kill()
+        wait_until(
+            lambda: not list_transactions(stage.bootstrap),
+            "the broker to forget every transactional id",
+            PATIENCE_S,
+        )
+        stage.feed()
+        return "the broker knows no transactional id"
+
+    return Cell(
+        "an idle publisher" if running else "a publisher that is down",
+        "ids expire",
+        "wait",
+        strike,
+        detail="transactional.id.expiration.ms, producer.id.expiration.ms",
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_lanes_that_the_broker_has_forgotten_go_on_by_themselves(
+    set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    own_kafka.restart_with(_FORGETFUL)
+    try:
+        stage = set_up(bootstrap=own_kafka.bootstrap_servers, idle_progress_s=60.0)
+        play(matrix, "ids that the broker forgets", [forgotten(True), forgotten(False)], stage, tell)
+    finally:
+        own_kafka.restart_with({})

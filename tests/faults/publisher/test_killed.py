@@ -1,0 +1,137 @@
+"""A publisher that dies or fails at any step of its protocol delivers each event once: at a first start, in a backlog, in a recovery."""
+
+from collections.abc import Callable
+
+import pytest
+
+from db.fault_points import POINTS, Action, Fault
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.play import PAGE, Cell, play
+from tests.faults.publisher.stage import Stage
+
+ALL = [point for point in POINTS if point.startswith(("lane.", "transaction."))]
+STEPS = ALL[ALL.index("lane.after_read") :]
+"""What each transaction passes."""
+OPENING = ALL[: ALL.index("lane.after_read")]
+"""What a lane passes when it is taken over."""
+AFTER_KAFKAS_COMMIT = "transaction.after_commit"
+_BATCHES = 4
+
+
+def _hit(point: str) -> int:
+    """In the middle of a backlog."""
+    return 9 if point == "transaction.during_produce" else 4
+
+
+def _check(stage: Stage, point: str) -> str:
+    """What a dead publisher left must be what the place says."""
+    found = stage.found()
+    if point == AFTER_KAFKAS_COMMIT:
+        assert stage.ahead() >= 1, found
+    if point == "transaction.before_commit":
+        assert stage.open_transactions(), found
+    return found
+
+
+def first_start(point: str) -> Cell:
+    """The running publisher comes to a new epoch, whose lanes have never started, and dies in their start or first transaction."""
+
+    def strike(stage: Stage) -> str:
+        if stage.transactions():
+            stage.new_epoch()
+        stage.kill_at(Fault(point, Action.KILL))
+        return _check(stage, point)
+
+    return Cell("a lane's first start", point, Action.KILL, strike)
+
+
+def backlog(point: str) -> Cell:
+    """The publisher dies among the transactions of several batches."""
+
+    def strike(stage: Stage) -> str:
+        stage.kill_at(Fault(point, Action.KILL, _hit(point)), batches=_BATCHES)
+        return _check(stage, point)
+
+    return Cell("in a backlog", point, Action.KILL, strike, hit=_hit(point))
+
+
+def recovery(point: str) -> Cell:
+    """The one lane's newest commit is not in Postgres; its next life dies while it finds that out."""
+
+    def strike(stage: Stage) -> str:
+        stage.kill_at(Fault(point, Action.KILL), batches=0)
+        assert stage.ahead() == (point != "lane.after_filling")
+        return stage.found()
+
+    return Cell(
+        "recovering a commit", point, Action.KILL, strike, Stage.recover if point == OPENING[-1] else None
+    )
+
+
+def unrecorded() -> Cell:
+    """Makes the situation of `recovery`."""
+
+    def strike(stage: Stage) -> str:
+        stage.kill_at(Fault(AFTER_KAFKAS_COMMIT, Action.KILL, 2))
+        assert stage.ahead() == 1
+        return stage.found()
+
+    return Cell("one lane in a backlog", AFTER_KAFKAS_COMMIT, Action.KILL, strike, None, hit=2)
+
+
+def failing(point: str) -> Cell:
+    """The same process goes on after an exception."""
+
+    def strike(stage: Stage) -> str:
+        reopened = [Fault("transaction.before_flush", Action.RAISE)] if point in OPENING else []
+        stage.start()
+        stage.meet(*reopened, Fault(point, Action.RAISE, 1 if reopened else _hit(point)), batches=_BATCHES)
+        return "the lane starts over"
+
+    def recover(stage: Stage) -> str:
+        pid = stage.publisher.pid
+        came = stage.recover()
+        assert stage.publisher.pid == pid
+        return f"{came}, the same process"
+
+    hit = 1 if point in OPENING else _hit(point)
+    return Cell("in a backlog", point, Action.RAISE, strike, recover, hit)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_publisher_killed_at_any_step_of_a_lanes_first_start_delivers_each_event_once(
+    set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    play(matrix, "killed at a lane's first start", [first_start(point) for point in ALL], set_up(), tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_publisher_killed_at_any_step_of_a_backlog_delivers_each_event_once(
+    set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    play(matrix, "killed in a backlog", [backlog(point) for point in STEPS], set_up(), tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_it_once(
+    set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    cells = [unrecorded(), *(recovery(point) for point in OPENING)]
+    play(matrix, "killed while it recovers from a kill after Kafka's commit", cells, set_up(lanes=1), tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_publisher_that_fails_at_any_step_goes_on_by_itself_and_delivers_each_event_once(
+    set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    play(matrix, "failing, in one process", [failing(point) for point in ALL], set_up(), tell)
+
+
+def test_a_publisher_killed_around_kafkas_commit_delivers_each_event_once(set_up: SetUp) -> None:
+    cells = [backlog("transaction.before_commit"), backlog(AFTER_KAFKAS_COMMIT)]
+    play(Matrix(PAGE), "a sample for every run", cells, set_up(), print)

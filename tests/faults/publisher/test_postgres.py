@@ -1,0 +1,106 @@
+"""A Postgres that dies, restarts or ends connections under a working publisher, alone or together with Kafka, changes no event."""
+
+from collections.abc import Callable
+
+import pytest
+
+from db.fault_points import Action, Fault
+from db.migrate import upgrade
+from devstack.postgres import Postgres
+from devstack.server import LocalServer
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.play import Cell, play
+from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.stage import Stage
+from tests.integration.publisher.harness import query
+
+_WORDS = {
+    "lane.after_read": "rows are read",
+    "transaction.before_commit": "all records are in Kafka, no commit",
+    "transaction.after_commit": "committed in Kafka, not recorded",
+    "lane.after_check": "a lane is being opened",
+}
+_SITUATION = "a lane at work"
+
+
+def _held(stage: Stage, point: str) -> None:
+    reopened = [Fault("transaction.before_flush", Action.RAISE)] if point == "lane.after_check" else []
+    stage.meet(*reopened, Fault(point, Action.HOLD, 1 if reopened else 3), batches=3)
+
+
+def away(point: str, server: Postgres, action: str, end: Callable[[], None]) -> Cell:
+    """Postgres ends while a lane stands at the point, the lane goes on without it, and it comes back."""
+
+    def strike(stage: Stage) -> str:
+        _held(stage, point)
+        end()
+        stage.release()
+        return "no Postgres"
+
+    def recover(stage: Stage) -> str:
+        server.start()
+        return stage.recover()
+
+    return Cell(_SITUATION, "Postgres ends", action, strike, recover, detail=_WORDS[point])
+
+
+def terminated(point: str) -> Cell:
+    """Every connection of the publisher is ended while a lane stands at the point."""
+
+    def strike(stage: Stage) -> str:
+        _held(stage, point)
+        ended = query(
+            stage.dsn,
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name LIKE 'publisher%%'"
+            " AND datname = current_database()",
+        )
+        assert len(ended) >= 2, "the lanes' connections and the one that listens"
+        stage.release()
+        return f"{len(ended)} connections ended"
+
+    return Cell(_SITUATION, "connections end", "pg_terminate_backend", strike, detail=_WORDS[point])
+
+
+def both(point: str, servers: tuple[LocalServer, LocalServer]) -> Cell:
+    """Both servers die at once and come back in this order."""
+
+    def strike(stage: Stage) -> str:
+        _held(stage, point)
+        for server in servers:
+            server.kill()
+        stage.release()
+        return "no Postgres, no Kafka"
+
+    def recover(stage: Stage) -> str:
+        for server in servers:
+            server.start()
+        return stage.recover()
+
+    order = " before ".join(server.name for server in servers)
+    return Cell(_SITUATION, f"both killed, {order} back", "SIGKILL", strike, recover, detail=_WORDS[point])
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_postgres_that_goes_away_alone_or_with_kafka_changes_no_event(
+    set_up: SetUp,
+    own_kafka: ProxiedKafka,
+    own_postgres: Postgres,
+    matrix: Matrix,
+    tell: Callable[[str], None],
+) -> None:
+    dsn = own_postgres.create_database("test_outbox")
+    upgrade(dsn)
+    cells = [
+        away("lane.after_read", own_postgres, "SIGKILL", own_postgres.kill),
+        away("transaction.before_commit", own_postgres, "SIGKILL", own_postgres.kill),
+        away("transaction.after_commit", own_postgres, "SIGKILL", own_postgres.kill),
+        away("lane.after_check", own_postgres, "SIGKILL", own_postgres.kill),
+        away("transaction.after_commit", own_postgres, "fast stop", own_postgres.stop),
+        *(terminated(point) for point in _WORDS),
+        both("transaction.before_commit", (own_kafka, own_postgres)),
+        both("transaction.after_commit", (own_postgres, own_kafka)),
+    ]
+    stage = set_up(dsn=dsn, bootstrap=own_kafka.bootstrap_servers)
+    play(matrix, "Postgres, and both servers", cells, stage, tell)

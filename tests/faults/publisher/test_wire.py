@@ -1,0 +1,130 @@
+"""Requests and answers that the network loses, holds back or delivers late, and links that are slow or flap: each event arrives once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from db.fault_points import Action, Fault
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.kafka_proxy import KafkaProxy, Link, Lost
+from tests.faults.publisher.play import Cell, play
+from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.stage import PATIENCE_S, Stage
+from tests.faults.publisher.wire import Api
+from tests.integration.publisher.harness import wait_until
+
+# Small pieces with a pause before each: a round trip takes tens of milliseconds, a larger message far more.
+SLOW = Link(piece_bytes=256, delay_s=0.01)
+FLAPPING = Link(cut_after=20, cuts=12)
+SLOW_AND_FLAPPING = Link(piece_bytes=256, delay_s=0.005, cut_after=30, cuts=6)
+_BATCHES = 3
+_OPENING = (Api.INIT_PRODUCER_ID, Api.FIND_COORDINATOR)
+
+
+def lost(proxy: KafkaProxy, api: Api, what: Lost) -> Cell:
+    """One request or its answer is lost, with the connection."""
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.wait_until_drained()
+        proxy.lose(api, what)
+        if api in _OPENING:
+            stage.meet(Fault("transaction.after_begin", Action.RAISE), batches=_BATCHES)
+        else:
+            stage.feed(_BATCHES)
+        wait_until(lambda: proxy.has_lost, f"a lost {api.title}", PATIENCE_S)
+        return f"{what.split(';')[0]} lost, connection cut"
+
+    return Cell(
+        "a working lane", f"{api.title}: {what}", "cut", strike, detail="between publisher and broker"
+    )
+
+
+def late_commit(proxy: KafkaProxy) -> Cell:
+    """The commit is held up in the network, asked for again and done; in the next transaction the publisher dies, and the request arrives.
+
+    librdkafka asks again by itself (rd_kafka_txn_handle_EndTxn), in the same epoch; in that epoch nothing tells the late request from the
+    commit of the transaction that is open by then, without its progress record.
+    """
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.wait_until_drained()
+        proxy.lose(Api.END_TXN, Lost.LATE)
+        stage.meet(
+            Fault("transaction.after_commit", Action.PASS),
+            Fault("transaction.before_progress", Action.HOLD),
+            batches=_BATCHES,
+        )
+        wait_until(lambda: proxy.has_lost, "a lost EndTxn", PATIENCE_S)
+        # The one before is over then, and its markers are written.
+        wait_until(lambda: "Ongoing" in stage.states(), "the next transaction", PATIENCE_S)
+        wait_until(stage.open_transactions, "events of the next transaction", PATIENCE_S)
+        stage.publisher.kill()
+        code = proxy.deliver_late()
+        return (
+            f"the broker refuses the late commit, error {code}"
+            if code
+            else "the broker takes the late commit"
+        )
+
+    return Cell(
+        "the next transaction is open",
+        f"{Api.END_TXN.title}: {Lost.LATE}",
+        "cut, kill",
+        strike,
+        detail="the commit was asked for again and answered",
+    )
+
+
+def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> Cell:
+    """The network is bad while a backlog goes out; one that flaps gets well after a number of cuts."""
+
+    def strike(stage: Stage) -> str:
+        stage.start()
+        stage.wait_until_drained()
+        proxy.be(link)
+        stage.feed(_BATCHES)
+        wait_until(
+            lambda: proxy.cuts >= link.cuts, lambda: f"{link.cuts} cuts, made {proxy.cuts}", PATIENCE_S
+        )
+        stage.wait_until_drained()
+        return f"{proxy.cuts} cuts" if link.cuts else "delivered slowly"
+
+    def recover(stage: Stage) -> str:
+        proxy.be(Link())
+        return stage.recover()
+
+    return Cell("a backlog", name, "proxy", strike, recover, detail=detail)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_lost_answers_and_bad_links_lose_and_repeat_nothing(
+    set_up: SetUp, own_kafka: ProxiedKafka, proxy: KafkaProxy, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    apis = (Api.END_TXN, Api.ADD_PARTITIONS, Api.PRODUCE, Api.INIT_PRODUCER_ID, Api.FIND_COORDINATOR)
+    cells = [lost(proxy, api, what) for api in apis for what in (Lost.REQUEST, Lost.ANSWER)]
+    cells += [
+        bad(proxy, "slow link", SLOW, "256 bytes every 10 ms"),
+        bad(proxy, "flapping link", FLAPPING, "all connections cut after every 20 requests, 12 times"),
+        bad(
+            proxy,
+            "slow and flapping link",
+            SLOW_AND_FLAPPING,
+            "256 bytes every 5 ms, cut after every 30 requests, 6 times",
+        ),
+    ]
+    stage = set_up(bootstrap=own_kafka.bootstrap_servers, through=proxy.address, transaction_timeout_ms=5_000)
+    play(matrix, "the network", cells, stage, tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_commit_that_arrives_late_commits_no_other_transaction(
+    set_up: SetUp, own_kafka: ProxiedKafka, proxy: KafkaProxy, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    # One lane, so that the transaction after the one with the lost commit is that lane's.
+    stage = set_up(bootstrap=own_kafka.bootstrap_servers, through=proxy.address, lanes=1)
+    play(matrix, "the network, one lane", [late_commit(proxy)], stage, tell)

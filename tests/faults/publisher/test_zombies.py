@@ -1,0 +1,100 @@
+"""A publisher that stood still while another took its lanes over is fenced when it wakes, commits nothing twice, and serves again."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from db.fault_points import Action, Fault
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.play import PAGE, Cell, play
+from tests.faults.publisher.stage import PATIENCE_S, Stage
+from tests.integration.publisher.harness import wait_until
+
+_OPENING = (
+    "lane.after_lease",  # it fences its own successor when it wakes
+    "lane.after_fencing",
+    "lane.after_progress",
+    "lane.after_check",
+)
+_STEPS = {
+    "lane.after_read": 3,
+    "transaction.during_produce": 7,
+    "transaction.before_flush": 3,
+    "transaction.before_commit": 3,
+    "transaction.after_commit": 3,
+    "lane.after_delivery": 3,
+}
+_ANYWHERE = "SIGSTOP"
+
+
+class Takeover:
+    """The publisher is stopped, a second one takes over and delivers, the first wakes; then the second dies and the first goes on."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    def strike(self, stage: Stage) -> str:
+        """Stop it and let the second one deliver everything; wake it."""
+        if self._point == _ANYWHERE:
+            stage.start()
+            stage.feed(6)
+            stage.wait_until_moving()
+        else:
+            reopened = [Fault("transaction.before_flush", Action.RAISE)] if self._point in _OPENING else []
+            stage.meet(*reopened, Fault(self._point, Action.HOLD, _STEPS.get(self._point, 1)), batches=4)
+        stage.publisher.signal(signal.SIGSTOP)
+        found = stage.found()
+        self._second = stage.another()
+        self._second.start()
+        stage.feed()
+        stage.wait_until_drained()
+        self._woken = len(stage.publisher.log())
+        stage.release()
+        stage.publisher.signal(signal.SIGCONT)
+        return found
+
+    def recover(self, stage: Stage) -> str:
+        """The second one dies at once: the zombie, awake, has to deliver the rest."""
+        stage.feed()
+        stage.wait_until_drained()
+        wait_until(
+            lambda: self._has_noticed(stage), lambda: f"fencing\n{stage.publisher.log()[-3_000:]}", PATIENCE_S
+        )
+        self._second.kill()
+        stage.feed()
+        return f"taken over; {stage.judge()}, the last ones by the zombie"
+
+    def _has_noticed(self, stage: Stage) -> bool:
+        """Whether the state of one of the lanes has changed for the zombie since it woke."""
+        said = stage.publisher.log()[self._woken :]
+        return "lane_" in said
+
+
+def cell(point: str) -> Cell:
+    """Of one place at which the publisher stands still."""
+    takeover = Takeover(point)
+    detail = "a running process stops anywhere in a backlog" if point == _ANYWHERE else ""
+    action = "stop" if point == _ANYWHERE else "hold, SIGSTOP"
+    return Cell(
+        "a zombie wakes after a takeover",
+        point,
+        action,
+        takeover.strike,
+        takeover.recover,
+        _STEPS.get(point, 1),
+        detail,
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_zombie_that_wakes_after_a_takeover_commits_nothing_twice(
+    set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    play(matrix, "zombies", [cell(point) for point in (*_OPENING, *_STEPS, _ANYWHERE)], set_up(), tell)
+
+
+def test_a_zombie_that_wakes_before_its_commit_is_fenced(set_up: SetUp) -> None:
+    play(Matrix(PAGE), "a sample for every run", [cell("transaction.before_commit")], set_up(), print)

@@ -1,0 +1,143 @@
+"""What a replay is asked for, how fast it goes, and whether it may go on."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from db.errors import SettingsError
+from publisher.cursor import Cursor
+from publisher.records import NO_EXTRAS, Row
+from publisher.replay.errors import ReplayStoppedError
+from publisher.replay.filters import Filters, Moment, as_json, parse_moment, read_keys
+from publisher.replay.outgoing import Outgoing
+from publisher.replay.pace import Pace
+from publisher.replay.progress import ReplayProgress, decide
+
+OUTBOX, REPLAY = uuid4(), uuid4()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("90s", Moment(age_s=90)),
+        ("1d12h", Moment(age_s=129_600)),
+        ("1.5h", Moment(age_s=5_400)),
+        ("2026-11-21T18:00:00Z", Moment(at=datetime(2026, 11, 21, 18, tzinfo=UTC))),
+        ("2026-11-21 18:00", Moment(at=datetime(2026, 11, 21, 18, tzinfo=UTC))),
+        ("2026-11-21T20:00:00+02:00", Moment(at=datetime(2026, 11, 21, 18, tzinfo=UTC))),
+    ],
+)
+def test_a_time_is_a_duration_before_now_or_iso_8601_in_utc(text: str, moment: Moment) -> None:
+    assert parse_moment(text, "--since") == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2", "h2", "2h ago", "2026-13-01"])
+def test_what_is_neither_is_refused_with_both_forms(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"--since .* is neither a time .* nor a duration"):
+        parse_moment(text, "--since")
+
+
+def test_keys_come_once_each_from_options_and_file_whatever_its_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes("b\r\na\n\nb\nü\u2028x".encode())
+    assert read_keys(["a", "c"], file) == ("a", "b", "c", "ü\u2028x")
+    assert read_keys([], None) is None
+    file.write_bytes(b"\n")
+    with pytest.raises(SettingsError, match="name no session key"):
+        read_keys([], file)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_keys([], tmp_path / "absent")
+
+
+def test_what_was_asked_for_is_kept_without_the_keys_themselves() -> None:
+    filters = Filters(from_batch=3, since=Moment(age_s=7_200), keys=("a", "b"), topics=("t",))
+    assert as_json(filters) == {
+        "from_batch": 3,
+        "since": "7200s before it was made",
+        "keys": 2,
+        "topics": ["t"],
+    }
+    assert Filters().empty
+    assert not filters.empty
+
+
+@given(
+    rate=st.integers(1, 10_000),
+    sent=st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 10)), min_size=1, max_size=50),
+)
+def test_never_more_than_the_rate_goes_out_however_long_transactions_take(
+    rate: int, sent: list[tuple[int, float]]
+) -> None:
+    pace, now, total = Pace(rate), 1_000.0, 0
+    for events, took in sent:
+        now += pace.wait_s(now)
+        # What went out before this transaction had the time that it needs.
+        assert total <= rate * (now - 1_000.0) * (1 + 1e-9) + 1e-6
+        pace.sent(events, now)
+        total += events
+        now += took
+
+
+def test_a_transaction_is_a_second_of_the_rate_and_never_empty() -> None:
+    assert Pace(100).rows(20.0, 250) == 5
+    assert Pace(1).rows(20.0, 250) == 1
+    assert Pace(1_000_000).rows(20.0, 250) == 250
+    assert Pace(None).rows(20.0, 250) == 250
+    assert Pace(None).wait_s(5.0) == 0
+
+
+def progress(seq: int, cursor: Cursor, outbox: UUID = OUTBOX, cluster: str = "c") -> ReplayProgress:
+    """A record."""
+    return ReplayProgress(outbox, cluster, REPLAY, seq, cursor, uuid4(), 5, 100, 1, {"t": "id"})
+
+
+def test_a_record_reads_back_as_it_was_written() -> None:
+    for cursor in (Cursor(3), Cursor(3, "kü")):
+        record = progress(2, cursor)
+        assert ReplayProgress.decode(record.encode()) == record
+    for broken in (b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "cursor": 3}'):
+        with pytest.raises(ValueError, match="progress record"):
+            ReplayProgress.decode(broken)
+
+
+@pytest.mark.parametrize(
+    ("record", "seq", "cursor", "why"),
+    [
+        (None, 0, Cursor(0), None),
+        (None, 1, Cursor(2), "kafka_lost"),
+        (progress(1, Cursor(2)), 0, Cursor(0), None),
+        (progress(1, Cursor(2)), 1, Cursor(2), None),
+        (progress(1, Cursor(2)), 1, Cursor(3), "database_restored"),
+        (progress(2, Cursor(2)), 0, Cursor(0), "database_restored"),
+        (progress(1, Cursor(2)), 2, Cursor(3), "kafka_lost"),
+        (progress(1, Cursor(2), outbox=uuid4()), 1, Cursor(2), "other_outbox"),
+        (progress(1, Cursor(2), cluster="d"), 1, Cursor(2), "other_cluster"),
+    ],
+)
+def test_it_goes_on_only_where_kafka_and_postgres_tell_one_history(
+    record: ReplayProgress | None, seq: int, cursor: Cursor, why: str | None
+) -> None:
+    if why is None:
+        decide(1, OUTBOX, "c", record, seq, cursor)
+        return
+    with pytest.raises(ReplayStoppedError, match=f"^{why}: .*replay cancel 1`"):
+        decide(1, OUTBOX, "c", record, seq, cursor)
+
+
+def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
+    row = Row(
+        7, "k", 2, ["T"], [0], [9], [3], ["a", "b", "a"], [b"0", b"1", b"2"], None,
+        [None, None, [["own", "x"]]], None, None,
+    )  # fmt: skip
+    outgoing = Outgoing(REPLAY, frozenset({"a"}), "elsewhere", NO_EXTRAS)
+    first, last = outgoing.records(row)
+    mark = ("outbox-replay", str(REPLAY).encode())
+    assert (first.topic, first.value, first.key) == ("elsewhere", b"0", b"k")
+    assert first.headers == [("outbox-id", b"T/0/9/0"), ("outbox-revision", b"2"), mark]
+    assert last.headers == [("outbox-id", b"T/0/9/2"), ("outbox-revision", b"2"), ("own", b"x"), mark]
+    assert outgoing.destinations(row) == {"elsewhere"}
+    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", NO_EXTRAS).destinations(row) == set()
