@@ -50,7 +50,12 @@ def settings(outbox: Outbox, kafka: GuardedKafka, tmp_path: Path) -> Settings:
 
 
 def guarded(
-    settings: Settings, kafka: GuardedKafka, tmp_path: Path, password: str, **options: str
+    settings: Settings,
+    kafka: GuardedKafka,
+    tmp_path: Path,
+    password: str,
+    request_timeout_s: int = 30,
+    **options: str,
 ) -> Settings:
     """The same settings with the guarded listener's options, the password in a file of its own."""
     secret = tmp_path / "kafka-secret.toml"
@@ -61,7 +66,7 @@ def guarded(
                 bootstrap_servers=kafka.guarded_servers,
                 options=kafka.options(**options),
                 secret_options_file=secret,
-                request_timeout_s=5,
+                request_timeout_s=request_timeout_s,
             )
         }
     )
@@ -96,7 +101,7 @@ def test_events_go_out_over_tls_with_a_password_from_a_file(
 def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_secret(
     outbox: Outbox, settings: Settings, kafka: GuardedKafka, tmp_path: Path, options: dict[str, str], password: str, named: str
 ) -> None:  # fmt: skip
-    with InThread(guarded(settings, kafka, tmp_path, password, **options)) as running:
+    with InThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
         wait_until(running.ended, "the publisher to end")
     with pytest.raises(UnavailableError, match=named) as raised:
         raise running.error or AssertionError
