@@ -57,6 +57,7 @@ POINTS = {
     "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
     "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
     "lane.after_delivery": "publisher: after the delivery is recorded",
+    "requeue.after_batch": "publisher parked requeue: after a batch, before the next one",
     "retention.before_detach": "retention: a table partition is marked, not detached yet",
     "retention.after_detach": "retention: the partition is detached, not dropped yet",
     "retention.after_drop": "retention: the partition is gone, the next one is not looked at yet",

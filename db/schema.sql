@@ -85,13 +85,27 @@ CREATE FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes in
     AS $$
 DECLARE
     new_batch bigint;
+    marked bigint;
     copied bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
     IF lane_count IS DISTINCT FROM (SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1) THEN
         RAISE EXCEPTION 'the lanes have changed meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
+    IF (0 <= ALL (lanes) AND lane_count > ALL (lanes)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a lane that is none of %', lane_count USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     SELECT coalesce(max(b.batch_id), 0) + 1 INTO new_batch FROM outbox.batch b;
+    -- Before the copy: once marked, no discard and no other requeue can change them.
+    UPDATE outbox.parked p
+    SET state = 'requeued', requeued_batch = new_batch, state_changed_at = now()
+    FROM unnest(session_keys, batch_ids) AS w (session_key, batch_id)
+    WHERE p.session_key = w.session_key AND p.batch_id = w.batch_id AND p.state = 'parked';
+    GET DIAGNOSTICS marked = ROW_COUNT;
+    IF marked <> cardinality(session_keys) THEN
+        RAISE EXCEPTION '% of % rows are parked no longer', cardinality(session_keys) - marked, cardinality(session_keys)
+            USING ERRCODE = 'serialization_failure';
+    END IF;
     PERFORM outbox.ensure_partitions(new_batch, new_batch);
     INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
         session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions,
@@ -100,17 +114,11 @@ BEGIN
         o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys, o.headers,
         o.partitions, o.timestamps_ms
     FROM unnest(session_keys, batch_ids, lanes) AS w (session_key, batch_id, lane)
-    JOIN outbox.parked p ON p.session_key = w.session_key AND p.batch_id = w.batch_id AND p.state = 'parked'
-    JOIN outbox.session_output o ON o.session_key = p.session_key AND o.batch_id = p.batch_id;
+    JOIN outbox.session_output o ON o.session_key = w.session_key AND o.batch_id = w.batch_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
-    IF copied <> cardinality(session_keys) THEN
-        RAISE EXCEPTION '% of % rows are parked no longer', cardinality(session_keys) - copied, cardinality(session_keys)
-            USING ERRCODE = 'serialization_failure';
+    IF copied <> marked THEN
+        RAISE EXCEPTION 'outbox.session_output has % of % parked rows no longer', marked - copied, marked USING ERRCODE = 'no_data_found';
     END IF;
-    UPDATE outbox.parked p
-    SET state = 'requeued', requeued_batch = new_batch, state_changed_at = now()
-    FROM unnest(session_keys, batch_ids) AS w (session_key, batch_id)
-    WHERE p.session_key = w.session_key AND p.batch_id = w.batch_id;
     INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, content_hash, transform_fingerprint)
     SELECT new_batch, 'requeue', (SELECT max(g.generation) FROM outbox.generation g), requeue.run_id,
            coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0),

@@ -13,7 +13,7 @@ from publisher import clients
 from publisher.cursor import Cursor
 from publisher.identity import bind_topics, check_topics
 from publisher.lease import Lease, LeaseLostError
-from publisher.records import Row
+from publisher.records import ExtraHeaders, Row
 from publisher.refusals import Refusal, TopicLimits, refusal
 from publisher.shared import StartOverError
 from publisher.topics import OutputTopic, Topics
@@ -26,7 +26,7 @@ class Admission:
 
     def __init__(self, settings: Settings, topics: Topics) -> None:
         self._topics = topics
-        self._headers = settings.publisher.headers
+        self._headers = ExtraHeaders.of(settings.publisher)
         self._client_max_bytes = clients.client_max_bytes(settings.kafka)
         self._compressed = clients.compresses(settings.kafka)
         self._parked: set[tuple[int, str]] = set()

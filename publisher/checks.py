@@ -25,6 +25,7 @@ class Why(StrEnum):
     PROGRESS_NOT_COMPACTED = "progress_topic_not_compacted"
     OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
     OUTPUT_TOPIC_MISSING = "output_topic_missing"
+    OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
     NOT_AUTHORISED = "not_authorised"
     RECORD_REFUSED = "record_refused"
 

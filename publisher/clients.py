@@ -25,9 +25,42 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
-def admin_client(settings: KafkaSettings) -> AdminClient:
-    """Return a client for administrative requests."""
-    return AdminClient(_QUIET | settings.client())
+class Complaints:
+    """What librdkafka says of its connections: a request that waits for one only times out, without saying why."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+        """Why the credentials or the TLS connection were last refused, None where they were not."""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.last = error
+
+
+def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
+    """Return a client for administrative requests. `complaints` is told when it is polled."""
+    told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
+    return AdminClient(_QUIET | settings.client() | told)
+
+
+def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:
+    """Return why Kafka does not answer, and what to correct."""
+    where = f"Kafka at {settings.bootstrap_servers}"
+    refused = complaints.last
+    if refused is not None and refused.code() == KafkaError._AUTHENTICATION:
+        return (
+            f"{where} refuses the credentials: {refused.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "
+            "[kafka.options] (OUTBOX_KAFKA__OPTIONS) or in the file that [kafka] secret_options_file names"
+        )
+    if refused is not None:
+        return (
+            f"there is no TLS connection to {where}: {refused.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
+            "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        )
+    return (
+        f"{where} does not answer: {error.str()}. Check [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS), and "
+        "security.protocol in [kafka.options]; `devstack status` shows a local one"
+    )
 
 
 def client_max_bytes(settings: KafkaSettings) -> int:
@@ -78,8 +111,9 @@ def lane_producer(
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
-    """Raise SettingsError for [kafka.options] that librdkafka refuses; nothing is sent anywhere."""
+    """Raise SettingsError for [kafka.options] that librdkafka refuses or exactness forbids; nothing is sent anywhere."""
     try:
+        _refuse_unsafe(settings, transaction_timeout_ms)
         client_max_bytes(settings)
         admin_client(settings)
         # Of each kind, because each knows options that the others refuse or ignore.
@@ -92,10 +126,42 @@ def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
         ) from error
 
 
+def _refuse_unsafe(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
+    """Raise SettingsError for an option that the publisher sets itself, unless it is set to the same."""
+    for name, value in settings.client().items():
+        if name == "transaction.timeout.ms":
+            wanted, why = {str(transaction_timeout_ms)}, "it is [publisher] transaction_timeout_ms"
+        elif name in _FIXED:
+            wanted, why = _FIXED[name]
+        else:
+            continue
+        if str(value).lower() not in wanted:
+            raise SettingsError(
+                f"[kafka.options] {name} = {value!r} is refused: {why}. Remove it (OUTBOX_KAFKA__OPTIONS, [kafka] secret_options_file)"
+            )
+
+
+_FIXED: dict[str, tuple[set[str], str]] = {
+    "transactional.id": (set(), "each lane has its own; [publisher] transactional_id_prefix is their start"),
+    "enable.idempotence": ({"true"}, "without it a retry could repeat or reorder events"),
+    "acks": ({"all", "-1"}, "an acknowledged event could be lost"),
+    "request.required.acks": ({"all", "-1"}, "an acknowledged event could be lost"),
+    "allow.auto.create.topics": ({"false"}, "[publisher] create_topics decides that"),
+    "delivery.report.only.error": ({"false"}, "the offsets of delivered events are recorded"),
+    "isolation.level": ({"read_committed"}, "a lane's position is read from committed records only"),
+    "enable.partition.eof": ({"true"}, "the end of a lane's position is known by it"),
+    "enable.auto.commit": ({"false"}, "the position is in the progress topic"),
+    "auto.offset.reset": (
+        {"earliest", "smallest", "beginning"},
+        "a lane's position is looked for from the start",
+    ),
+}
+"""Options that are not the user's to choose -> the values that change nothing, and why."""
+
+
 def progress_consumer(settings: KafkaSettings) -> Consumer:
     """Return a consumer of committed records that reports the ends of partitions and keeps no group offsets."""
     required: dict[str, Any] = {
-        "group.id": "outbox-publisher-progress",
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "enable.auto.commit": False,
@@ -103,7 +169,8 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 10,
     }
-    return Consumer(_QUIET | settings.client(**required))
+    # librdkafka wants a group, though none is joined and no offset is committed.
+    return Consumer(_QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
 
 
 def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:

@@ -12,6 +12,7 @@ from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_later, check_parked, decide
 from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, parked_within, record_delivery, record_resume
+from publisher.hunt import Hunt
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
 from publisher.link import Link
@@ -35,7 +36,7 @@ class Lane:
         self._lease: Lease | None = None
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
-        self._one_by_one = False
+        self._hunt = Hunt()
         self._link = Link()
 
     @property
@@ -85,7 +86,8 @@ class Lane:
             producer,
             self._admission,
             position,
-            one_by_one=self._one_by_one,
+            most_rows=self._hunt.rows,
+            one_by_one=self._hunt.one_by_one,
         )
         return True
 
@@ -106,9 +108,8 @@ class Lane:
                 # Another cluster behind the same address has other topics, and another way out.
                 check_cluster(self._shared.identity.cluster_id, self._shared.topics.cluster_id())
             raise
-        if self._one_by_one and outcome is Outcome.DELIVERED:
-            # What Kafka refused before, it took now: full batches again.
-            self._one_by_one = False
+        if self._hunt.on and outcome is Outcome.DELIVERED:
+            self._hunt.delivered()
             raise StartOverError
         if self._link.has_broken and outcome is Outcome.DELIVERED:
             # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
@@ -178,7 +179,7 @@ class Lane:
             self._epoch.epoch,
             self.lane,
         )
-        batch_bytes = 1 if self._one_by_one else self._admission.batch_bytes
+        batch_bytes = 1 if self._hunt.one_by_one else self._admission.batch_bytes
         return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
 
     def _read_progress(self) -> Newest:
@@ -210,9 +211,9 @@ class Lane:
         record_delivery(connection, lease, unrecorded, unrecorded.after, None)
 
     def _put_aside(self, error: RecordRefusedError) -> None:
-        """Park what Kafka refused, or have the next transaction sent record by record to find out what it was."""
-        if not self._one_by_one:
-            self._one_by_one = True
+        """Park what Kafka refused, or find out what it was with smaller transactions."""
+        if not self._hunt.one_by_one:
+            self._hunt.refused(error.sent)
             return
         if not error.rows:
             raise LaneStoppedError(
@@ -222,7 +223,6 @@ class Lane:
             )
         for (batch_id, session_key), found in error.rows.items():
             self._admission.park(self._connect(), self._held(), batch_id, session_key, found)
-        self._one_by_one = False
 
     def _held(self) -> Lease:
         if self._lease is None:

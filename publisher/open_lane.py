@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import Producer
 
 from db.fault_points import reach
+from publisher import metrics
 from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
@@ -17,7 +18,7 @@ from publisher.lease import Lease
 from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
 from publisher.reader import Asked, Chunk, Reader
-from publisher.records import Row
+from publisher.records import ExtraHeaders, Row
 from publisher.shared import Epoch, Shared
 from publisher.stray_rows import StrayRows
 from publisher.transaction import Transaction
@@ -47,10 +48,12 @@ class OpenLane:
         admission: Admission,
         position: Position,
         *,
+        most_rows: int | None,
         one_by_one: bool,
     ) -> None:
-        """`one_by_one`: see Transaction."""
+        """`most_rows` bounds a transaction further than the settings do (None: it does not); `one_by_one`: see Transaction."""
         publisher = shared.settings.publisher
+        rows = publisher.transaction_sessions
         self._shared = shared
         self._epoch = epoch
         self._lane = lane
@@ -60,8 +63,11 @@ class OpenLane:
         self._admission = admission
         self._offsets = OffsetsWatch(shared.topics)
         self._one_by_one = one_by_one
+        self._headers = ExtraHeaders.of(publisher)
         self._reader = Reader(
-            epoch.epoch, lane, ChunkLimits(publisher.transaction_sessions, publisher.transaction_bytes)
+            epoch.epoch,
+            lane,
+            ChunkLimits(rows if most_rows is None else min(rows, most_rows), publisher.transaction_bytes),
         )
         self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
@@ -147,15 +153,18 @@ class OpenLane:
             if chunk.more:
                 asked.append(self._reader.ask(self._connection, after))
 
-        headers = self._shared.settings.publisher.headers
-        transaction = Transaction(self._producer, headers, self._shared.stop, one_by_one=self._one_by_one)
+        transaction = Transaction(
+            self._producer, self._headers, self._shared.stop, one_by_one=self._one_by_one
+        )
         try:
-            transaction.run(rows, self._shared.progress_topic, progress, read_ahead)
+            with metrics.transaction():
+                transaction.run(rows, self._shared.progress_topic, progress, read_ahead)
         except BaseException:
             if asked:
                 # Nobody waits for its answer any more, and nothing else could be asked before it.
                 self._connection.close()
             raise
+        metrics.DELIVERED_EVENTS.inc(progress.events)
         ahead = self._take(asked[0]) if asked else None
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(

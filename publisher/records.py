@@ -5,10 +5,13 @@ which is the same after any restart or replay. `outbox-revision` comes with it w
 """
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
+
+from db.settings import PublisherSettings
+from publisher.cloud_events import CloudEvents
 
 Header = tuple[str, str | bytes | None]
 DeliveryReport = Callable[[KafkaError | None, Message], None]
@@ -38,6 +41,27 @@ class Row(NamedTuple):
     timestamps_ms: list[int | None] | None
 
 
+class ExtraHeaders(NamedTuple):
+    """Headers beside `outbox-id` that the settings ask for. False where there are none."""
+
+    names: tuple[str, ...] = ()
+    cloud_events: CloudEvents | None = None
+
+    @classmethod
+    def of(cls, settings: PublisherSettings) -> "ExtraHeaders":
+        """Read the settings."""
+        if not settings.cloudevents:
+            return cls(settings.headers)
+        source, kind = settings.cloudevents_source, settings.cloudevents_type
+        return cls(settings.headers, CloudEvents(source, kind, settings.cloudevents_content_type))
+
+    def __bool__(self) -> bool:
+        return bool(self.names) or self.cloud_events is not None
+
+
+NO_EXTRAS = ExtraHeaders()
+
+
 class Record(NamedTuple):
     """One Kafka record, in the order of `Producer.produce`. `timestamp_ms` SENT_NOW: the time of sending."""
 
@@ -57,7 +81,7 @@ def value_bytes(row: Row) -> int:
         return sum([len(value) for value in row.values if value is not None])
 
 
-def is_plain(row: Row, headers: Sequence[str]) -> bool:
+def is_plain(row: Row, headers: ExtraHeaders) -> bool:
     """Whether `produce_plain` may send the row: one session, one topic, and nothing but `outbox-id` in the headers."""
     return (
         row.keys is None
@@ -114,8 +138,8 @@ def produce_plain(produce: Produce, row: Row, start: int, reached: list[int], re
         reached[0] = index
 
 
-def records(row: Row, headers: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield every record of a row in order. `headers` names the optional ones that the settings ask for.
+def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[Record]:
+    """Yield every record of a row in order.
 
     Raises ValueError when the row's sessions do not account for its outputs, a header cannot be read or a timestamp
     cannot be sent.
@@ -132,11 +156,11 @@ def records(row: Row, headers: Sequence[str] = ()) -> Iterator[Record]:
         common: list[Header] = []
         if row.revision > 0:
             common.append(("outbox-revision", b"%d" % row.revision))
-        if "batch" in headers:
+        if "batch" in headers.names:
             common.append(("outbox-batch", b"%d" % row.batch_id))
-        if "session_key" in headers:
+        if "session_key" in headers.names:
             common.append(("outbox-session-key", session_key))
-        if "session_outputs" in headers:
+        if "session_outputs" in headers.names:
             common.append(("outbox-session-outputs", b"%d" % outputs))
         for index in range(outputs):
             key = row.keys[event] if row.keys is not None else None
@@ -146,20 +170,40 @@ def records(row: Row, headers: Sequence[str] = ()) -> Iterator[Record]:
                 raise ValueError(
                     f"output {event} has the timestamp 0 ms, which the Kafka client sends as now"
                 )
-            own = row.headers[event] if row.headers is not None else None
+            own = list(_own_headers(row.headers[event] if row.headers is not None else None))
+            outbox_id = f"{topic_id}/{partition}/{end}/{index}"
+            value = row.values[event]
+            described: list[tuple[str, bytes]] = []
+            if headers.cloud_events is not None:
+                described = headers.cloud_events.headers(
+                    row.topics[event],
+                    outbox_id if row.revision == 0 else f"{outbox_id}/{row.revision}",
+                    session_key,
+                    timestamp,
+                    has_data=value is not None,
+                )
             yield Record(
                 row.topics[event],
-                row.values[event],
+                value,
                 session_key if key is None else key,
                 ANY_PARTITION if to_partition is None else to_partition,
                 SENT_NOW if timestamp is None else timestamp,
                 [
-                    ("outbox-id", f"{topic_id}/{partition}/{end}/{index}".encode()),
+                    ("outbox-id", outbox_id.encode()),
                     *common,
-                    *_own_headers(own),
+                    *_not_own(described, own),
+                    *own,
                 ],
             )
             event += 1
+
+
+def _not_own(described: list[tuple[str, bytes]], own: list[Header]) -> list[tuple[str, bytes]]:
+    """Return the headers that the transform did not set itself: it knows better."""
+    if not described or not own:
+        return described
+    set_by_transform = {name.lower() for name, _ in own}
+    return [header for header in described if header[0] not in set_by_transform]
 
 
 def _own_headers(stored: object) -> Iterator[Header]:

@@ -1,11 +1,21 @@
 """Which rows Kafka would refuse for themselves. Found before anything is sent, so that no transaction is spent on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from publisher.records import ANY_PARTITION, SENT_NOW, Record, Row, batch_size, is_plain, records, value_bytes
+from publisher.records import (
+    ANY_PARTITION,
+    SENT_NOW,
+    ExtraHeaders,
+    Record,
+    Row,
+    batch_size,
+    is_plain,
+    records,
+    value_bytes,
+)
 
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
@@ -39,7 +49,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(
-    row: Row, topics: Mapping[str, TopicLimits], client_max_bytes: int, headers: Sequence[str]
+    row: Row, topics: Mapping[str, TopicLimits], client_max_bytes: int, headers: ExtraHeaders
 ) -> Refusal | None:
     """Return why Kafka would refuse the row for itself, None where it would not.
 

@@ -84,8 +84,10 @@ class Relay:
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Shared:
         settings = self._settings
+        complaints = clients.Complaints()
+        admin = clients.admin_client(settings.kafka, complaints)
         topics = Topics(
-            clients.admin_client(settings.kafka),
+            admin,
             timeout_s=settings.kafka.request_timeout_s,
             create=settings.publisher.create_topics,
             give_up=self._stop.is_set,
@@ -93,10 +95,8 @@ class Relay:
         try:
             cluster_id = topics.cluster_id()
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {settings.kafka.bootstrap_servers} does not answer: {error.args[0].str()}. Check [kafka] "
-                "bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS); `devstack status` shows a local one"
-            ) from error
+            admin.poll(0)
+            raise UnavailableError(clients.no_answer(settings.kafka, error.args[0], complaints)) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
         timelines = Timelines(identity.timeline)
         timelines.notice(identity.server_timeline)

@@ -77,13 +77,17 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
     """Read the status in one snapshot."""
     with connection.transaction():
         connection.execute(statement("publisher", "snapshot"))
-        rows = connection.execute(
-            statement("publisher", "lane_statuses"), {"count_limit": COUNT_LIMIT}
-        ).fetchall()
+        lanes = read_lanes(connection, COUNT_LIMIT)
         parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
         identity = read_identity(connection)
         processes = read_living(connection)
-    lanes = [
+    return Status(identity, lanes, parked, processes)
+
+
+def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
+    """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
+    rows = connection.execute(statement("publisher", "lane_statuses"), {"count_limit": count_limit})
+    return [
         LaneStatus(
             epoch=epoch,
             lane=lane,
@@ -118,4 +122,3 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
             age,
         ) in rows
     ]
-    return Status(identity, lanes, parked, processes)

@@ -40,6 +40,18 @@ class OutputTopic(NamedTuple):
     max_message_bytes: int
 
 
+def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
+    """Raise LaneStoppedError for a topic that can take nothing, however healthy its brokers are: a produce would only time out."""
+    replicas = min(len(partition.replicas) for partition in topic.partitions)
+    if replicas < least:
+        raise LaneStoppedError(
+            Why.OUTPUT_TOPIC_UNWRITABLE,
+            f"output topic {name!r} has min.insync.replicas={least}, but only {replicas} replica{'s' * (replicas != 1)}, so that Kafka "
+            "takes no record. Lower the one or raise the other; the lane goes on by itself then",
+            retry=True,
+        )
+
+
 class Topics:
     """What Kafka says of topics, asked for once and again when it is older than `max_age_s`. Shared by all lanes."""
 
@@ -181,7 +193,9 @@ class Topics:
                 topic = answer(described[name], self._give_up)
             except KafkaException as error:
                 topic = self._mend(name, error)
-            max_bytes = int(str(self._config(name)["max.message.bytes"].value))
+            config = self._config(name)
+            _check_replicas(name, topic, int(str(config["min.insync.replicas"].value)))
+            max_bytes = int(str(config["max.message.bytes"].value))
             self._known[name] = (
                 asked_at,
                 OutputTopic(topic_id_text(topic.topic_id), len(topic.partitions), max_bytes),

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from db.fault_points import reach
 from publisher.deliveries import Tally
 from publisher.progress import Progress
-from publisher.records import SENT_NOW, DeliveryReport, Row, is_plain, produce_plain, records
+from publisher.records import SENT_NOW, DeliveryReport, ExtraHeaders, Row, is_plain, produce_plain, records
 from publisher.refusals import RECORD_ERRORS, Refusal
 
 # How long a transaction in flight may still wait for Kafka once the publisher is to stop.
@@ -24,20 +24,21 @@ _REPORTS_WAIT_S = 5.0
 class RecordRefusedError(Exception):
     """Kafka refused a record for itself. `rows`: what to park, (batch_id, session_key) -> why; empty where unknown.
 
-    `code` is the Kafka error's.
+    `code` is the Kafka error's, `sent` how many rows the transaction held.
     """
 
-    def __init__(self, cause: KafkaError, rows: dict[tuple[int, str], Refusal]) -> None:
+    def __init__(self, cause: KafkaError, rows: dict[tuple[int, str], Refusal], sent: int) -> None:
         super().__init__(cause.str())
         self.code = cause.code()
         self.rows = rows
+        self.sent = sent
 
 
 class Transaction:
     """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
 
     def __init__(
-        self, producer: Producer, headers: Sequence[str], stop: threading.Event, *, one_by_one: bool
+        self, producer: Producer, headers: ExtraHeaders, stop: threading.Event, *, one_by_one: bool
     ) -> None:
         """`one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused."""
         self._producer = producer
@@ -90,7 +91,7 @@ class Transaction:
                 row: Refusal(RECORD_ERRORS[code], f"Kafka refused it: {text}")
                 for row, (code, text) in self.tally.refused.items()
             }
-            raise RecordRefusedError(cause, refused) from error
+            raise RecordRefusedError(cause, refused, len(rows)) from error
 
     def _send_plain(self, row: Row) -> None:
         reached = [0]

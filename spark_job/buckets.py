@@ -1,13 +1,12 @@
-"""Which bucket a key belongs to, and which lane.
+"""Which buckets there are.
 
-Bucket and lane are two differently seeded murmur hashes of the key's UTF-8 bytes (design §1). The bucket is computed by Spark in the
-JVM; its *values* are chosen here so that Spark's own hash of them fills every shuffle partition equally.
+A key's bucket is computed by Spark in the JVM; the buckets' *values* are chosen here so that Spark's own hash of them fills every shuffle
+partition equally. The lane is another, differently seeded murmur hash of the key's UTF-8 bytes (design §1): db/lanes.py.
 """
 
 import mmh3
 
 _SPARK_SEED = 42
-_LANE_SEED = 0x6C616E65
 
 
 def bucket_values(buckets: int, shuffle_partitions: int) -> list[int]:
@@ -38,8 +37,3 @@ def shuffle_partition(value: int, shuffle_partitions: int) -> int:
         int(mmh3.hash(value.to_bytes(4, "little", signed=True), _SPARK_SEED, signed=True))
         % shuffle_partitions
     )
-
-
-def lane_hash(key: bytes) -> int:
-    """Return the hash, 0 to 2**32 - 1, whose remainder by the number of lanes is the key's lane."""
-    return int(mmh3.hash(key, _LANE_SEED, signed=False))

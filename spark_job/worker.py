@@ -10,8 +10,8 @@ import orjson
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
+from db.lanes import lane_hash
 from spark_job import pgcopy, rows
-from spark_job.buckets import lane_hash
 from spark_job.outputs import EncodedOutputs, encode
 from spark_job.packing import unpack
 from spark_job.sessions import (

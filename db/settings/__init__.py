@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from db.errors import SettingsError
 from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
+from db.settings.metrics import MetricsSettings
 from db.settings.publisher import PublisherSettings
 from db.settings.retention import RetentionSettings
 from db.settings.section import Section
@@ -24,6 +25,7 @@ __all__ = [
     "JobSettings",
     "KafkaSettings",
     "LogSettings",
+    "MetricsSettings",
     "PostgresSettings",
     "PublisherSettings",
     "RestartSettings",
@@ -59,6 +61,7 @@ class Settings(BaseSettings):
     job: JobSettings = JobSettings()
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
+    metrics: MetricsSettings = MetricsSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()

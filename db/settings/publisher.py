@@ -32,6 +32,14 @@ class PublisherSettings(Section):
     """Seconds after which others take over the lanes of a process that hangs or whose machine is gone. Liveness only: Kafka fences."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
     """Further headers beside `outbox-id`. Each costs speed."""
+    cloudevents: bool = False
+    """Send CloudEvents 1.0 in binary content mode: headers `ce_id`, `ce_type`, … (docs/ecosystem.md). Costs speed."""
+    cloudevents_source: str = Field(default="/spark-outbox", min_length=1)
+    """`ce_source`, a URI reference; `{topic}` stands for the output topic."""
+    cloudevents_type: str = Field(default="{topic}", min_length=1)
+    """`ce_type`; `{topic}` stands for the output topic."""
+    cloudevents_content_type: str = Field(default="application/json", min_length=1)
+    """`content-type` of every value; a transform that returns other bytes sets the header itself."""
 
     @model_validator(mode="after")
     def _idle_below_lease(self) -> Self:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from db.connection import connect
+from db.errors import SettingsError
 from db.migrate import require_current
 from db.settings import Settings
 
@@ -19,6 +20,7 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="Settings file; default OUTBOX_CONFIG, else outbox.toml.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @contextmanager
@@ -38,3 +40,12 @@ def console() -> Console:
     """Return where tables go."""
     # Wide enough that a table read by a machine or a log keeps its columns.
     return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def confirm() -> None:
+    """Ask whether to go on. Raises SettingsError where nobody can be asked, typer.Abort on a no."""
+    if not sys.stdin.isatty():
+        raise SettingsError(
+            "this cannot be undone, and there is nobody to ask: say --yes. Nothing was changed"
+        )
+    typer.confirm("Go on?", abort=True, err=True)

@@ -1,15 +1,56 @@
 """`publisher parked`: rows that Kafka refuses for themselves."""
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
 
+import psycopg
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from db import fault_points
+from db.errors import OutboxError, UnavailableError
 from db.settings import load_settings
 from db.statements import statement
-from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.commands.common import Config, Json, Yes, confirm, console, database, print_json
+from publisher.parked import (
+    Choice,
+    Requeued,
+    RowName,
+    count_chosen,
+    discard,
+    explain_not_parked,
+    newest_batch,
+    requeue,
+)
 
-app = typer.Typer(no_args_is_help=True, help="Rows that Kafka refuses for themselves.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Rows that Kafka refuses for themselves: look at them, send them again, or put them away.",
+)
+
+_REASONS = ("too_large", "invalid")
+_SHOWN_CHARACTERS = 100
+
+Rows = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[BATCH/SESSION_KEY]...", help="Rows, as `list` names them.", show_default=False),
+]
+Reasons = Annotated[
+    list[str] | None,
+    typer.Option("--reason", help=f"Rows parked for this reason; may be repeated. {', '.join(_REASONS)}."),
+]
+Every = Annotated[bool, typer.Option("--all", help="Every parked row.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the rows; change nothing.")]
+
+
+class RowError(OutboxError):
+    """The command does not name rows that can be used so."""
+
+    exit_code = 2
 
 
 @app.command("list")
@@ -21,15 +62,212 @@ def parked_list(
 ) -> None:
     """List parked rows, oldest first."""
     with database(load_settings(config), "parked list") as connection:
-        cursor = connection.execute(
-            statement("publisher", "parked_list"), {"all_states": all_states, "rows": limit}
+        rows = _as_dicts(
+            connection.execute(
+                statement("publisher", "parked_list"), {"all_states": all_states, "rows": limit}
+            )
         )
-        names = [column.name for column in cursor.description or ()]
-        rows = cursor.fetchall()
+        counts = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
     if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        print_json(rows)
         return
-    table = Table(*names)
+    table = Table("row", "lane", "reason", "state", "parked", "detail")
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row))
+        state = row["state"] + (f" into {row['requeued_batch']}" if row["requeued_batch"] else "")
+        table.add_row(
+            Text(str(RowName(row["batch_id"], row["session_key"]))),
+            f"{row['epoch']}/{row['lane']}",
+            row["reason"],
+            state,
+            f"{row['created_at']:%Y-%m-%d %H:%M:%S}",
+            Text(row["detail"]),
+        )
     console().print(table)
+    total = sum(counts.values()) if all_states else counts.get("parked", 0)
+    if total > len(rows):
+        console().print(f"{total - len(rows):,} more: raise --limit")
+
+
+@app.command()
+def show(
+    row: Annotated[str, typer.Argument(metavar="BATCH/SESSION_KEY", help="The row, as `list` names it.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show all of a parked row: why, since when, and each of its outputs (values as hex where they are not UTF-8)."""
+    name = _parsed([row])[0]
+    place = {"batch_id": name.batch_id, "session_key": name.session_key}
+    with database(load_settings(config), "parked show") as connection:
+        found = _as_dicts(connection.execute(statement("publisher", "parked_row"), place))
+        events = _as_dicts(connection.execute(statement("publisher", "parked_events"), place))
+    if not found:
+        raise RowError(f"row {name} was never parked: `publisher parked list --all` lists what was")
+    for event in events:
+        event["key"], event["value_bytes"] = _text(event["key"]), len(event["value"] or b"")
+        event["value"] = _text(event["value"])
+    if as_json:
+        print_json(found[0] | {"outputs": events})
+        return
+    out = console()
+    for field, value in found[0].items():
+        if value is not None:
+            out.print(Text(f"{field.replace('_', ' ')}: {value}"))
+    out.print(_outputs(events))
+
+
+@app.command("requeue")
+def requeue_rows(
+    rows: Rows = None,
+    config: Config = None,
+    reason: Reasons = None,
+    every: Every = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Send parked rows again: they are copied into new batches of the ledger, and go out exactly once by the ordinary cursor.
+
+    Mend first what they were refused for; a row that is refused again is parked again, under its new batch. Run it again after a kill:
+    what is done is done, what is left is still parked. The order within a session key is not promised for requeued rows.
+    Exits with 1 when a row that was named is not parked or no longer there; the others are requeued all the same.
+    """
+    settings = load_settings(config)
+    fault_points.arm(settings.testing.fault_file)
+    with database(settings, "parked requeue") as connection:
+        choice, refused = _chosen(connection, rows, reason, every)
+        count, keys = count_chosen(connection, choice)
+        if dry_run:
+            _report(as_json, {"would_requeue": count, "session_keys": keys}, refused)
+            return
+        if count and not yes:
+            console().print(f"{count:,} rows of {keys:,} session keys are to be sent again")
+            confirm()
+        result = _requeue(connection, choice, count)
+    refused |= {
+        str(row): "outbox.session_output does not hold it any more; `publisher parked discard` puts it away"
+        for row in result.missing
+    }
+    _report(as_json, {"requeued": result.rows, "batches": result.batches}, refused)
+
+
+@app.command("discard")
+def discard_rows(
+    rows: Rows = None,
+    config: Config = None,
+    reason: Reasons = None,
+    every: Every = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Put parked rows away for good: they are kept until retention drops them, but cannot be sent by requeue any more.
+
+    Exits with 1 when a row that was named is not parked; the others are discarded all the same.
+    """
+    with database(load_settings(config), "parked discard") as connection:
+        choice, refused = _chosen(connection, rows, reason, every)
+        count, keys = count_chosen(connection, choice)
+        if dry_run:
+            _report(as_json, {"would_discard": count, "session_keys": keys}, refused)
+            return
+        if count and not yes:
+            console().print(f"{count:,} rows of {keys:,} session keys will never be sent")
+            confirm()
+        count = discard(connection, choice)
+    _report(as_json, {"discarded": count}, refused)
+
+
+def _chosen(
+    connection: psycopg.Connection[Any], rows: list[str] | None, reasons: list[str] | None, every: bool
+) -> tuple[Choice, dict[str, str]]:
+    """Return what is chosen, and why named rows are left out. Raises RowError."""
+    if sum((bool(rows), bool(reasons), every)) != 1:
+        raise RowError("name rows, or say --reason or --all: one of the three")
+    for reason in reasons or ():
+        if reason not in _REASONS:
+            raise RowError(f"--reason {reason!r} is none of {', '.join(_REASONS)}")
+    names = _parsed(rows) if rows else None
+    refused = {str(name): why for name in names or () if (why := explain_not_parked(connection, name))}
+    return Choice(newest_batch(connection), names, reasons), refused
+
+
+def _parsed(rows: Sequence[str]) -> list[RowName]:
+    try:
+        return [RowName.parse(row) for row in rows]
+    except ValueError as error:
+        raise RowError(str(error)) from error
+
+
+def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) -> Requeued:
+    with _progress("requeueing", count) as bar:
+        try:
+            return requeue(connection, choice, lambda rows: bar.advance(bar.task_ids[0], rows))
+        except psycopg.errors.LockNotAvailable as error:
+            raise UnavailableError(
+                "the job has held the writer lock for longer than [postgres] lock_timeout_ms. What was requeued before is requeued; run "
+                "the command again for the rest"
+            ) from error
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Progress]:
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), disable=total < 1_000, transient=True) as bar:
+        bar.add_task(what, total=total)
+        yield bar
+
+
+def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> None:
+    """Print what was done. Exits with 1 where rows were refused."""
+    if as_json:
+        print_json(counts | {"refused": refused})
+    else:
+        out = console()
+        shown = (
+            f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in counts.items() if value != []
+        )
+        out.print(", ".join(shown))
+        for row, why in refused.items():
+            out.print(Text(f"left out {row}: {why}"))
+    if refused:
+        raise typer.Exit(1)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return str(value[0]) if len(value) == 1 else f"{value[0]} to {value[-1]} ({len(value)})"
+    return f"{value:,}"
+
+
+def _outputs(events: list[dict[str, Any]]) -> Table:
+    table = Table("outbox-id", "topic", "key", "partition", "timestamp", "headers", "bytes", "value")
+    for event in events:
+        value = event["value"]
+        cut = value is not None and len(value) > _SHOWN_CHARACTERS
+        table.add_row(
+            event["outbox_id"],
+            event["topic"],
+            Text(event["key"] or ""),
+            *(
+                "" if event[name] is None else str(event[name])
+                for name in ("target_partition", "event_timestamp")
+            ),
+            Text("" if event["headers"] is None else str(event["headers"])),
+            f"{event['value_bytes']:,}",
+            Text("tombstone" if value is None else value[:_SHOWN_CHARACTERS] + ("…" if cut else "")),
+        )
+    return table
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
+
+
+def _as_dicts(cursor: psycopg.Cursor[Any]) -> list[dict[str, Any]]:
+    names = [column.name for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -6,6 +6,7 @@ import threading
 
 from db import fault_points, logs
 from db.settings import Settings, load_settings
+from publisher import metrics
 from publisher.commands.common import Config, console
 from publisher.identity import OutboxIdentity
 from publisher.relay import Relay
@@ -26,7 +27,7 @@ def run(config: Config = None) -> None:
     fault_points.arm(settings.testing.fault_file)
     stop = threading.Event()
     relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch))
-    with stop_on_signals(stop):
+    with metrics.served(settings), stop_on_signals(stop):
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.

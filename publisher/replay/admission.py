@@ -7,7 +7,7 @@ import structlog
 
 from db.settings import Settings
 from publisher import clients
-from publisher.records import Row
+from publisher.records import ExtraHeaders, Row
 from publisher.refusals import Refusal, TopicLimits
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.outgoing import Outgoing, refusal_of
@@ -50,7 +50,7 @@ class ReplayAdmission:
             replay.replay_uuid,
             None if replay.topics is None else frozenset(replay.topics),
             replay.target_topic,
-            settings.publisher.headers,
+            ExtraHeaders.of(settings.publisher),
         )
         self.refused: dict[Place, Refusal] = {}
         """Rows that Kafka itself refused."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from publisher.records import Record, Row, records, value_bytes
+from publisher.records import ExtraHeaders, Record, Row, records, value_bytes
 from publisher.refusals import Refusal, TopicLimits, record_refusal
 
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the headers of ours.
@@ -17,7 +17,7 @@ class Outgoing(NamedTuple):
     replay_uuid: UUID
     topics: frozenset[str] | None
     target_topic: str | None
-    headers: Sequence[str]
+    headers: ExtraHeaders
 
     def records(self, row: Row) -> list[Record]:
         """Return what goes out of a row, in order. Raises ValueError where the row cannot be read.

@@ -15,12 +15,12 @@ from uuid import uuid4
 
 from psycopg.rows import dict_row
 
+from db.lanes import lane_hash
 from db.settings import Settings
 from db.statements import statement
 from spark_job import batch, ledger, position, storing, transform, writer
 from spark_job.assembly import assembly_of
 from spark_job.batch import SessionRow
-from spark_job.buckets import lane_hash
 from spark_job.dead_letters import covered, store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter

@@ -9,9 +9,9 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import TupleRow
 
+from db.lanes import lane_hash
 from db.settings import JobSettings
 from spark_job import OutputEvent, ledger, rows, writer
-from spark_job.buckets import lane_hash
 from spark_job.continuity import BatchRange
 from spark_job.kafka_input import InputTopics
 from spark_job.ledger import Generation

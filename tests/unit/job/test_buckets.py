@@ -1,10 +1,10 @@
-"""Buckets fill Spark's partitions evenly; lanes do not follow buckets."""
+"""Buckets fill Spark's partitions evenly."""
 
 from collections import Counter
 
 import pytest
 
-from spark_job.buckets import bucket_values, lane_hash, shuffle_partition
+from spark_job.buckets import bucket_values, shuffle_partition
 
 
 def test_sparks_hash_of_an_integer_is_reproduced() -> None:
@@ -25,9 +25,3 @@ def test_every_shuffle_partition_gets_equally_many_buckets(buckets: int, partiti
 def test_buckets_that_cannot_be_spread_evenly_are_refused() -> None:
     with pytest.raises(ValueError, match="5 buckets cannot be spread evenly over 2"):
         bucket_values(5, 2)
-
-
-def test_lanes_are_even_and_stable() -> None:
-    lanes = Counter(lane_hash(f"key-{n}".encode()) % 8 for n in range(8_000))
-    assert min(lanes.values()) > 850
-    assert lane_hash("schlüssel".encode()) == 2_735_808_766

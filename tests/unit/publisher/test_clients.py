@@ -1,5 +1,6 @@
 """Options that librdkafka refuses are found at the start, whichever client refuses them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,4 +31,48 @@ def test_a_wrong_option_is_a_wrong_setting(options: dict[str, Any]) -> None:
 
 
 def test_good_options_pass() -> None:
-    check({"compression.type": "zstd", "linger.ms": 1})
+    check(
+        {
+            "compression.type": "zstd",
+            "linger.ms": 1,
+            "acks": -1,
+            "enable.idempotence": True,
+            "group.id": "mine",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("acks", 1),
+        ("request.required.acks", "0"),
+        ("enable.idempotence", False),
+        ("transactional.id", "mine"),
+        ("transaction.timeout.ms", 5_000),
+        ("isolation.level", "read_uncommitted"),
+        ("allow.auto.create.topics", True),
+        ("delivery.report.only.error", True),
+        ("auto.offset.reset", "latest"),
+    ],
+)
+def test_an_option_that_exactness_forbids_is_refused_rather_than_overwritten(
+    name: str, value: object
+) -> None:
+    with pytest.raises(SettingsError, match=rf"\[kafka.options\] {name} = .* is refused: "):
+        check({name: value})
+
+
+def test_a_secret_options_file_is_checked_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "secret.toml"
+    file.write_text('acks = "0"\n"sasl.password" = "hidden-in-a-file"\n', "utf-8")
+    settings = KafkaSettings(bootstrap_servers="127.0.0.1:1", secret_options_file=file)
+    with pytest.raises(SettingsError, match="acks = '0' is refused") as refused:
+        check_options(settings, 60_000)
+    assert "hidden-in-a-file" not in str(refused.value)
+
+
+def test_every_other_option_reaches_librdkafka_as_it_is() -> None:
+    # It refuses the value itself, so it was given it.
+    with pytest.raises(SettingsError, match=r'"ssl.endpoint.identification.algorithm"'):
+        check({"ssl.endpoint.identification.algorithm": "nonsense"})

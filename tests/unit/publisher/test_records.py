@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.backoff import Backoff
-from publisher.records import Record, Row, batch_size, is_plain, produce_plain, records, value_bytes
+from publisher.records import (
+    NO_EXTRAS,
+    ExtraHeaders,
+    Record,
+    Row,
+    batch_size,
+    is_plain,
+    produce_plain,
+    records,
+    value_bytes,
+)
 from publisher.refusals import TopicLimits, refusal
 
 PLAIN = Row(
@@ -49,7 +59,7 @@ def test_the_fast_path_sends_what_the_general_one_describes_even_when_the_queue_
             raise BufferError
         sent.append(arguments)
 
-    assert is_plain(row, ())
+    assert is_plain(row, NO_EXTRAS)
     reached = [0]
     for _ in range(len(full_at) + 1):
         try:
@@ -88,16 +98,16 @@ def test_the_index_counts_within_each_session() -> None:
     ],
 )
 def test_only_plain_rows_take_the_fast_path(changed: dict[str, Any]) -> None:
-    assert not is_plain(PLAIN._replace(**changed), ())
-    assert not is_plain(PLAIN, ("batch",))
+    assert not is_plain(PLAIN._replace(**changed), NO_EXTRAS)
+    assert not is_plain(PLAIN, ExtraHeaders(("batch",)))
 
 
 def test_a_row_that_contradicts_itself_is_refused() -> None:
     topics = {"out": TopicLimits(1, None)}
-    found = refusal(PLAIN._replace(session_outputs=[2], revision=1), topics, 1_000_000, ())
+    found = refusal(PLAIN._replace(session_outputs=[2], revision=1), topics, 1_000_000, NO_EXTRAS)
     assert found is not None
     assert (found.reason, "count 2 outputs" in found.detail) == ("invalid", True)
-    found = refusal(PLAIN._replace(headers=[[["n", 5]], None, None]), topics, 1_000_000, ())
+    found = refusal(PLAIN._replace(headers=[[["n", 5]], None, None]), topics, 1_000_000, NO_EXTRAS)
     assert found is not None
     assert found.reason == "invalid"
 
@@ -105,7 +115,7 @@ def test_a_row_that_contradicts_itself_is_refused() -> None:
 @pytest.mark.parametrize(("partition", "fits"), [(None, True), (0, True), (2, True), (3, False), (-2, False)])
 def test_a_partition_outside_the_topic_is_refused(partition: int | None, fits: bool) -> None:
     row = PLAIN._replace(partitions=[None, partition, None])
-    assert (refusal(row, {"out": TopicLimits(3, None)}, 1_000_000, ()) is None) == fits
+    assert (refusal(row, {"out": TopicLimits(3, None)}, 1_000_000, NO_EXTRAS) is None) == fits
 
 
 @given(st.integers(0, 6_000))
@@ -113,7 +123,7 @@ def test_the_quick_size_check_never_lets_through_what_the_exact_one_refuses(leng
     row = PLAIN._replace(values=[b"x" * length, None, b"y"], session_key="k" * 1_024)
     limit = 4_096
     exact = max(batch_size(record) for record in records(row))
-    assert (refusal(row, {"out": TopicLimits(1, limit)}, 1_000_000, ()) is None) == (exact <= limit)
+    assert (refusal(row, {"out": TopicLimits(1, limit)}, 1_000_000, NO_EXTRAS) is None) == (exact <= limit)
 
 
 def test_waits_double_up_to_the_bound_and_start_over() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from db.errors import SettingsError
 from publisher.cursor import Cursor
-from publisher.records import Row
+from publisher.records import NO_EXTRAS, Row
 from publisher.replay.errors import ReplayStoppedError
 from publisher.replay.filters import Filters, Moment, as_json, parse_moment, read_keys
 from publisher.replay.outgoing import Outgoing
@@ -133,11 +133,11 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
         7, "k", 2, ["T"], [0], [9], [3], ["a", "b", "a"], [b"0", b"1", b"2"], None,
         [None, None, [["own", "x"]]], None, None,
     )  # fmt: skip
-    outgoing = Outgoing(REPLAY, frozenset({"a"}), "elsewhere", ())
+    outgoing = Outgoing(REPLAY, frozenset({"a"}), "elsewhere", NO_EXTRAS)
     first, last = outgoing.records(row)
     mark = ("outbox-replay", str(REPLAY).encode())
     assert (first.topic, first.value, first.key) == ("elsewhere", b"0", b"k")
     assert first.headers == [("outbox-id", b"T/0/9/0"), ("outbox-revision", b"2"), mark]
     assert last.headers == [("outbox-id", b"T/0/9/2"), ("outbox-revision", b"2"), ("own", b"x"), mark]
     assert outgoing.destinations(row) == {"elsewhere"}
-    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", ()).destinations(row) == set()
+    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", NO_EXTRAS).destinations(row) == set()

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.deliveries import Tally
+from publisher.records import NO_EXTRAS
 from publisher.refusals import no_row_s_fault
 from publisher.transaction import RecordRefusedError, Transaction
 from tests.unit.publisher.test_checks import RECORD
@@ -53,7 +54,7 @@ class FakeProducer:
 
 def run(producer: FakeProducer, *, timestamps_ms: list[int | None] | None, one_by_one: bool) -> None:
     row = PLAIN._replace(timestamps_ms=timestamps_ms)
-    transaction = Transaction(producer, (), threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
+    transaction = Transaction(producer, NO_EXTRAS, threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
     transaction.run([row], "progress", RECORD)
 
 

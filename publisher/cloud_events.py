@@ -1,0 +1,40 @@
+"""Headers that make a record a CloudEvent in the binary content mode of the Kafka protocol binding 1.0.
+
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md §3.2: each attribute is a header `ce_<name>`
+in UTF-8, `datacontenttype` is the header `content-type`, the value is the data as it is, and a record without a value has no data.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CloudEvents(NamedTuple):
+    """What the settings say of the attributes. `{topic}` in `source` and `type` stands for the output topic."""
+
+    source: str
+    type: str
+    content_type: str
+
+    def headers(
+        self, topic: str, event_id: str, subject: bytes, timestamp_ms: int | None, *, has_data: bool
+    ) -> list[tuple[str, bytes]]:
+        """Return one record's. `timestamp_ms` None: the event has no time of its own, and the attribute is left out."""
+        found = [
+            ("ce_specversion", b"1.0"),
+            ("ce_id", event_id.encode()),
+            ("ce_source", self.source.replace("{topic}", topic).encode()),
+            ("ce_type", self.type.replace("{topic}", topic).encode()),
+            ("ce_subject", subject),
+        ]
+        if timestamp_ms is not None:
+            found.append(("ce_time", _rfc3339(timestamp_ms)))
+        if has_data:
+            found.append(("content-type", self.content_type.encode()))
+        return found
+
+
+def _rfc3339(timestamp_ms: int) -> bytes:
+    time = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return (time.strftime("%Y-%m-%dT%H:%M:%S") + f".{timestamp_ms % 1000:03}Z").encode()

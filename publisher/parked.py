@@ -1,0 +1,173 @@
+"""Rows that Kafka refuses for themselves, once the cause is mended: send them again by the ordinary cursor, or put them away.
+
+A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
+other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import psycopg
+
+from db.errors import ContinuityError
+from db.fault_points import reach
+from db.lanes import lane_hash
+from db.statements import statement
+
+# Rows and bytes that one batch copies while the job waits for the writer lock.
+_BATCH_ROWS = 1_000
+_BATCH_BYTES = 64 * 1024 * 1024
+
+
+class RowName(NamedTuple):
+    """A row of the outbox, written `BATCH/SESSION_KEY`."""
+
+    batch_id: int
+    session_key: str
+
+    @classmethod
+    def parse(cls, text: str) -> "RowName":
+        """Read `BATCH/SESSION_KEY`; the key may hold slashes. Raises ValueError."""
+        batch, slash, key = text.partition("/")
+        if not (slash and key and batch.isascii() and batch.isdigit() and int(batch) < 2**63):
+            raise ValueError(f"{text!r} names no row: BATCH/SESSION_KEY, as `publisher parked list` shows it")
+        return cls(int(batch), key)
+
+    def __str__(self) -> str:
+        return f"{self.batch_id}/{self.session_key}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
+
+    to_batch: int
+    rows: Sequence[RowName] | None = None
+    reasons: Sequence[str] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the statements that choose."""
+        return {
+            "to_batch": self.to_batch,
+            "reasons": None if self.reasons is None else list(self.reasons),
+            "batch_ids": None if self.rows is None else [row.batch_id for row in self.rows],
+            "session_keys": None if self.rows is None else [row.session_key for row in self.rows],
+        }
+
+
+@dataclass
+class Requeued:
+    """What a requeue did: its batches, how many rows they hold, and the rows that the outbox no longer has."""
+
+    batches: list[int] = field(default_factory=list)
+    rows: int = 0
+    missing: list[RowName] = field(default_factory=list)
+
+
+def newest_batch(connection: psycopg.Connection[Any]) -> int:
+    """Return the ledger's newest batch id. Chosen up to it, rows that are refused once more are not requeued once more."""
+    return _newest_batch_and_lanes(connection)[0]
+
+
+def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[int, int]:
+    """Return how many rows are chosen, and of how many session keys."""
+    row = connection.execute(statement("publisher", "parked_chosen"), choice.parameters()).fetchone()
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+def requeue(
+    connection: psycopg.Connection[Any], choice: Choice, done: Callable[[int], None] = lambda _: None
+) -> Requeued:
+    """Requeue what is chosen, several rows of one session key into batches one after the other, the oldest first.
+
+    `done` is told how many rows each batch took. Raises ContinuityError where there are no lanes, psycopg.Error.
+    """
+    result = Requeued()
+    run_id = uuid4()
+    # Each round takes one row of every key.
+    while _requeue_round(connection, choice, run_id, result, done):
+        pass
+    result.missing = [
+        RowName(*row)
+        for row in connection.execute(statement("publisher", "parked_missing"), choice.parameters())
+    ]
+    return result
+
+
+def _requeue_round(
+    connection: psycopg.Connection[Any],
+    choice: Choice,
+    run_id: UUID,
+    result: Requeued,
+    done: Callable[[int], None],
+) -> bool:
+    """Requeue the oldest chosen row of every session key; return whether there was any."""
+    after_key = ""
+    while step := _next_step(connection, choice, after_key):
+        try:
+            batch_id = _requeue_step(connection, step, run_id)
+        except psycopg.errors.SerializationFailure:
+            continue  # the lanes, or what is parked, changed since it was read: read again
+        reach("requeue.after_batch")
+        after_key = step[-1].session_key
+        result.batches.append(batch_id)
+        result.rows += len(step)
+        done(len(step))
+    return after_key != ""
+
+
+def _next_step(connection: psycopg.Connection[Any], choice: Choice, after_key: str) -> list[RowName]:
+    step: list[RowName] = []
+    size = 0
+    parameters = choice.parameters() | {"after_key": after_key, "rows": _BATCH_ROWS}
+    for batch_id, session_key, row_bytes in connection.execute(
+        statement("publisher", "parked_next"), parameters
+    ):
+        size += row_bytes
+        if step and size > _BATCH_BYTES:
+            break
+        step.append(RowName(batch_id, session_key))
+    return step
+
+
+def _requeue_step(connection: psycopg.Connection[Any], step: Sequence[RowName], run_id: UUID) -> int:
+    lanes = _newest_batch_and_lanes(connection)[1]
+    if lanes is None:
+        raise ContinuityError("there are no lanes yet: the job makes the first ones when it starts")
+    row = connection.execute(
+        statement("publisher", "requeue"),
+        {
+            "session_keys": [row.session_key for row in step],
+            "batch_ids": [row.batch_id for row in step],
+            "lanes": [lane_hash(row.session_key.encode()) % lanes for row in step],
+            "lane_count": lanes,
+            "run_id": run_id,
+        },
+    ).fetchone()
+    assert row is not None  # a function's one value
+    return int(row[0])
+
+
+def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, int | None]:
+    row = connection.execute(statement("publisher", "newest_batch_and_lanes")).fetchone()
+    return (0, None) if row is None else (row[0], row[1])
+
+
+def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
+    """Put away what is chosen: the rows are kept, but not sent. Returns how many."""
+    return connection.execute(statement("publisher", "discard_parked"), choice.parameters()).rowcount
+
+
+def explain_not_parked(connection: psycopg.Connection[Any], row: RowName) -> str | None:
+    """Return why a named row cannot be requeued or discarded, None where it is parked."""
+    found = connection.execute(
+        statement("publisher", "parked_row"), {"batch_id": row.batch_id, "session_key": row.session_key}
+    ).fetchone()
+    if found is None:
+        return "it was never parked; `publisher parked list --all` shows what was"
+    state, requeued_batch = found[6], found[7]
+    if state == "requeued":
+        return f"it was requeued into batch {requeued_batch} already"
+    return "it was discarded" if state == "discarded" else None

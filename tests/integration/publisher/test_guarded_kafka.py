@@ -1,0 +1,198 @@
+"""A Kafka with TLS, passwords, rights, quotas and rules: what refuses the whole lane holds it, and it goes on by itself once mended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db.errors import UnavailableError
+from db.settings import KafkaSettings, Settings
+from tests.integration.publisher.guarded import PASSWORD, USER, GuardedKafka, right
+from tests.integration.publisher.harness import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    query,
+    settings_for,
+    status_of,
+    wait_until,
+)
+from tests.integration.publisher.outbox_rows import Outbox, Session
+from tests.integration.publisher.topic_limits import set_config
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+    """The module's broker."""
+    server = GuardedKafka(tmp_path_factory.mktemp("guarded"))
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture
+def settings(outbox: Outbox, kafka: GuardedKafka, tmp_path: Path) -> Settings:
+    """Settings of a publisher that comes by the guarded listener, with all the rights it needs (docs/ecosystem.md)."""
+    kafka.allow(
+        right("topic", outbox.topic, "describe"),
+        right("topic", outbox.topic, "describe_configs"),
+        right("topic", outbox.topic, "write"),
+        *(
+            right("topic", "outbox-progress-", operation, prefix=True)
+            for operation in ("create", "describe", "describe_configs", "read", "write")
+        ),
+        right("transactional_id", "outbox-", "write", prefix=True),
+        right("transactional_id", "outbox-", "describe", prefix=True),
+        right("group", "outbox-publisher-progress", "describe"),
+    )
+    return guarded(settings_for(outbox.dsn, kafka.guarded_servers), kafka, tmp_path, PASSWORD)
+
+
+def guarded(
+    settings: Settings,
+    kafka: GuardedKafka,
+    tmp_path: Path,
+    password: str,
+    request_timeout_s: int = 30,
+    **options: str,
+) -> Settings:
+    """The same settings with the guarded listener's options, the password in a file of its own."""
+    secret = tmp_path / "kafka-secret.toml"
+    secret.write_text(f'"sasl.password" = "{password}"\n', "utf-8")
+    return settings.model_copy(
+        update={
+            "kafka": KafkaSettings(
+                bootstrap_servers=kafka.guarded_servers,
+                options=kafka.options(**options),
+                secret_options_file=secret,
+                request_timeout_s=request_timeout_s,
+            )
+        }
+    )
+
+
+def reasons(dsn: str) -> list[str]:
+    """Why lanes stand still."""
+    return [lane.stopped_reason for lane in status_of(dsn).lanes if lane.stopped_reason is not None]
+
+
+def test_events_go_out_over_tls_with_a_password_from_a_file(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch({"a": [Session([b"1", b"2"], 10)], "b": [Session([b"3"], 11)]})
+    with InThread(settings) as running:
+        wait_until(lambda: running.ended() or drained(outbox.dsn), "everything")
+    assert running.error is None
+    assert_exactly_once(outbox, watcher)
+
+
+@pytest.mark.parametrize(
+    ("options", "password", "named"),
+    [
+        (
+            {},
+            "wrong-horse",
+            r"refuses the credentials: .* sasl\.password in \[kafka\.options\] .*secret_options_file",
+        ),
+        ({"ssl.ca.location": "probe"}, PASSWORD, r"no TLS connection to .* ssl\.ca\.location"),
+    ],
+)
+def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_secret(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, tmp_path: Path, options: dict[str, str], password: str, named: str
+) -> None:  # fmt: skip
+    with InThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
+        wait_until(running.ended, "the publisher to end")
+    with pytest.raises(UnavailableError, match=named) as raised:
+        raise running.error or AssertionError
+    assert password not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "operation"),
+    [
+        ("topic", "{topic}", "write"),
+        ("topic", "outbox-progress-", "write"),
+        ("topic", "outbox-progress-", "read"),
+        ("transactional_id", "outbox-", "write"),
+    ],
+)
+def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher, kind: str, name: str, operation: str
+) -> None:  # fmt: skip
+    needed = right(kind, name.format(topic=outbox.topic), operation, prefix="{" not in name)
+    outbox.batch({"a": [Session([b"1"], 10)]})
+    with InThread(settings) as running:
+        wait_until(lambda: drained(outbox.dsn), "the first batch")
+        kafka.revoke(needed)
+        if operation == "read":
+            # Only who takes a lane over reads.
+            query(
+                outbox.dsn,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'publisher lane%%'",
+            )
+        outbox.batch({"a": [Session([b"2"], 20)], "b": [Session([b"3"], 21)]})
+        wait_until(
+            lambda: any("not_authorised: Kafka refuses" in reason for reason in reasons(outbox.dsn)),
+            lambda: f"a lane that says that it may not, but {reasons(outbox.dsn)}",
+        )
+        assert not running.ended()
+        kafka.allow(needed)
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lanes to go on")
+    assert_exactly_once(outbox, watcher)
+    assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
+
+
+def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_mended(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+) -> None:
+    set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "2")
+    outbox.batch({"a": [Session([b"1"], 10)]})
+    with InThread(settings):
+        wait_until(lambda: reasons(outbox.dsn) != [], "the lane to say why it waits")
+        (reason,) = reasons(outbox.dsn)
+        assert "min.insync.replicas=2, but only 1 replica" in reason
+        set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "1")
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
+    assert_exactly_once(outbox, watcher)
+
+
+def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+) -> None:
+    set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "0")
+    outbox.batch({"a": [Session([b"1", b"2"], 10)]})
+    with InThread(settings):
+        wait_until(lambda: reasons(outbox.dsn) != [], "the lane to say why it waits")
+        (reason,) = reasons(outbox.dsn)
+        assert "record_refused: Kafka refuses the time of sending" in reason
+        set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "3600000")
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
+    assert_exactly_once(outbox, watcher)
+    assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
+
+
+def test_a_quota_only_slows_the_lanes_down(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+) -> None:
+    def quota(change: str) -> None:
+        kafka.run_tool(
+            "kafka.admin.ConfigCommand",
+            "--alter",
+            "--entity-type",
+            "users",
+            "--entity-name",
+            USER,
+            *change.split(),
+        )
+
+    quota("--add-config producer_byte_rate=20000")
+    try:
+        for batch in range(4):
+            outbox.batch({f"k{n}": [Session([b"x" * 10_000], 10 * batch + n)] for n in range(4)})
+        with InThread(settings):
+            wait_until(lambda: drained(outbox.dsn), "everything")
+            assert reasons(outbox.dsn) == []
+        assert_exactly_once(outbox, watcher)
+    finally:
+        quota("--delete-config producer_byte_rate")
