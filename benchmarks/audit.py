@@ -25,7 +25,8 @@ from typing import NamedTuple
 from confluent_kafka import TopicPartition
 from pydantic import SecretStr
 
-from benchmarks.relay import EVENTS, PARTITIONS, fill, relay
+from benchmarks.outbox import EVENTS, PARTITIONS, fill
+from benchmarks.relay import relay
 from db import logs
 from db.connection import connect
 from db.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherSettings, Settings
