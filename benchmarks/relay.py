@@ -23,6 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
+
 from benchmarks.outbox import (
     EVENTS,
     VALUE_BYTES,
@@ -33,7 +35,7 @@ from benchmarks.outbox import (
 )
 from benchmarks.world import publisher_process
 from db import logs
-from db.settings import LogSettings, PublisherSettings
+from db.settings import LogSettings, PublisherSettings, Settings
 from devstack.stack import Stack
 from publisher.relay import Relay
 
@@ -66,14 +68,14 @@ class Round(NamedTuple):
 
 
 @contextmanager
-def relay_here(outbox: SyntheticOutbox) -> Iterator[None]:
+def relay_here(settings: Settings) -> Iterator[None]:
     """The relay in a thread of this process."""
     stop = threading.Event()
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            Relay(outbox.settings, stop).run()
+            Relay(settings, stop).run()
         except BaseException as error:
             failed.append(error)
             raise
@@ -89,21 +91,32 @@ def relay_here(outbox: SyntheticOutbox) -> Iterator[None]:
             raise SystemExit(f"the relay failed: {failed[0]}")
 
 
+def relay(settings: Settings, events: int) -> None:
+    """Relay until so many events are delivered."""
+    with relay_here(settings):
+        _wait_for(settings, events)
+
+
+def _wait_for(settings: Settings, events: int) -> None:
+    with psycopg.connect(settings.postgres.dsn.get_secret_value(), autocommit=True) as connection:
+        while (row := connection.execute(DELIVERED).fetchone()) is None or row[0] < events:
+            time.sleep(0.05)
+
+
 def measure_relay(outbox: SyntheticOutbox, rows: int, processes: int, folder: Path) -> tuple[Measured, int]:
     """Relay the rows; return the rate and how many publishers held lanes."""
     hidden = outbox.hide(rows)
     with ExitStack() as running:
         if processes == 0:
-            running.enter_context(relay_here(outbox))
+            running.enter_context(relay_here(outbox.settings))
         for number in range(processes):
             running.enter_context(publisher_process(outbox.settings, folder / f"{outbox.topic}-{number}.log"))
         holders = wait_for_lanes(outbox, max(1, processes), SHARING_S)
         began_cpu = time.process_time()
         hidden.show()
+        _wait_for(outbox.settings, rows * EVENTS)
+        cpu = time.process_time() - began_cpu
         with outbox.connect() as connection:
-            while int(str((connection.execute(DELIVERED).fetchone() or (0,))[0])) < rows * EVENTS:
-                time.sleep(0.05)
-            cpu = time.process_time() - began_cpu
             rate = connection.execute(RATE).fetchone()
     return Measured(
         float(str(rate[0])) if rate else 0.0, 1e6 * cpu / (rows * EVENTS) if not processes else 0.0
