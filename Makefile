@@ -60,9 +60,10 @@ soak-short: $(INSTALLED) ## The same for ten minutes
 	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last
+bench: $(INSTALLED) ## Measure the pipeline, the relay and its latency; each prints one JSON line last
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.relay
+	$(BIN)/python -m benchmarks.relay_latency
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code

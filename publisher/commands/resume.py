@@ -155,7 +155,7 @@ def _binding(plan: Plan) -> list[str]:
         if found.output_topic_ids.get(name) != topic_id:
             lines.append(
                 f"topic {name}: {topic_id}, before {found.output_topic_ids.get(name)}; what the old one had comes back by "
-                f"`publisher replay --topic {name}`"
+                f"`publisher replay start --topic {name}`"
             )
     for name in binding.replaced:
         lines.append(f"topic {name} is not the one of before. {replaced_topic(name)}")

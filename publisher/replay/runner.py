@@ -169,6 +169,9 @@ class Runner:
             # What Kafka refused before is through or left out: full batches again.
             self._one_by_one = False
             raise StartOverError
+        if session.link.has_broken:
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
         return None
 
     def _paced(self, session: Session) -> bool:

@@ -22,6 +22,7 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
+from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.clients import lane_producer
 from tests.integration.publisher.audits import (
     TWICE,
@@ -151,6 +152,25 @@ def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_pu
     assert failed(report) == {}
     assert counted(report, "outputs_found") == counted(report, "records") == len(outbox.written)
     assert report.mend == []
+
+
+def test_what_is_committed_and_delivered_while_an_audit_begins_is_explained(
+    outbox: Outbox, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(outbox)
+    ends = Broker.ends
+
+    def deliver_more_first(broker: Broker, topics: list[Topic]) -> Offsets:
+        outbox.batch(simple(9, 5))
+        wait_until(lambda: drained(outbox.dsn), "what was committed after the scope was frozen")
+        return ends(broker, topics)
+
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything delivered")
+        monkeypatch.setattr(Broker, "ends", deliver_more_first)
+        report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {}
+    assert counted(report, "outputs_found") == 75
 
 
 def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_that_mends_it_is_named(
@@ -392,7 +412,7 @@ def test_an_audit_that_is_killed_again_and_again_goes_on_where_it_was_and_finds_
         damage(settings, """UPDATE outbox.session_output SET "values"[1] = 'altered' WHERE batch_id = 4""")
         state = tmp_path / "state"
         codes = []
-        for at in (2, 3, 5, 0):
+        for at in (2, 1, 5, 0):
             ended = subprocess.run(
                 [sys.executable, "-c", KILLED, str(at), str(state)],
                 env=environment_for(settings),

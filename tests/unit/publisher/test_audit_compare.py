@@ -72,6 +72,13 @@ def test_the_order_is_broken_exactly_where_two_neighbours_of_a_key_are_swapped(o
     assert (compare(outputs, records).disordered.count == 0) == ordered
 
 
+def test_two_sessions_of_a_key_that_lie_the_other_way_round_are_out_of_order() -> None:
+    outputs = [expected(0, batch, event) for batch in (1, 2) for event in range(3)]
+    swapped = [*outputs[3:], *outputs[:3]]
+    assert compare(outputs, [found(output, n) for n, output in enumerate(outputs)]).disordered.count == 0
+    assert compare(outputs, [found(output, n) for n, output in enumerate(swapped)]).disordered.count == 1
+
+
 def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
     outputs = [
         expected(0, 1, 0, Mark(0)),
