@@ -50,7 +50,7 @@ def run(
         str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
     ] = "",
 ) -> None:
-    """Drop what is past the limit, delivered and needed by nobody. Needs the rights of the schema's owner: [retention] dsn.
+    """Drop what is past the limit, delivered and needed by nobody. Needs the rights of the schema's owner (retention.dsn).
 
     Exit codes: 0 done, 1 a partition should go and cannot (the others are gone) or the login may not drop, 2 retention is off or
     nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction was in the way for too long.

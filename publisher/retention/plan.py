@@ -177,7 +177,7 @@ def _replayed(partition: Partition, replays: Sequence[ReplayNeed]) -> list[str]:
         f"replay {replay.replay_id} ({replay.state}) still reads batches {replay.from_batch} to {replay.to_batch}: let it end, or "
         f"`publisher replay cancel {replay.replay_id}`"
         for replay in replays
-        if replay.from_batch < partition.end and replay.to_batch >= partition.first
+        if max(replay.from_batch, partition.first) <= min(replay.to_batch, partition.end - 1)
     ]
 
 
