@@ -37,6 +37,7 @@ class Takeover:
 
     def strike(self, stage: Stage) -> str:
         """Stop it and let the second one deliver everything; wake it."""
+        self._before = stage.transactions()
         if self._point == _ANYWHERE:
             stage.start()
             stage.feed(6)
@@ -64,7 +65,7 @@ class Takeover:
         )
         self._second.kill()
         stage.feed()
-        came = stage.judge()
+        came = stage.judge(self._before)
         # What woke is a whole publisher: it also ends when it is asked to.
         stage.publisher.signal(signal.SIGTERM)
         assert stage.publisher.wait() == 0
