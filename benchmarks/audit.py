@@ -16,7 +16,6 @@ import statistics
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -25,12 +24,12 @@ from typing import NamedTuple
 from confluent_kafka import TopicPartition
 from pydantic import SecretStr
 
-from benchmarks.relay import EVENTS, PARTITIONS, fill, relay
+from benchmarks.outbox import EVENTS, PARTITIONS, synthetic_outbox
+from benchmarks.relay import DELIVERED, relay_here
 from db import logs
 from db.connection import connect
 from db.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherSettings, Settings
 from devstack.stack import Stack
-from devstack.topics import create_topics
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
 from publisher.clients import progress_consumer
@@ -113,24 +112,20 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="audit-bench-") as directory,
         Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
     ):
-        name = f"bench_{uuid.uuid4().hex[:12]}"
-        bootstrap = stack.kafka.bootstrap_servers
-        create_topics(bootstrap, {name: (PARTITIONS, {})})
-        dsn = stack.create_database(name)
-        try:
-            fill(dsn, name, options.rows, 4)
-            with connect(settings_for(dsn, bootstrap).postgres, "benchmark", autocommit=True) as connection:
+        with synthetic_outbox(stack, 4, PublisherSettings()) as outbox:
+            settings, bootstrap = outbox.settings, stack.kafka.bootstrap_servers
+            outbox.hide(options.rows).show()
+            with outbox.connect() as connection, relay_here(outbox):
                 connection.execute(COUNTS)
-            relay(settings_for(dsn, bootstrap), events)
+                while int(str((connection.execute(DELIVERED).fetchone() or (0,))[0])) < events:
+                    time.sleep(0.1)
             spawn = multiprocessing.get_context("spawn")
             for number in range(options.rounds):
-                baseline = plain(settings_for(dsn, bootstrap), name, events)
+                baseline = plain(settings, outbox.topic, events)
                 with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                    costs, before, peak = process.submit(audited, dsn, bootstrap).result()
+                    costs, before, peak = process.submit(audited, outbox.dsn, bootstrap).result()
                 rounds.append(figures(events, baseline, costs) | {"mb_before": before, "mb_peak": peak})
                 sys.stderr.write(f"round {number + 1}: {json.dumps(rounds[-1])}\n")
-        finally:
-            stack.postgres.drop_database(name)
 
     medians = {name: round(statistics.median(found[name] for found in rounds), 3) for name in rounds[0]}
     sys.stdout.write(json.dumps({"benchmark": "audit", "events": events} | medians) + "\n")
