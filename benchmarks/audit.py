@@ -111,21 +111,21 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="audit-bench-") as directory,
         Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
+        synthetic_outbox(stack, 4, PublisherSettings()) as outbox,
     ):
-        with synthetic_outbox(stack, 4, PublisherSettings()) as outbox:
-            settings, bootstrap = outbox.settings, stack.kafka.bootstrap_servers
-            outbox.hide(options.rows).show()
-            with outbox.connect() as connection, relay_here(outbox):
-                connection.execute(COUNTS)
-                while int(str((connection.execute(DELIVERED).fetchone() or (0,))[0])) < events:
-                    time.sleep(0.1)
-            spawn = multiprocessing.get_context("spawn")
-            for number in range(options.rounds):
-                baseline = plain(settings, outbox.topic, events)
-                with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                    costs, before, peak = process.submit(audited, outbox.dsn, bootstrap).result()
-                rounds.append(figures(events, baseline, costs) | {"mb_before": before, "mb_peak": peak})
-                sys.stderr.write(f"round {number + 1}: {json.dumps(rounds[-1])}\n")
+        settings, bootstrap = outbox.settings, stack.kafka.bootstrap_servers
+        outbox.hide(options.rows).show()
+        with outbox.connect() as connection, relay_here(outbox):
+            connection.execute(COUNTS)
+            while int(str((connection.execute(DELIVERED).fetchone() or (0,))[0])) < events:
+                time.sleep(0.1)
+        spawn = multiprocessing.get_context("spawn")
+        for number in range(options.rounds):
+            baseline = plain(settings, outbox.topic, events)
+            with ProcessPoolExecutor(1, mp_context=spawn) as process:
+                costs, before, peak = process.submit(audited, outbox.dsn, bootstrap).result()
+            rounds.append(figures(events, baseline, costs) | {"mb_before": before, "mb_peak": peak})
+            sys.stderr.write(f"round {number + 1}: {json.dumps(rounds[-1])}\n")
 
     medians = {name: round(statistics.median(found[name] for found in rounds), 3) for name in rounds[0]}
     sys.stdout.write(json.dumps({"benchmark": "audit", "events": events} | medians) + "\n")
