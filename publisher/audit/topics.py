@@ -1,6 +1,7 @@
 """The output topics: which of them are there, and between which offsets they are read."""
 
 import concurrent.futures
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,12 @@ from db.errors import UnavailableError
 from db.settings import KafkaSettings
 from db.topic_ids import topic_id_text
 from publisher.clients import admin_client
+
+_MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 Offsets = list[dict[str, int]]
 """By topic number, then partition (as text, as JSON has it)."""
@@ -54,11 +61,24 @@ class Broker:
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
         """Return the high watermarks: past them no record counted at this moment."""
-        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._settled(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def lows(self, topics: Sequence[Topic]) -> Offsets:
         """Return the low watermarks: what was below them is deleted."""
-        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._settled(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _settled(self, topics: Sequence[Topic], spec: OffsetSpec) -> Offsets:
+        """Ask again while the leaders of a topic that was just made, or whose leader moved, are not known."""
+        deadline = time.monotonic() + self._settings.request_timeout_s
+        while True:
+            try:
+                return self._offsets(topics, spec)
+            except UnavailableError as error:
+                cause = error.__cause__
+                moving = isinstance(cause, KafkaException) and cause.args[0].code() in _MOVING
+                if not moving or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def _offsets(self, topics: Sequence[Topic], spec: OffsetSpec) -> Offsets:
         places = {

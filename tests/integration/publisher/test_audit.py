@@ -11,6 +11,7 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from publisher.audit.scope import Limits
 from tests.integration.publisher.audits import (
+    OFFSETS_OF_SIMPLE,
     copy_of,
     damage,
     delivered_outbox,
@@ -19,7 +20,7 @@ from tests.integration.publisher.audits import (
     row,
     run_audit,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,8 @@ def test_a_requeued_row_counts_once_and_its_copy_must_be_as_it_was(
         copy.dsn, copy.topic, copy.lanes = settings.postgres.dsn.get_secret_value(), delivered[1].topic, 2
         copy.written = []
         copy.batch(simple(5, 1, prefix="p"))
+        with psycopg.connect(copy.dsn, autocommit=True) as connection:
+            connection.execute(OFFSETS_OF_SIMPLE, {"topic": TOPIC_ID})
         damage(
             settings,
             f"INSERT INTO outbox.parked SELECT 'p0000', 5, 1, {copy.lane_of('p0000')}, 1, 'invalid', 'x'",
