@@ -51,10 +51,19 @@ faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, z
 faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 12 minutes); writes docs/faults-publisher.md
 	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
 
+.PHONY: soak
+soak: $(INSTALLED) ## Two hours of random kills of everything under load, judged as it goes; writes docs/soak.md
+	$(BIN)/python -m tests.soak --minutes 120 --report docs/soak.md
+
+.PHONY: soak-short
+soak-short: $(INSTALLED) ## The same for ten minutes
+	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
+
 .PHONY: bench
-bench: $(INSTALLED) ## Measure the pipeline and the relay; each prints one JSON line last
+bench: $(INSTALLED) ## Measure the pipeline, the relay and its latency; each prints one JSON line last
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.relay
+	$(BIN)/python -m benchmarks.relay_latency
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code

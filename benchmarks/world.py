@@ -10,6 +10,7 @@ from pathlib import Path
 from signal import SIGTERM
 
 from db.migrate import upgrade
+from db.settings import Settings
 from devstack.process import ServerProcess, launch
 from devstack.stack import Stack
 from devstack.topics import create_topics
@@ -34,7 +35,7 @@ class World:
             "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap_servers,
         }
         environment |= {f"OUTBOX_{key}": value for key, value in settings.items()}
-        command = [str(Path(sys.executable).with_name(name)), "run"]
+        command = [sys.executable, "-m", name.replace("-", "_"), "run"]
         process = launch(name, command, log=self.folder / f"{name}.log", environment=environment)
         try:
             yield process
@@ -44,6 +45,24 @@ class World:
     def log_tail(self, name: str, lines: int = 20) -> str:
         """The last lines of a service's log."""
         return "\n".join((self.folder / f"{name}.log").read_text("utf-8", "replace").splitlines()[-lines:])
+
+
+@contextmanager
+def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
+    """Run a real `publisher run` with these settings."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTBOX_")}
+    environment |= {
+        "OUTBOX_POSTGRES__DSN": settings.postgres.dsn.get_secret_value(),
+        "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
+    }
+    for name, value in settings.publisher.model_dump(exclude_unset=True).items():
+        environment[f"OUTBOX_PUBLISHER__{name.upper()}"] = str(value)
+    command = [sys.executable, "-m", "publisher", "run"]
+    process = launch("publisher", command, log=log, environment=environment)
+    try:
+        yield process
+    finally:
+        process.terminate(SIGTERM, timeout_s=60)
 
 
 @contextmanager

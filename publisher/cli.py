@@ -3,7 +3,7 @@
 import typer
 
 from db.command import run_command
-from publisher.commands import lanes, parked, replay, resume, retention, run, status
+from publisher.commands import audit, lanes, parked, replay, resume, retention, run, status
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,6 +13,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(status.status)
+app.command()(audit.audit)
 app.add_typer(lanes.app, name="lanes")
 app.command()(resume.resume)
 app.add_typer(parked.app, name="parked")

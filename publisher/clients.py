@@ -79,12 +79,12 @@ def lane_producer(
     transactional_id: str,
     transaction_timeout_ms: int,
     batch_bytes: int | None,
-    on_error: Callable[[KafkaError], None] = lambda _: None,
+    logger: logging.Logger | None = None,
 ) -> Producer:
     """Return a lane's transactional producer; `init_transactions` is the caller's.
 
     `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
-    a topic refuses. A single larger record still goes out, in a batch of its own. `on_error` hears of failures of the connections.
+    a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log.
     """
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
@@ -100,12 +100,14 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        "error_cb": on_error,
+        # link.py reads there that the connection to the coordinator was closed.
+        "log_level": 6,
+        "log.connection.close": True,
     }
     options = defaults | settings.client(**required)
     if batch_bytes is not None:
         options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
-    return Producer(options, logger=_silent)
+    return Producer(options, logger=logger or _silent)
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:

@@ -63,7 +63,7 @@ class ChunkLimits:
 
     rows: int
     bytes: int
-    step_rows: int = 256
+    step_rows: int = 1_024
     """Rows fetched at once: what the byte limit may be overshot by in memory."""
 
     def next_step(self, rows: int, size: int, bytes_per_row: float) -> int:

@@ -64,9 +64,17 @@ class Tally:
 
 
 def record_delivery(
-    connection: psycopg.Connection[Any], lease: Lease, progress: Progress, after: Cursor, tally: Tally | None
-) -> None:
+    connection: psycopg.Connection[Any],
+    lease: Lease,
+    progress: Progress,
+    after: Cursor,
+    tally: Tally | None,
+    ahead: tuple[int, UUID] | None = None,
+) -> bool:
     """Append the delivery and move the mirror, in one statement. `tally` None: the offsets are not known any more.
+
+    `ahead`: batch id and commit id at the end of what was read ahead from the delivery's own end on. Returns whether
+    the ledger, at this moment, has both; False where nothing was read ahead.
 
     Raises LeaseLostError when the lease is another's, or the mirror is not one behind.
     """
@@ -82,6 +90,8 @@ def record_delivery(
             "sessions": progress.sessions,
             "events": progress.events,
             "kafka_offsets": offsets,
+            "ahead_batch": None if ahead is None else ahead[0],
+            "ahead_commit_id": None if ahead is None else ahead[1],
         },
     )
     if written.rowcount != 1:
@@ -89,6 +99,8 @@ def record_delivery(
             f"transaction {progress.seq} of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another "
             "holder's by now"
         )
+    found = written.fetchone()
+    return ahead is not None and found is not None and bool(found[0])
 
 
 def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> None:

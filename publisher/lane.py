@@ -103,6 +103,11 @@ class Lane:
         except RecordRefusedError as error:
             self._put_aside(error)
             raise StartOverError from error
+        except LaneStoppedError as error:
+            if error.why is Why.OUTPUT_TOPIC_REPLACED:
+                # Another cluster behind the same address has other topics, and another way out.
+                check_cluster(self._shared.identity.cluster_id, self._shared.topics.cluster_id())
+            raise
         if self._hunt.on and outcome is Outcome.DELIVERED:
             self._hunt.delivered()
             raise StartOverError
@@ -175,7 +180,7 @@ class Lane:
             self.lane,
         )
         batch_bytes = 1 if self._hunt.one_by_one else self._admission.batch_bytes
-        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.report)
+        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
 
     def _read_progress(self) -> Newest:
         shared = self._shared

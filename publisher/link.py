@@ -1,19 +1,29 @@
-"""Whether a lane's producer may have sent a request twice."""
+"""Whether a lane's producer may have sent a commit twice."""
 
-from confluent_kafka import KafkaError
+import logging
+
+# What librdkafka calls its connection to the coordinator of a transactional id.
+_COORDINATOR = "TxnCoordinator"
+_BROKEN = "FAIL"
 
 
-class Link:
-    """A producer's connections to Kafka, as far as its error callback tells.
+class Link(logging.Handler):
+    """A producer's connection to its transaction coordinator, as far as librdkafka's log tells; `logger` is for the producer.
 
-    When one breaks, librdkafka asks for an unanswered commit again by itself, in the same epoch (rd_kafka_txn_handle_EndTxn). The first
+    When it breaks, librdkafka asks for an unanswered commit again by itself, in the same epoch (rd_kafka_txn_handle_EndTxn). The first
     request may still be on its way, held up in the network or in the broker's queue, and in that epoch nothing tells it from the commit
     of a later transaction: it would commit the half of one. A new epoch, which `init_transactions` begins, makes the broker refuse it.
+
+    The log is the only witness: the error callback is not called for a connection that the other side has closed.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.has_broken = False
+        self.logger = logging.Logger("publisher.librdkafka")
+        self.logger.addHandler(self)
 
-    def report(self, error: KafkaError) -> None:
-        """Take a report of librdkafka. Every kind counts: a producer is soon made anew."""
-        self.has_broken = True
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line of the log; it goes nowhere else, since the lane logs each change of state once."""
+        text = record.getMessage()
+        self.has_broken = self.has_broken or (text.startswith(_BROKEN) and _COORDINATOR in text)

@@ -11,13 +11,13 @@ from confluent_kafka import Producer
 from db.fault_points import reach
 from publisher import metrics
 from publisher.admission import Admission
-from publisher.checks import Position
+from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
-from publisher.deliveries import Tally, record_delivery
+from publisher.deliveries import record_delivery
 from publisher.lease import Lease
 from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
-from publisher.reader import Chunk, Reader
+from publisher.reader import Asked, Chunk, Reader
 from publisher.records import ExtraHeaders, Row
 from publisher.shared import Epoch, Shared
 from publisher.stray_rows import StrayRows
@@ -72,6 +72,7 @@ class OpenLane:
         self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
+        self._ahead: Chunk | None = None
         self.position = position
         """After the last transaction that was recorded."""
 
@@ -80,7 +81,7 @@ class OpenLane:
         psycopg.Error, UnavailableError; the outcome is unknown then.
         """
         position = self.position
-        chunk = self._reader.read(self._connection, position)
+        chunk, self._ahead = self._ahead or self._reader.read(self._connection, position), None
         self._stray_rows.check(self._connection, chunk.end)
         if chunk.end == position.cursor or not self._worth_a_transaction(chunk):
             self._renew()
@@ -88,11 +89,8 @@ class OpenLane:
         reach("lane.after_read")
         rows = self._admission.admit(self._connection, self._lease, chunk.rows)
         reach("lane.after_admission")
-        progress, tally = self._deliver(rows, chunk, position)
-        record_delivery(self._connection, self._lease, progress, position.cursor, tally)
-        reach("lane.after_delivery")
-        self.position = Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
-        self._offsets.check(self._connection, tally)
+        progress = self._progress(rows, chunk, position)
+        self._deliver(rows, chunk, progress, position)
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
             "delivered",
@@ -118,16 +116,16 @@ class OpenLane:
             self._lease.renew(self._connection)
             self._renewed_at = now
 
-    def _deliver(self, rows: list[Row], chunk: Chunk, position: Position) -> tuple[Progress, Tally]:
+    def _progress(self, rows: list[Row], chunk: Chunk, position: Position) -> Progress:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
-        shared = self._shared
+        identity = self._shared.identity
         sessions = sum([len(row.session_ends) for row in rows])
         events = sum([len(row.topics) for row in rows])
         parked = len(chunk.rows) - len(rows)
-        progress = Progress(
-            outbox_uuid=shared.identity.outbox_uuid,
-            cluster_id=shared.identity.cluster_id,
+        return Progress(
+            outbox_uuid=identity.outbox_uuid,
+            cluster_id=identity.cluster_id,
             epoch=self._epoch.epoch,
             lane=self._lane,
             seq=position.seq + 1,
@@ -139,8 +137,46 @@ class OpenLane:
             parked=parked,
             total=position.total.plus(sessions, events, parked),
         )
-        transaction = Transaction(self._producer, self._headers, shared.stop, one_by_one=self._one_by_one)
-        with metrics.transaction():
-            transaction.run(rows, shared.progress_topic, progress)
+
+    def _deliver(self, rows: list[Row], chunk: Chunk, progress: Progress, before: Position) -> None:
+        """Produce, commit, record. While Kafka commits, Postgres looks for the next chunk.
+
+        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
+        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
+        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
+        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
+        """
+        after = Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
+        asked: list[Asked] = []
+
+        def read_ahead() -> None:
+            if chunk.more:
+                asked.append(self._reader.ask(self._connection, after))
+
+        transaction = Transaction(
+            self._producer, self._headers, self._shared.stop, one_by_one=self._one_by_one
+        )
+        try:
+            with metrics.transaction():
+                transaction.run(rows, self._shared.progress_topic, progress, read_ahead)
+        except BaseException:
+            if asked:
+                # Nobody waits for its answer any more, and nothing else could be asked before it.
+                self._connection.close()
+            raise
         metrics.DELIVERED_EVENTS.inc(progress.events)
-        return progress, transaction.tally
+        ahead = self._take(asked[0]) if asked else None
+        end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
+        sound = record_delivery(
+            self._connection, self._lease, progress, before.cursor, transaction.tally, end
+        )
+        reach("lane.after_delivery")
+        self.position, self._ahead = after, ahead if sound else None
+        self._offsets.check(self._connection, transaction.tally)
+
+    def _take(self, asked: Asked) -> Chunk | None:
+        try:
+            return self._reader.take(asked)
+        except LaneStoppedError:
+            # What is in Kafka is recorded first; the next read finds the same and says so.
+            return None

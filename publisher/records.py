@@ -75,7 +75,10 @@ class Record(NamedTuple):
 
 def value_bytes(row: Row) -> int:
     """Return the bytes of all values of a row."""
-    return sum([len(value) for value in row.values if value is not None])
+    try:
+        return sum(map(len, row.values))  # type: ignore[arg-type]  # several times as fast, and tombstones are rare
+    except TypeError:
+        return sum([len(value) for value in row.values if value is not None])
 
 
 def is_plain(row: Row, headers: ExtraHeaders) -> bool:

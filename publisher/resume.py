@@ -26,7 +26,9 @@ from publisher.rebinding import Binding, rebind
 from publisher.resume_plan import Found
 from publisher.resume_planning import LanePlan, Plan, Planner
 from publisher.resume_survey import Survey
+from publisher.retention.hold_off import hold_off_retention
 from publisher.shared import Epoch
+from publisher.sharing import add_lanes, wake_publishers
 from publisher.takeover import fencing_producer, transactional_id
 from publisher.topics import Topics
 
@@ -48,6 +50,7 @@ class Resume:
 
         Raises ContinuityError where it says no, LeaseLostError when a second resume runs, and as `plan`.
         """
+        hold_off_retention(self._connection)
         if plan.lanes:
             self._topics.ensure_progress(
                 self._planner.survey(plan.binding).progress_topic,
@@ -61,14 +64,12 @@ class Resume:
         if plan.binding.changed:
             rebind(self._connection, plan.binding)
         # A publisher that looks at stopped lanes only now and then looks now.
-        self._connection.execute(statement("publisher", "notify_batch"))
+        wake_publishers(self._connection)
 
     def _move(self, plan: Plan, lane: LanePlan, moved_meanwhile: Callable[[LanePlan], bool]) -> LanePlan:
         found = lane.move.found
         epoch = found.epoch
-        self._connection.execute(
-            statement("publisher", "add_lanes"), {"epoch": epoch.epoch, "lanes": epoch.lanes}
-        )
+        add_lanes(self._connection, epoch)
         lease = self._take_lease(epoch, found.lane)
         reach("resume.after_lease")
         producer = self._fence(plan.binding, epoch.epoch, found.lane)

@@ -33,7 +33,8 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
             if first is not None and time.monotonic() - first[1] > longest_end_s:
                 _log.warning("end_forced", waited_s=longest_end_s)
                 os._exit(128 + first[0])
-            if received is None:
+            # CPython returns an empty record, not None, when the process was stopped and continued (SIGSTOP) while it waited.
+            if received is None or received.si_signo not in _SIGNALS:
                 continue
             if stop.is_set():
                 os._exit(128 + received.si_signo)

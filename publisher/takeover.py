@@ -1,10 +1,11 @@
 """Taking a lane over in Kafka, steps 2 and 3 of the protocol: fence whoever had it, then read how far it got."""
 
+import logging
 import time
 from collections.abc import Callable
 from uuid import UUID
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from db.settings import Settings
 from publisher import clients
@@ -24,16 +25,16 @@ def fencing_producer(
     transactional_id: str,
     batch_bytes: int | None,
     give_up: Callable[[], bool],
-    on_error: Callable[[KafkaError], None] = lambda _: None,
+    logger: logging.Logger | None = None,
 ) -> Producer:
     """Return an initialised producer: older ones with this id are fenced, their open transaction has ended.
 
-    `batch_bytes`, `on_error`: see `clients.lane_producer`.
+    `batch_bytes`, `logger`: see `clients.lane_producer`.
 
     Raises KafkaException, _TIMED_OUT also when `give_up` says so.
     """
     producer = clients.lane_producer(
-        settings.kafka, transactional_id, settings.publisher.transaction_timeout_ms, batch_bytes, on_error
+        settings.kafka, transactional_id, settings.publisher.transaction_timeout_ms, batch_bytes, logger
     )
     deadline = time.monotonic() + settings.kafka.request_timeout_s
     while True:

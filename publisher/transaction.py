@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -47,8 +47,17 @@ class Transaction:
         self._one_by_one = one_by_one
         self.tally = Tally()
 
-    def run(self, rows: Sequence[Row], progress_topic: str, progress: Progress) -> None:
-        """Produce and commit. Raises RecordRefusedError, KafkaException."""
+    def run(
+        self,
+        rows: Sequence[Row],
+        progress_topic: str,
+        progress: Progress,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself.
+
+        Raises RecordRefusedError, KafkaException, and what `meanwhile` raises.
+        """
         producer = self._producer
         try:
             producer.begin_transaction()
@@ -63,10 +72,11 @@ class Transaction:
             # Last, so that whoever sees it sees every event before it.
             self._produce(progress_topic, progress.encode(), progress.key(), progress.lane)
             reach("transaction.before_flush")
+            meanwhile()
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
-            # Whoever listens for failures of the connections hears of those during the commit before the next transaction begins.
+            # What librdkafka logged during the commit (link.py) is served before the next transaction begins.
             producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:

@@ -41,8 +41,8 @@ OTHER_SERVER = (
 )
 GAP = (
     "Bring back the database's newest state and restart `publisher run`. If it cannot be had: `publisher resume --from "
-    "batch {next_batch}` goes on behind batch {present}, the first one after the gap, and `publisher replay --batches "
-    "{present}-{present}` sends that one's events; what the missing batches held is lost unless the job makes it again. "
+    "batch {next_batch}` goes on behind batch {present}, the first one after the gap, and `publisher replay start --from-batch "
+    "{present} --to-batch {present}` sends that one's events; what the missing batches held is lost unless the job makes it again. "
     "`publisher status` shows every lane"
 )
 
@@ -51,6 +51,6 @@ def replaced_topic(name: str) -> str:
     """Return what to do about an output topic that was deleted and made again."""
     return (
         f"If that was meant: `publisher resume --from kafka --accept-new-topic {name}` goes on with the new topic, and "
-        f"`publisher replay --topic {name}` sends again what the old one had. `publisher resume` says first what it will "
+        f"`publisher replay start --topic {name}` sends again what the old one had. `publisher resume` says first what it will "
         "do, and asks"
     )

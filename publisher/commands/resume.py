@@ -155,7 +155,7 @@ def _binding(plan: Plan) -> list[str]:
         if found.output_topic_ids.get(name) != topic_id:
             lines.append(
                 f"topic {name}: {topic_id}, before {found.output_topic_ids.get(name)}; what the old one had comes back by "
-                f"`publisher replay --topic {name}`"
+                f"`publisher replay start --topic {name}`"
             )
     for name in binding.replaced:
         lines.append(f"topic {name} is not the one of before. {replaced_topic(name)}")
@@ -237,6 +237,8 @@ def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
         "outbox_uuid": plan.binding.found.outbox_uuid,
         "cluster_id": plan.binding.cluster_id,
         "ledger_end": plan.ledger.end,
+        "first_batch": plan.first_batch,
+        "first_kept_batch": plan.ledger.first_kept,
         "in_step": [{"epoch": epoch, "lane": lane} for epoch, lane in plan.in_step],
         "lanes": [
             {

@@ -26,9 +26,9 @@ class Outgoing(NamedTuple):
         """
         mark = ("outbox-replay", str(self.replay_uuid).encode())
         return [
-            record._replace(topic=self.target_topic or record.topic, headers=[*record.headers, mark])
-            for record in records(row, self.headers)
-            if self.topics is None or record.topic in self.topics
+            Record(self.target_topic or topic, value, key, partition, timestamp_ms, [*headers, mark])
+            for topic, value, key, partition, timestamp_ms, headers in records(row, self.headers)
+            if self.topics is None or topic in self.topics
         ]
 
     def destinations(self, row: Row) -> set[str]:

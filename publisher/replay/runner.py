@@ -169,6 +169,9 @@ class Runner:
             # What Kafka refused before is through or left out: full batches again.
             self._one_by_one = False
             raise StartOverError
+        if session.link.has_broken:
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
         return None
 
     def _paced(self, session: Session) -> bool:
@@ -236,7 +239,8 @@ class Runner:
                 f"nothing was sent for {_PATIENCE_S:.0f} s: {reason}. The replay keeps its place: `publisher replay go-on "
                 f"{self._replay.replay_id}`"
             ) from error
-        if backoff.failures == 0 and not self._stop.is_set():
+        # The first may be nothing: a topic that was just made has no leader for a moment.
+        if backoff.failures == 1 and not self._stop.is_set():
             _log.warning("retrying", replay=self._replay.replay_id, reason=reason)
         self._stop.wait(backoff.next())
 

@@ -77,6 +77,8 @@ class Sender:
             self._flush()
             reach("replay.before_commit")
             self._producer.commit_transaction()
+            # What librdkafka logged during the commit (publisher/link.py) is served before the next transaction begins.
+            self._producer.poll(0)
             reach("replay.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.

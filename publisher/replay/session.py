@@ -15,6 +15,7 @@ from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at
 from publisher.identity import OutboxIdentity, check_unchanged, read_identity
 from publisher.lease import LeaseLostError
+from publisher.link import Link
 from publisher.progress_reader import records_backwards
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ReplayProgress, check_ledger, decide, progress_key, progress_partition
@@ -52,6 +53,7 @@ class Session:
         self.progress: ReplayProgress | None = None
         self.connection = connect(settings.postgres, f"publisher replay {replay.replay_id}", autocommit=True)
         self.producer: Producer | None = None
+        self.link = Link()
         try:
             self._open(holder, paused_too, batch_bytes)
         except ReplayStoppedError as error:
@@ -115,6 +117,7 @@ class Session:
             f"{prefix}-{self._outbox.outbox_uuid}-replay-{self._replay.replay_id}",
             min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS),
             batch_bytes,
+            self.link.logger,
         )
         deadline = time.monotonic() + self._target.kafka.request_timeout_s
         while True:

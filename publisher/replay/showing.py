@@ -111,10 +111,7 @@ def replays_table(replays: list[Replay]) -> Table:
             str(one.replay_id),
             one.shown_state,
             f"{one.from_batch:,}-{one.to_batch:,}",
-            escape(
-                ", ".join(f"{name} {value}" for name, value in one.requested.get("filter", {}).items())
-                or "all"
-            ),
+            escape(_filter(one)),
             f"{one.target_topic or 'own topics'} at {one.target_servers}",
             f"{one.events_sent:,} of {one.events_total:,}",
             f"{share(one):.0f} %",
@@ -139,6 +136,11 @@ def replay_lines(one: Replay) -> Table:
 def share(one: Replay) -> float:
     """Return how much is sent, in per cent."""
     return 100.0 if one.events_total == 0 else 100.0 * one.events_sent / one.events_total
+
+
+def _filter(one: Replay) -> str:
+    parts = one.requested.get("filter", {}).items()
+    return ", ".join(f"{name} {' '.join(v) if isinstance(v, list) else v}" for name, v in parts) or "all"
 
 
 def _wait(eta: datetime | None) -> str:

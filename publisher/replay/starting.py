@@ -19,6 +19,7 @@ from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, Range, count, resolve
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import Target, kafka_settings
+from publisher.retention.hold_off import hold_off_retention
 
 Tick = Callable[[int], None]
 
@@ -90,6 +91,8 @@ def make_plan(
 def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Replay:
     """Make the replay. From here on retention keeps what it needs; raises ContinuityError where that was too late."""
     batches, request = plan.batches, plan.request
+    # Or one that has decided already would drop what was counted after the look below.
+    hold_off_retention(connection)
     replay = store.create(
         connection,
         NewReplay(

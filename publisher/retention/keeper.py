@@ -127,7 +127,8 @@ def require_rights(connection: psycopg.Connection[Any]) -> None:
     login, table, owner = row
     raise RightsError(
         f"{login!r} may not drop partitions: outbox.{table} belongs to {owner!r}, and no service role deletes. Set [retention] dsn "
-        f'(OUTBOX_RETENTION__DSN) to a login that may, or: GRANT "{owner}" TO "{login}". Nothing was done'
+        f'(OUTBOX_RETENTION__DSN) to a login that may: CREATE ROLE outbox_retention LOGIN; GRANT "{owner}" TO outbox_retention. '
+        "Nothing was done"
     )
 
 

@@ -1,4 +1,5 @@
 -- The mirror and the delivery in one statement; no row is written when the lease or the mirror is another's.
+-- Returns whether the ledger still has the batches at both ends of what was read ahead.
 WITH mirrored AS (
     UPDATE outbox.lane
     SET seq = %(seq)s,
@@ -17,3 +18,5 @@ INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, after_key, to_batch,
 SELECT m.epoch, m.lane, %(seq)s, %(after_batch)s, %(after_key)s, %(to_batch)s, %(to_key)s, %(sessions)s, %(events)s,
        %(kafka_offsets)s
 FROM mirrored m
+RETURNING EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(to_batch)s AND b.commit_id = %(commit_id)s)
+      AND EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(ahead_batch)s AND b.commit_id = %(ahead_commit_id)s)

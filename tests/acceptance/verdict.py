@@ -31,14 +31,20 @@ def assert_delivered(expected: Expectation, seen: Sequence[Seen]) -> None:
     )
 
 
-def assert_outbox(dsn: str, expected: Expectation) -> None:
-    """Fail unless the outbox holds each output and each dead letter once, and nothing else."""
+def assert_outbox(dsn: str, expected: Expectation, after_batch: int = 0) -> None:
+    """Fail unless the batches after `after_batch` hold each output and each dead letter once, and nothing else."""
     assert_same(
         Counter((o.topic, o.key, o.value, o.outbox_id, o.revision) for o in expected.outputs),
-        Counter(query(dsn, "SELECT topic, key, value, outbox_id, revision FROM outbox.event")),
+        Counter(
+            query(
+                dsn,
+                "SELECT topic, key, value, outbox_id, revision FROM outbox.event WHERE batch_id > %s",
+                after_batch,
+            )
+        ),
         "events in the outbox",
     )
-    assert_same(Counter(expected.letters), Counter(letters(dsn)), "dead letters")
+    assert_same(Counter(expected.letters), Counter(letters(dsn, after_batch)), "dead letters")
     unexplained = query(
         dsn,
         "SELECT first_offset, detail FROM outbox.dead_letter WHERE reason = 'transform_failed'"
@@ -49,7 +55,8 @@ def assert_outbox(dsn: str, expected: Expectation) -> None:
     counted = query(
         dsn,
         "SELECT sum(sessions), sum(output_events), sum(dead_letters), sum(input_events), sum(duplicate_events),"
-        " (SELECT count(*) FROM outbox.generation) FROM outbox.batch",
+        " (SELECT count(*) FROM outbox.generation) FROM outbox.batch WHERE batch_id > %s",
+        after_batch,
     )
     *written, read, duplicates, generations = map(int, counted[0])
     assert written == [expected.sessions, len(expected.outputs), len(expected.letters)]
@@ -60,8 +67,11 @@ def assert_outbox(dsn: str, expected: Expectation) -> None:
         assert duplicates >= expected.duplicates
 
 
-def assert_ledger_agrees(dsn: str) -> None:
-    """Fail on a half batch: rows without their ledger row, counts that differ, a gap, a repetition."""
+def assert_ledger_agrees(dsn: str, after_batch: int = 0) -> None:
+    """Fail on a half batch: rows without their ledger row, counts that differ, a gap, a repetition.
+
+    `after_batch`: retention may have dropped the rows up to there.
+    """
     half = query(
         dsn,
         """
@@ -70,9 +80,11 @@ def assert_ledger_agrees(dsn: str) -> None:
         FULL JOIN (SELECT batch_id, sum(cardinality(session_ends)) AS sessions, sum(cardinality(topics)) AS outputs
                    FROM outbox.session_output GROUP BY batch_id) o USING (batch_id)
         FULL JOIN (SELECT batch_id, count(*) AS letters FROM outbox.dead_letter GROUP BY batch_id) d USING (batch_id)
-        WHERE b.batch_id IS NULL OR b.sessions <> coalesce(o.sessions, 0) OR b.output_events <> coalesce(o.outputs, 0)
-           OR b.dead_letters <> coalesce(d.letters, 0)
+        WHERE batch_id > %s
+          AND (b.batch_id IS NULL OR b.sessions <> coalesce(o.sessions, 0) OR b.output_events <> coalesce(o.outputs, 0)
+               OR b.dead_letters <> coalesce(d.letters, 0))
         """,
+        after_batch,
     )
     assert not half, f"batches whose ledger row and rows differ: {half}"
     gaps = query(
@@ -112,19 +124,35 @@ def assert_ledger_agrees(dsn: str) -> None:
     assert not changed, f"batches that Spark computed differently the second time: {changed}"
 
 
-def assert_delivery_agrees(dsn: str) -> None:
-    """Fail unless the publisher's records say what the outbox says: each lane's chain of transactions, its sums, its end."""
+def assert_deliveries_chain(dsn: str) -> None:
+    """Fail unless each lane's transactions follow each other from its epoch's first batch on, and all carry what the ledger counts."""
     broken = query(
         dsn,
         """
         SELECT * FROM (
             SELECT epoch, lane, seq, seq - lag(seq, 1, 0::bigint) OVER w AS step, after_batch, after_key,
-                   lag(to_batch, 1, 0::bigint) OVER w AS batch_before, lag(to_key) OVER w AS key_before
-            FROM outbox.delivery WINDOW w AS (PARTITION BY epoch, lane ORDER BY seq)) d
+                   lag(to_batch, 1, e.from_batch - 1) OVER w AS batch_before, lag(to_key) OVER w AS key_before
+            FROM outbox.delivery JOIN outbox.lane_epoch e USING (epoch) WINDOW w AS (PARTITION BY epoch, lane ORDER BY seq)) d
         WHERE step <> 1 OR (after_batch, after_key) IS DISTINCT FROM (batch_before, key_before)
         """,
     )
     assert not broken, f"transactions that do not follow each other: {broken}"
+    ((delivered, counted),) = query(
+        dsn,
+        "SELECT (SELECT ARRAY[sum(sessions), sum(events)] FROM outbox.delivery),"
+        " (SELECT ARRAY[sum(sessions), sum(output_events)] FROM outbox.batch)",
+    )
+    assert delivered == counted, f"sessions and events: {delivered} in transactions, {counted} in the ledger"
+    assert (
+        query(dsn, "SELECT epoch, lane, stopped_reason FROM outbox.lane WHERE stopped_reason IS NOT NULL")
+        == []
+    )
+    assert query(dsn, "SELECT * FROM outbox.parked") == []
+
+
+def assert_delivery_agrees(dsn: str) -> None:
+    """Fail unless the publisher's records say what the outbox says: each lane's chain of transactions, its sums, its end."""
+    assert_deliveries_chain(dsn)
     differing = query(
         dsn,
         """
@@ -142,7 +170,6 @@ def assert_delivery_agrees(dsn: str) -> None:
         """,
     )
     assert not differing, f"lanes that differ from what was written: {differing}"
-    assert query(dsn, "SELECT * FROM outbox.parked") == []
     undelivered = query(
         dsn, "SELECT outbox_id, delivery_state FROM outbox.event WHERE delivery_state <> 'delivered'"
     )
@@ -192,12 +219,13 @@ def _others(dsn: str) -> list[Any]:
     )
 
 
-def letters(dsn: str) -> list[Letter]:
-    """The outbox's dead letters."""
+def letters(dsn: str, after_batch: int = 0) -> list[Letter]:
+    """The outbox's dead letters of the batches after `after_batch`."""
     rows = query(
         dsn,
         "SELECT reason, partition, first_offset, last_offset, closing_offset, session_key, event_count,"
-        " event_offsets, event_times_ms, event_values, revision FROM outbox.dead_letter",
+        " event_offsets, event_times_ms, event_values, revision FROM outbox.dead_letter WHERE batch_id > %s",
+        after_batch,
     )
     return [Letter._make((*row[:7], *map(tuple, row[7:10]), row[10])) for row in rows]
 

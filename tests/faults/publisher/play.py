@@ -53,6 +53,7 @@ def play(
     try:
         for cell, row in zip(cells, group.rows, strict=True):
             _play(cell, row, stage, tell)
+        stage.start()
         stage.judge()
         count = f"{len(stage.watcher.seen)} events in {stage.transactions()} transactions"
         group.verdict = f"{HELD}: {count} delivered once, bytes and order as written"

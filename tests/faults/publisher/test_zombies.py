@@ -64,7 +64,11 @@ class Takeover:
         )
         self._second.kill()
         stage.feed()
-        return f"taken over; {stage.judge()}, the last ones by the zombie"
+        came = stage.judge()
+        # What woke is a whole publisher: it also ends when it is asked to.
+        stage.publisher.signal(signal.SIGTERM)
+        assert stage.publisher.wait() == 0
+        return f"taken over; {came}, the last ones by the zombie"
 
     def _has_noticed(self, stage: Stage) -> bool:
         """Whether the state of one of the lanes has changed for the zombie since it woke."""

@@ -9,11 +9,16 @@ from psycopg import sql
 from db.migrate import ROLES
 from tests.integration.db.rows import Outbox
 
-WRITER, PUBLISHER, _ = ROLES
+WRITER, PUBLISHER, AUDITOR = ROLES
 OWNER = "owner"
 STATEMENTS = [
     (role, service, path.name)
-    for role, service in ((WRITER, "spark_job"), (PUBLISHER, "publisher"), (OWNER, "publisher.retention"))
+    for role, service in (
+        (WRITER, "spark_job"),
+        (PUBLISHER, "publisher"),
+        (OWNER, "publisher.retention"),
+        (AUDITOR, "publisher.audit"),
+    )
     for path in sorted(files(service).joinpath("sql").iterdir(), key=lambda path: path.name)
     if path.name.endswith(".sql")
 ]

@@ -70,11 +70,22 @@ class Outbox:
             batch_id: int = found[0]
             for key, closed in sorted(sessions.items(), key=lambda item: item[0].encode()):
                 self._row(connection, batch_id, key, closed, revision)
+            closed_here = [session for closed in sessions.values() for session in closed]
+            values = [value for session in closed_here for value in session.values]
             connection.execute(
                 "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets,"
-                " done_offsets, safe_offsets, content_hash, transform_fingerprint)"
-                " VALUES (%(id)s, 'stream', 1, %(id)s, %(run)s, %(o)s, %(o)s, %(o)s, %(o)s, %(hash)s, 'test')",
-                {"id": batch_id, "run": uuid4(), "o": OFFSETS, "hash": b"\0" * 32},
+                " done_offsets, safe_offsets, sessions, output_events, output_bytes, content_hash, transform_fingerprint)"
+                " SELECT %(id)s, 'stream', 1, coalesce(max(spark_batch) + 1, 0), %(run)s, %(o)s, %(o)s, %(o)s, %(o)s,"
+                " %(sessions)s, %(events)s, %(bytes)s, %(hash)s, 'test' FROM outbox.batch",
+                {
+                    "id": batch_id,
+                    "run": uuid4(),
+                    "o": OFFSETS,
+                    "sessions": len(closed_here),
+                    "events": len(values),
+                    "bytes": sum(len(value) for value in values if value is not None),
+                    "hash": b"\0" * 32,
+                },
             )
             connection.execute("NOTIFY outbox_batch")
         return batch_id

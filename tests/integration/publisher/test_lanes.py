@@ -29,11 +29,11 @@ from tests.integration.publisher.harness import (
 from tests.integration.publisher.outbox_rows import Outbox, simple
 
 
-def lanes(outbox: Outbox, kafka: KafkaServer, *arguments: str) -> Any:
+def lanes(outbox: Outbox, kafka: KafkaServer, *arguments: str, lock_timeout_ms: int = 90_000) -> Any:
     """What `publisher lanes ... --json` prints. Raises what the command raises."""
     environment = {
         "OUTBOX_POSTGRES__DSN": outbox.dsn,
-        "OUTBOX_POSTGRES__LOCK_TIMEOUT_MS": "300",
+        "OUTBOX_POSTGRES__LOCK_TIMEOUT_MS": str(lock_timeout_ms),
         "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
     }
     result = CliRunner(env=environment).invoke(app, ["lanes", *arguments, "--json"])
@@ -143,7 +143,7 @@ def test_a_change_that_is_none_or_cannot_be_is_explained(outbox: Outbox, kafka: 
     with psycopg.connect(outbox.dsn) as job:
         job.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
         with pytest.raises(OutboxError, match="has held the writer lock for longer than"):
-            lanes(outbox, kafka, "set", "4")
+            lanes(outbox, kafka, "set", "4", lock_timeout_ms=100)
     assert lanes(outbox, kafka, "set", "4") == {
         "epoch": 2,
         "from_batch": 2,

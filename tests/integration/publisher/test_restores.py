@@ -156,7 +156,7 @@ def test_a_replaced_output_topic_is_found(
         lambda: recreate_topic(kafka.bootstrap_servers, outbox.topic),
         "output_topic_replaced",
         f"publisher resume --from kafka --accept-new-topic {outbox.topic}",
-        f"publisher replay --topic {outbox.topic}",
+        f"publisher replay start --topic {outbox.topic}",
     )
     report = resume(settings, "--from", "kafka", "--yes", "--accept-new-topic", outbox.topic)
     assert total(report, "again") == total(report, "skipped") == 0

@@ -256,3 +256,46 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     resume(settings, *arguments)
     deliver(outbox, settings)
     assert_exactly_once(outbox, watcher)
+
+
+def test_a_stopped_lane_of_a_running_publisher_goes_on_by_itself(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    for batch in range(1, 4):
+        outbox.batch(simple(batch, keys=4))
+        deliver(outbox, settings)
+    query(outbox.dsn, "DELETE FROM outbox.delivery WHERE lane = 0 AND to_batch > 1")
+    query(
+        outbox.dsn,
+        "UPDATE outbox.lane SET (seq, cursor_batch, cursor_commit_id) ="
+        " (SELECT max(d.seq), 1, (SELECT commit_id FROM outbox.batch WHERE batch_id = 1) FROM outbox.delivery d"
+        " WHERE d.lane = 0) WHERE lane = 0",
+    )
+    stopped = "SELECT lane FROM outbox.lane WHERE stopped_why = 'database_restored'"
+    with InThread(settings) as relay:
+        wait_until(lambda: query(outbox.dsn, stopped) == [(0,)], "the stop")
+        outbox.batch(simple(4, keys=4))
+        resume(settings, "--from", "kafka", "--yes")
+        wait_until(lambda: drained(outbox.dsn), "the delivery")
+        assert query(outbox.dsn, stopped) == []
+        assert not relay.ended()
+    assert_exactly_once(outbox, watcher)
+
+
+def test_what_retention_has_dropped_is_not_promised(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    outbox.batch({})
+    query(outbox.dsn, "UPDATE outbox.batch SET batch_id = 9998")
+    query(outbox.dsn, "UPDATE outbox.lane_epoch SET from_batch = 9999")
+    query(outbox.dsn, "SELECT outbox.ensure_partitions(9998, 10005)")
+    outbox.batch(simple(9999, keys=4))
+    assert outbox.batch(simple(10000, keys=4)) == 10000
+    deliver(outbox, settings)
+    query(outbox.dsn, "DROP TABLE outbox.session_output_p00000000")
+    gone = resume(settings, "--from", "batch", "9999", "--dry-run")
+    assert (gone["first_batch"], gone["first_kept_batch"], total(gone, "again")) == (9999, 10000, EVENTS)
+    report = resume(settings, "--from", "beginning", "--yes")
+    assert (report["first_batch"], total(report, "again")) == (10000, EVENTS)
+    deliver(outbox, settings)
+    assert_seen(watcher, outbox.written + outbox.written[EVENTS:])

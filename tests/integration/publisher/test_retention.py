@@ -10,13 +10,14 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from db.errors import UnavailableError
 from db.fault_points import Action, Fault
 from db.settings import Settings
+from publisher.retention.hold_off import hold_off_retention
 from tests.integration.publisher.harness import (
     Process,
     Watcher,
     assert_exactly_once,
-    drained,
     query,
     wait_until,
 )
@@ -58,7 +59,8 @@ def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers
         retained: list[tuple[int, str]] = []
 
         def retain() -> None:
-            wait_until(lambda: drained(outbox.dsn), "the old batches' delivery")
+            through = "SELECT count(*) FROM outbox.lane WHERE cursor_batch >= 20000"
+            wait_until(lambda: query(outbox.dsn, through) == [(2,)], "the old batches' delivery")
             retained.append(command.run("run", "--yes"))
             done.set()
 
@@ -266,11 +268,28 @@ def test_a_service_login_is_told_which_right_it_lacks_and_drops_nothing(
     command = Command(retention_settings(login), tmp_path)
     code, output = command.run("run", "--yes")
     assert code == 1, output
-    assert f'TO "{role}"' in output
+    assert f"'{role}' may not drop partitions" in output
+    assert "GRANT" in output
     assert "OUTBOX_RETENTION__DSN" in output
     assert partitions(old.dsn)[0] == "0"
     own = retention_settings(login, dsn=old.dsn)
     assert Command(own, tmp_path).run("run", "--yes")[0] == 0, "the login of [retention] dsn is used"
+
+
+def test_whoever_begins_to_need_old_outputs_keeps_retention_away_meanwhile(
+    old: Outbox, command: Command
+) -> None:
+    with psycopg.connect(old.dsn, autocommit=True, options="-c role=outbox_publisher") as replay:
+        hold_off_retention(replay)
+        assert command.run("run", "--yes")[0] == 4
+    with (
+        psycopg.connect(old.dsn, autocommit=True, options="-c lock_timeout=100") as other,
+        psycopg.connect(old.dsn, autocommit=True) as retention,
+    ):
+        retention.execute("SELECT pg_advisory_lock(hashtextextended('outbox.retention', 0))")
+        with pytest.raises(UnavailableError, match="retention is at work"):
+            hold_off_retention(other)
+    assert command.run("run", "--yes")[0] == 0
 
 
 def test_partitions_are_made_ahead_of_the_newest_batch(old: Outbox, tmp_path: Path) -> None:

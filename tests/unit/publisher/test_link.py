@@ -1,16 +1,23 @@
 """A lane whose connection to Kafka broke takes a new epoch, after what it delivered and before it delivers more."""
 
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
 
 from db.settings import KafkaSettings, PublisherSettings
 from publisher.lane import Lane
 from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
 from publisher.shared import Epoch, Shared, StartOverError
+
+# As librdkafka 2.16 writes it.
+CLOSED = (
+    "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Disconnected: connection closed by peer: receive 0 after POLLIN"
+    " (after 11024ms in state UP)"
+)
+ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
 class Opened:
@@ -21,7 +28,7 @@ class Opened:
 
     def run_once(self) -> Outcome:
         if self._breaks:
-            self._link.report(KafkaError(KafkaError._TRANSPORT))
+            self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
         return self._outcome
 
 
@@ -40,3 +47,16 @@ def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:
 @pytest.mark.parametrize(("outcome", "breaks"), [(Outcome.DELIVERED, False), (Outcome.IDLE, True)])
 def test_a_lane_goes_on_over_a_good_link_and_where_nothing_was_sent(outcome: Outcome, breaks: bool) -> None:
     assert opened(outcome, breaks=breaks).run_once() is outcome
+
+
+def test_a_broker_that_cannot_be_reached_beside_the_coordinator_makes_no_lane_start_over() -> None:
+    link = Link()
+    link.logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", ANOTHER)
+    link.logger.log(
+        logging.WARNING,
+        "%s [%s] %s",
+        "GETPID",
+        "rdkafka#producer-1",
+        "TxnCoordinator: Not coordinator: retrying",
+    )
+    assert not link.has_broken

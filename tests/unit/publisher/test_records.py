@@ -16,6 +16,7 @@ from publisher.records import (
     is_plain,
     produce_plain,
     records,
+    value_bytes,
 )
 from publisher.refusals import TopicLimits, refusal
 
@@ -131,3 +132,8 @@ def test_waits_double_up_to_the_bound_and_start_over() -> None:
         assert full / 2 <= backoff.next() <= full
     backoff.reset()
     assert backoff.next() <= 1.0
+
+
+def test_tombstones_count_no_bytes() -> None:
+    assert value_bytes(PLAIN._replace(values=[b"12", None, b"345"])) == 5
+    assert value_bytes(PLAIN._replace(values=[b"12", b"345"])) == 5

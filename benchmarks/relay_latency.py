@@ -1,0 +1,146 @@
+"""Latency of an idle lane's first event through the publisher, beside a bare librdkafka transactional producer.
+
+    python -m benchmarks.relay_latency [--batches 200] [--rate 5] [--lanes 8]
+
+A real `publisher run` waits at an empty outbox. Batches of a single session are committed one by one, as the job commits
+them; timed is from the moment that COMMIT returns to the session's first event in the hands of a `read_committed` consumer.
+Between two batches a bare producer sends an equal session in a transaction of its own, timed from before its begin, to the same
+consumer. Times are milliseconds; `ratio` is that of the medians. Postgres runs with fsync. Run it alone on the machine.
+The last line is one JSON object.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.outbox import PARTITIONS, SyntheticOutbox, produce_bare, synthetic_outbox, wait_for_lanes
+from benchmarks.world import publisher_process
+from db import logs
+from db.settings import LogSettings, PublisherSettings
+from devstack.stack import Stack
+
+WARM_UP = 20
+ARRIVAL_S = 60.0
+
+
+class Arrivals:
+    """A read_committed consumer of both topics; notes when the first event of each session arrives."""
+
+    def __init__(self, outbox: SyntheticOutbox) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": outbox.settings.kafka.bootstrap_servers,
+                "group.id": "relay-latency",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        self._consumer.assign(
+            [
+                TopicPartition(topic, p, 0)
+                for topic in (outbox.topic, outbox.bare_topic)
+                for p in range(PARTITIONS)
+            ]
+        )
+        self._seen: dict[tuple[str, bytes], float] = {}
+        self._came = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.2)
+            now = time.perf_counter()
+            if message is None or message.error() is not None:
+                continue
+            with self._came:
+                self._seen.setdefault((message.topic() or "", message.key() or b""), now)
+                self._came.notify_all()
+
+    def wait_for(self, topic: str, session: int) -> float:
+        """Return when the first event of a session came (time.perf_counter)."""
+        key = (topic, b"session-%010d" % session)
+        with self._came:
+            if not self._came.wait_for(lambda: key in self._seen, ARRIVAL_S):
+                raise SystemExit(f"session {session} did not arrive in {topic} within {ARRIVAL_S:g} s")
+            return self._seen[key]
+
+    def __enter__(self) -> "Arrivals":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+
+def measure(outbox: SyntheticOutbox, batches: int, rate: float) -> tuple[list[float], list[float]]:
+    """Return (bare, relay) latencies in milliseconds."""
+    bare: list[float] = []
+    relay: list[float] = []
+    producer = outbox.bare_producer()
+    with Arrivals(outbox) as arrivals, outbox.connect() as writer:
+        for number in range(WARM_UP + batches):
+            due = time.perf_counter() + 1 / rate
+            session = outbox.commit_one(writer)
+            began = time.perf_counter()
+            through = arrivals.wait_for(outbox.topic, session) - began
+            # In the middle between two batches, so that neither meets the other's aftermath.
+            time.sleep(max(0.0, due - 0.5 / rate - time.perf_counter()))
+            began = time.perf_counter()
+            producer.begin_transaction()
+            produce_bare(producer, outbox.bare_topic, session)
+            producer.commit_transaction()
+            without = arrivals.wait_for(outbox.bare_topic, session) - began
+            if number >= WARM_UP:
+                bare.append(1e3 * without)
+                relay.append(1e3 * through)
+            time.sleep(max(0.0, due - time.perf_counter()))
+    return bare, relay
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batches", type=int, default=200, help="batches of one session (default 200)")
+    parser.add_argument("--rate", type=float, default=5.0, help="batches a second (default 5)")
+    parser.add_argument("--lanes", type=int, default=8, help="lanes of the outbox (default 8)")
+    options = parser.parse_args()
+    logs.configure(LogSettings(level="WARNING"))
+    with (
+        tempfile.TemporaryDirectory(prefix="relay-latency-") as directory,
+        Stack.from_environment_or_start(Path(directory), heap="1g") as stack,
+        synthetic_outbox(stack, options.lanes, PublisherSettings()) as outbox,
+        publisher_process(outbox.settings, Path(directory) / "publisher.log"),
+    ):
+        wait_for_lanes(outbox, 1, 60)
+        bare, relay = measure(outbox, options.batches, options.rate)
+    result: dict[str, object] = {
+        "benchmark": "relay_latency",
+        "batches": options.batches,
+        "rate": options.rate,
+        "lanes": options.lanes,
+    }
+    for name, found in (("bare", bare), ("relay", relay)):
+        cuts = statistics.quantiles(found, n=100)
+        percentiles = {f"{name}_p{p}_ms": round(cuts[p - 1], 1) for p in (50, 90, 99)}
+        result |= percentiles
+        sys.stderr.write(f"{name}: {percentiles}\n")
+    result["ratio"] = round(statistics.median(relay) / statistics.median(bare), 2)
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Does anybody wait while retention takes partitions out? A writer and a reader, timed; plain DETACH and nothing at all as baselines.
+
+    python -m benchmarks.retention [--partitions 20] [--seconds 20]
+
+One writer commits batches as the sink does (advisory lock, binary COPY, ledger row), one reader reads as a lane does, and a report holds a
+transaction on the outputs for two seconds, again and again: what makes a plain DETACH hurt. Prints one JSON line last.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from uuid import uuid4
+
+import psycopg
+import typer
+from pydantic import SecretStr
+
+from benchmarks.world import world
+from db.settings import PostgresSettings, RetentionSettings, Settings
+from db.statements import statement
+from publisher.retention.drop import drop_partition
+from publisher.retention.keeper import run_once
+from tests.integration.publisher.old_outputs import add_batches, deliver_all
+from tests.integration.publisher.outbox_rows import Outbox, simple
+
+_REPORT_S = 2.0
+_KEYS = 20
+
+
+class Timed(threading.Thread):
+    """Repeats a step on a connection of its own; remembers how long each took, in milliseconds."""
+
+    def __init__(
+        self, dsn: str, step: Callable[[psycopg.Connection[Any], int], None], pause_s: float
+    ) -> None:
+        super().__init__()
+        self._dsn, self._step, self._pause_s = dsn, step, pause_s
+        self._stop_asked = threading.Event()
+        self.took_ms: list[float] = []
+
+    def run(self) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
+            while not self._stop_asked.wait(self._pause_s):
+                began = time.perf_counter()
+                self._step(connection, len(self.took_ms))
+                self.took_ms.append((time.perf_counter() - began) * 1000)
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+    def figures(self) -> dict[str, float]:
+        """Number, median, p99 and maximum."""
+        ordered = sorted(self.took_ms) or [0.0]
+        return {
+            "steps": len(self.took_ms),
+            "p50_ms": round(ordered[len(ordered) // 2], 2),
+            "p99_ms": round(ordered[int(len(ordered) * 0.99)], 2),
+            "max_ms": round(ordered[-1], 2),
+        }
+
+
+def write(connection: psycopg.Connection[Any], _: int) -> None:
+    """One batch, in a transaction of the sink's shape."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+        ((batch_id,),) = connection.execute("SELECT max(batch_id) + 1 FROM outbox.batch").fetchall()
+        with connection.cursor().copy(
+            "COPY outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,"
+            ' session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values") FROM STDIN'
+        ) as copy:
+            for n in range(_KEYS):
+                arrays = ["{t}", "{0}", "{1}", "{2}", "{1}", "{2}", "{2}", "{1}", "{pages}", '{"\\\\x61"}']
+                copy.write_row((f"key-{n}", batch_id, n % 2, 0, *arrays))
+        connection.execute(
+            "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, content_hash, transform_fingerprint)"
+            " VALUES (%s, 'requeue', 1, %s, %s, 'bench')",
+            (batch_id, uuid4(), bytes(32)),
+        )
+
+
+def read(connection: psycopg.Connection[Any], _: int) -> None:
+    """What a lane reads: the newest rows, in a snapshot."""
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        ((newest,),) = connection.execute("SELECT max(batch_id) FROM outbox.batch").fetchall()
+        connection.execute(
+            statement("publisher", "lane_rows"),
+            {"lane": 0, "from_batch": newest - 5, "from_key": "", "to_batch": newest, "rows": 256},
+        ).fetchall()
+
+
+def report(connection: psycopg.Connection[Any], _: int) -> None:
+    """Somebody's long query over all outputs."""
+    with connection.transaction():
+        connection.execute("SELECT count(*) FROM outbox.session_output WHERE lane = 7")
+        connection.execute("SELECT pg_sleep(%s)", (_REPORT_S,))
+
+
+@contextmanager
+def load(dsn: str) -> Iterator[dict[str, Timed]]:
+    """Run the three beside the block."""
+    threads = {
+        "writer": Timed(dsn, write, 0.005),
+        "reader": Timed(dsn, read, 0.005),
+        "report": Timed(dsn, report, 0.1),
+    }
+    for thread in threads.values():
+        thread.start()
+    try:
+        time.sleep(1.0)
+        for thread in threads.values():
+            thread.took_ms.clear()
+        yield threads
+    finally:
+        for thread in threads.values():
+            thread.stop()
+
+
+def plain(dsn: str, names: list[str]) -> None:
+    """The obvious way: DETACH and DROP in a transaction."""
+    with psycopg.connect(dsn) as connection:
+        for name in names:
+            connection.execute(f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{name}")
+            connection.execute(f"DROP TABLE outbox.{name}")
+            connection.commit()
+
+
+def main(
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions that each way takes out.")] = 10,
+    seconds: Annotated[float, typer.Option(min=1, help="Length of the run without any drop.")] = 15.0,
+) -> None:
+    """Measure."""
+    with world({}) as servers:
+        dsn, last = servers.dsn, partitions * 3 * 10_000
+        outbox = Outbox(dsn, "pages")
+        outbox.batch(simple(1, keys=3))
+        add_batches(dsn, last + 1, every=1_000)
+        deliver_all(dsn, last + 1)
+        names = [f"session_output_p{n:08}" for n in range(partitions * 3)]
+        found: dict[str, Any] = {"partitions": partitions}
+        with load(dsn) as threads:
+            time.sleep(seconds)
+        found["nothing dropped"] = _figures(threads)
+        settings = Settings.model_construct(
+            postgres=PostgresSettings(dsn=SecretStr(dsn)),
+            retention=RetentionSettings(keep_s=86_400, ahead_batches=20_000),
+        )
+        with load(dsn) as threads, psycopg.connect(dsn, autocommit=True) as connection:
+            began = time.perf_counter()
+            for name in names[:partitions]:
+                drop_partition(connection, name)
+            took = time.perf_counter() - began
+        found["retention"] = _figures(threads) | {"took_s": round(took, 1)}
+        with load(dsn) as threads:
+            began = time.perf_counter()
+            plain(dsn, names[partitions : 2 * partitions])
+            took = time.perf_counter() - began
+        found["plain DETACH"] = _figures(threads) | {"took_s": round(took, 1)}
+        with load(dsn) as threads:
+            whole = run_once(settings)
+        found["whole run, pruning too"] = _figures(threads) | {
+            "dropped": len(whole.dropped),
+            "pruned": whole.pruned.batches,
+        }
+    for name, figures in found.items():
+        print(name, figures)
+    print(json.dumps(found))
+
+
+def _figures(threads: dict[str, Timed]) -> dict[str, Any]:
+    return {name: threads[name].figures() for name in ("writer", "reader")}
+
+
+if __name__ == "__main__":
+    typer.run(main)

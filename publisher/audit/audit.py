@@ -1,0 +1,105 @@
+"""The whole audit: SQL alone, and with the topics where asked."""
+
+import tempfile
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from db.settings import Settings
+from db.statements import statement
+from publisher.audit import SQL, kafka
+from publisher.audit import state as states
+from publisher.audit.deliveries import check_deliveries, check_parked
+from publisher.audit.findings import Check, Report
+from publisher.audit.kafka import Phase
+from publisher.audit.ledger import check_ledger
+from publisher.audit.scope import Limits, Scope, read_scope
+from publisher.identity import OutboxIdentity, read_identity
+from publisher.status import read_status
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys."""
+
+    limits: Limits
+    with_kafka: bool
+    folder: Path | None
+    keys_file: Path
+
+
+def audit(connection: psycopg.Connection[Any], settings: Settings, request: Request, phase: Phase) -> Report:
+    """Run it. Raises SettingsError, UnavailableError, psycopg.Error."""
+    temporary = (
+        tempfile.TemporaryDirectory(prefix="outbox-audit-") if request.folder is None else nullcontext()
+    )
+    with temporary as made:
+        folder = request.folder or Path(str(made))
+        identity = read_identity(connection)
+        scope, state = _begin(connection, settings, identity, request, folder)
+        sessions, events = _totals(connection, scope)
+        report = Report(
+            str(identity.outbox_uuid), scope.first, scope.last, scope.ledger_from, scope.rows_from
+        )
+        report.counted |= {"sessions": sessions, "output_events": events}
+        report.checks += check_ledger(connection, scope, folder, sessions, phase("ledger and rows", sessions))
+        report.checks += check_deliveries(connection, scope, phase("deliveries", sessions))
+        report.checks += [*check_parked(connection, scope), _undelivered(connection)]
+        if state is not None:
+            found = kafka.run(connection, settings, state, folder, request.keys_file, phase)
+            report.checks += found.checks
+            report.counted |= found.counted
+            report.mend += [found.mend] if found.mend is not None else []
+        states.forget(folder)
+    return report
+
+
+def _begin(
+    connection: psycopg.Connection[Any],
+    settings: Settings,
+    identity: OutboxIdentity,
+    request: Request,
+    folder: Path,
+) -> tuple[Scope, states.State | None]:
+    """Freeze the scope, or take up that of a killed audit."""
+    scope = read_scope(connection, request.limits)
+    if not request.with_kafka:
+        return scope, None
+    asked = {
+        "outbox_uuid": str(identity.outbox_uuid),
+        "cluster_id": identity.cluster_id,
+        "from_batch": request.limits.from_batch,
+        "to_batch": request.limits.to_batch,
+        "since": None if request.limits.since is None else request.limits.since.isoformat(),
+    }
+    state = states.load(folder, asked)
+    if state is None:
+        _, events = _totals(connection, scope)
+        # Read again: a topic that a delivery of the scope was the first to use is recorded by now.
+        identity = read_identity(connection)
+        state = kafka.begin(connection, settings, identity, scope, asked, events)
+        states.save(folder, state)
+    return Scope.from_json(state.scope), state
+
+
+def _totals(connection: psycopg.Connection[Any], scope: Scope) -> tuple[int, int]:
+    row = connection.execute(
+        statement(SQL, "totals"), {"from_batch": scope.first, "to_batch": scope.last}
+    ).fetchone()
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+def _undelivered(connection: psycopg.Connection[Any]) -> Check:
+    check = Check("undelivered", "Do rows wait to be delivered?", fails=False)
+    for lane in read_status(connection).lanes:
+        if lane.lag_rows:
+            stopped = f"; stopped: {lane.stopped_reason}" if lane.stopped_reason else ""
+            check.add(
+                f"epoch {lane.epoch}, lane {lane.lane}: {lane.lag_rows} rows, the oldest for {lane.oldest_undelivered_s or 0:.1f} s"
+                f"{stopped}",
+                lane.lag_rows,
+            )
+    return check

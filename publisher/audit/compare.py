@@ -1,0 +1,217 @@
+"""The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
+
+A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. Of those it keeps
+one record for each session and topic partition, spread by session key, and a second round looks at them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from struct import Struct
+from typing import Any, NamedTuple
+
+from publisher.audit.digest import NONE, Expected, Found, Mark
+from publisher.audit.findings import EXAMPLES
+
+VISIT = Struct("<8sHiqiiqq")
+
+
+class Visit(NamedTuple):
+    """The originals of one session in one topic partition: first and last event of its row, first and last offset."""
+
+    session_key: bytes
+    topic: int
+    partition: int
+    batch_id: int
+    event: int
+    last_event: int
+    offset: int
+    last_offset: int
+
+
+class Disorder(NamedTuple):
+    """Two outputs of a key whose records are the other way round. An output is (batch, event of its row)."""
+
+    topic: int
+    partition: int
+    former_offset: int
+    former: tuple[int, int]
+    later_offset: int
+    later: tuple[int, int]
+
+
+class Alteration(NamedTuple):
+    """A record that differs from its output. `fields`: what can be told by looking at the digests alone."""
+
+    expected: Expected
+    found: Found
+    fields: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """A kind of finding: all are counted, the first ones kept."""
+
+    count: int = 0
+    kept: list[Any] = field(default_factory=list)
+
+    def add(self, finding: object, count: int = 1) -> None:
+        """Count it."""
+        self.count += count
+        if len(self.kept) < EXAMPLES:
+            self.kept.append(finding)
+
+
+Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
+"""(session key, batch, topic, partition) -> (event, offset) of the originals there."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What the buckets showed. `judge` tells as what to count a record that no output explains, None: it is unexpected;
+    `on_lost` gets the lost outputs of each bucket."""
+
+    judge: Callable[[Found], str | None]
+    on_lost: Callable[[list[Expected]], None]
+    lost: Tally = field(default_factory=Tally)
+    duplicated: Tally = field(default_factory=Tally)
+    altered: Tally = field(default_factory=Tally)
+    unexpected: Tally = field(default_factory=Tally)
+    parked: Tally = field(default_factory=Tally)
+    disordered: Tally = field(default_factory=Tally)
+    counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def look_at(self, expected: Iterable[Expected], found: Iterable[Found]) -> list[Visit]:
+        """Compare one bucket; return where its originals are, for `look_at_order`."""
+        outputs: dict[bytes, Expected] = {}
+        put_aside: dict[bytes, Expected] = {}
+        for output in expected:
+            (put_aside if output.marks & Mark.PARKED else outputs).setdefault(output.identity, output)
+        records: dict[bytes, list[Found]] = {}
+        for record in found:
+            records.setdefault(record.identity, []).append(record)
+        places: Places = {}
+        for identity, copies in records.items():
+            matched = outputs.get(identity)
+            if matched is None:
+                self._unexplained(put_aside.get(identity), copies)
+            else:
+                self._explained(matched, copies, places)
+        self._missing(
+            [
+                output
+                for identity, output in outputs.items()
+                if output.marks & Mark.DEMANDED and identity not in records
+            ]
+        )
+        return self._visits(places)
+
+    def look_at_order(self, visits: Iterable[Visit]) -> None:
+        """Compare the order of the sessions of some keys with the order of their records in each topic partition."""
+        places: dict[tuple[bytes, int, int], list[Visit]] = {}
+        for visit in visits:
+            places.setdefault((visit.session_key, visit.topic, visit.partition), []).append(visit)
+        for sessions in places.values():
+            sessions.sort(key=lambda visit: (visit.batch_id, visit.event))
+            for former, later in pairwise(sessions):
+                if later.offset < former.last_offset:
+                    self.disordered.add(
+                        Disorder(
+                            later.topic,
+                            later.partition,
+                            former.last_offset,
+                            (former.batch_id, former.last_event),
+                            later.offset,
+                            (later.batch_id, later.event),
+                        )
+                    )
+
+    def _visits(self, places: Places) -> list[Visit]:
+        visits = []
+        for (session_key, batch_id, topic, partition), events in places.items():
+            events.sort()
+            for former, later in pairwise(events):
+                if later[1] < former[1]:
+                    self.disordered.add(
+                        Disorder(
+                            topic, partition, former[1], (batch_id, former[0]), later[1], (batch_id, later[0])
+                        )
+                    )
+            offsets = [offset for _, offset in events]
+            visits.append(
+                Visit(
+                    session_key,
+                    topic,
+                    partition,
+                    batch_id,
+                    events[0][0],
+                    events[-1][0],
+                    min(offsets),
+                    max(offsets),
+                )
+            )
+        return visits
+
+    def _missing(self, outputs: list[Expected]) -> None:
+        lost = []
+        for output in outputs:
+            if output.marks & (Mark.EXPIRED | Mark.BOUNDARY):
+                self.counted["expired_outputs"] += 1
+            elif output.marks & Mark.SKIPPED:
+                self.counted["outputs_skipped_by_resume"] += 1
+            else:
+                self.lost.add(output)
+                lost.append(output)
+        if lost:
+            self.on_lost(lost)
+
+    def _unexplained(self, parked: Expected | None, copies: list[Found]) -> None:
+        for record in copies:
+            if parked is not None:
+                self.parked.add((parked, record))
+                continue
+            explanation = self.judge(record)
+            if explanation is None:
+                self.unexpected.add(record)
+            else:
+                self.counted[explanation] += 1
+
+    def _explained(self, output: Expected, copies: list[Found], places: Places) -> None:
+        self.counted["outputs_found"] += 1
+        originals = (
+            [copy for copy in copies if not copy.replayed]
+            if len(copies) > 1 or copies[0].replayed
+            else copies
+        )
+        if len(originals) > 1:
+            if output.marks & Mark.SENT_AGAIN:
+                self.counted["records_sent_again_by_resume"] += len(originals) - 1
+            else:
+                self.duplicated.add((output, originals), len(originals) - 1)
+        elif not originals:
+            self.counted["outputs_only_replayed"] += 1
+        else:
+            record = originals[0]
+            place = (output.session_key, output.batch_id, record.topic, record.partition)
+            places.setdefault(place, []).append((output.event, record.offset))
+        for copy in copies:
+            fields = _differences(output, copy)
+            if fields:
+                self.altered.add(Alteration(output, copy, fields))
+
+
+def _differences(output: Expected, record: Found) -> tuple[str, ...]:
+    """Return which fields differ. A replayed copy may be meant for another topic, partition and time."""
+    fields = []
+    if output.content != record.content:
+        fields.append("content")
+    if record.replayed:
+        return tuple(fields)
+    if output.topic != record.topic:
+        fields.append("topic")
+    elif output.partition not in (NONE, record.partition):
+        fields.append("partition")
+    if NONE not in (output.timestamp_ms, record.timestamp_ms) and output.timestamp_ms != record.timestamp_ms:
+        fields.append("timestamp")
+    return tuple(fields)

@@ -1,0 +1,145 @@
+"""The checks over deliveries, mirrors and what was put aside: SQL alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit.findings import Check
+from publisher.audit.scope import Scope
+from publisher.cursor import Cursor
+
+_DELIVERIES = 500
+
+
+def check_deliveries(
+    connection: psycopg.Connection[Any], scope: Scope, advance: Callable[[int], None]
+) -> list[Check]:
+    """Return the checks of the deliveries. `advance` is called with the number of sessions that were looked at."""
+    counts = Check(
+        "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
+    )
+    for epoch, lane in scope.cursors:
+        _check_counts(connection, scope, epoch, lane, counts, advance)
+    mirror = Check("mirror", "Is each lane's mirror its newest delivery?")
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        chain = _check_chain(connection, scope)
+        _check_mirror(connection, mirror)
+    return [chain, counts, mirror, _resumes(scope)]
+
+
+def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
+    """Return the checks of rows that were put aside, and the notes on what is open."""
+    kept = Check(
+        "parked_kept", "Is every parked row still there, and every requeued copy as the original was?"
+    )
+    parked = Check("parked", "Are rows parked that nobody has requeued or discarded?", fails=False)
+    bounds = {"from_batch": scope.first, "to_batch": scope.last}
+    for batch, key, state, requeued, is_kept, is_copied, same in connection.execute(
+        statement(SQL, "parked"), bounds
+    ):
+        row = f"batch {batch}, session {key!r}"
+        if state == "parked":
+            parked.add(row)
+            if not is_kept:
+                kept.add(f"{row}: parked, but the row is gone")
+        elif state == "requeued" and requeued <= scope.last:
+            if not is_copied:
+                kept.add(f"{row}: requeued as batch {requeued}, which does not hold it")
+            elif is_kept and not same:
+                kept.add(f"{row}: its copy in batch {requeued} differs")
+    letters = Check("dead_letters", "Are dead letters open?", fails=False)
+    allowed = connection.execute(statement(SQL, "may_read_letters")).fetchone()
+    if allowed is None or not allowed[0]:
+        letters.question += " (not asked: only the roles outbox_auditor and outbox_writer may read them)"
+        return [kept, parked, letters]
+    for reason, count in connection.execute(statement(SQL, "letters")):
+        letters.add(f"{count} {reason}", count)
+    return [kept, parked, letters]
+
+
+def _check_chain(connection: psycopg.Connection[Any], scope: Scope) -> Check:
+    check = Check("delivery_chain", "Does each delivery of a lane continue the one before it?")
+    for epoch, lane, seq, former_seq, *places in connection.execute(
+        statement(SQL, "delivery_chain"),
+        {"from_batch": scope.first, "to_batch": scope.last, "complete": scope.complete},
+    ):
+        where = f"epoch {epoch}, lane {lane}"
+        if former_seq is not None and seq != former_seq + 1:
+            check.add(f"{where}: after delivery {former_seq} comes {seq}", seq - former_seq - 1)
+            continue
+        after, former = Cursor(places[0], places[1]), Cursor(places[2], places[3])
+        check.add(f"{where}: delivery {seq} begins after {after}, the one before it ended with {former}")
+    return check
+
+
+def _check_counts(
+    connection: psycopg.Connection[Any],
+    scope: Scope,
+    epoch: int,
+    lane: int,
+    check: Check,
+    advance: Callable[[int], None],
+) -> None:
+    seq = 0
+    while True:
+        rows = connection.execute(
+            statement(SQL, "delivery_counts"),
+            {"epoch": epoch, "lane": lane, "after_seq": seq, "deliveries": _DELIVERIES},
+        ).fetchall()
+        for seq, sessions, events, held, held_events, after, after_key, to, to_key, kind in rows:
+            if kind != "delivery" or after is None:
+                continue
+            first = after if after_key is not None else after + 1
+            if first <= to and not scope.holds(first, to):
+                continue
+            advance(sessions)
+            if (sessions, events) != (held, held_events):
+                check.add(
+                    f"epoch {epoch}, lane {lane}, delivery {seq}: {sessions} sessions with {events} events, but its range "
+                    f"from {Cursor(after, after_key)} (exclusive) to {Cursor(to, to_key)} holds {held} with {held_events}"
+                )
+        if len(rows) < _DELIVERIES:
+            return
+
+
+def _check_mirror(connection: psycopg.Connection[Any], check: Check) -> None:
+    for (
+        epoch,
+        lane,
+        seq,
+        batch,
+        key,
+        sessions,
+        events,
+        newest,
+        to_batch,
+        to_key,
+        first,
+        sent,
+        sent_events,
+    ) in connection.execute(statement(SQL, "mirror")):
+        where = f"epoch {epoch}, lane {lane}"
+        if seq != (newest or 0):
+            check.add(
+                f"{where}: the mirror is at transaction {seq}, the newest delivery is {newest or 'missing'}"
+            )
+        elif newest is not None and (batch, key) != (to_batch, to_key):
+            check.add(
+                f"{where}: the mirror is at {Cursor(batch, key)}, the newest delivery at {Cursor(to_batch, to_key)}"
+            )
+        elif first == 1 and (sessions, events) != (sent, sent_events):
+            check.add(
+                f"{where}: the mirror counts {sessions} sessions with {events} events, its deliveries {sent} with {sent_events}"
+            )
+
+
+def _resumes(scope: Scope) -> Check:
+    check = Check("resumes", "Was a cursor moved on request?", fails=False)
+    for resume in scope.resumes:
+        note = f" ({resume.note})" if resume.note else ""
+        check.add(f"epoch {resume.epoch}, lane {resume.lane}: from {resume.after} to {resume.to}{note}")
+    return check

@@ -1,0 +1,103 @@
+"""An output as fixed-size records: what the outbox has, what Kafka has. Pure.
+
+16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
+ones of a billion are alike with a probability below 10^-20.
+"""
+
+from collections.abc import Iterable
+from enum import IntFlag
+from hashlib import blake2b
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from publisher.records import Header
+
+NONE = -1
+"""A partition or timestamp that the output does not name."""
+
+
+class Mark(IntFlag):
+    """What is known of an output before Kafka is asked."""
+
+    DEMANDED = 1
+    """Its lane is past it."""
+    PARKED = 2
+    """Put aside: it counts as not sent."""
+    EXPIRED = 4
+    """Sent to offsets that the topic has deleted."""
+    BOUNDARY = 8
+    """Sent in a transaction of which the topic may have deleted this part."""
+    SENT_AGAIN = 16
+    """A resume went back before it."""
+    SKIPPED = 32
+    """A resume went past it without sending it."""
+
+
+class Expected(NamedTuple):
+    """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0."""
+
+    identity: bytes
+    content: bytes
+    session_key: bytes
+    batch_id: int
+    lane: int
+    row: int
+    event: int
+    topic: int
+    partition: int
+    timestamp_ms: int
+    marks: int
+
+
+class Found(NamedTuple):
+    """One record in Kafka. `timestamp_ms` NONE: the broker set it."""
+
+    identity: bytes
+    content: bytes
+    topic: int
+    partition: int
+    offset: int
+    timestamp_ms: int
+    revision: int
+    input_offset: int
+    input_place: int
+    replayed: bool
+
+
+EXPECTED = Struct("<16s16s8sqHiiHiqB")
+FOUND = Struct("<16s16sHiqqiqi?")
+
+
+def identity_of(outbox_id: bytes, revision: int) -> bytes:
+    """Return what an outbox-id with its revision is compared by."""
+    return blake2b(b"%b#%d" % (outbox_id, revision), digest_size=16).digest()
+
+
+def short_hash(text: bytes) -> bytes:
+    """Return 8 bytes for a session key, to group by."""
+    return blake2b(text, digest_size=8).digest()
+
+
+def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Header]) -> bytes:
+    """Return what key, value and own headers are compared by; None differs from empty, and so does their order."""
+    parts = [
+        b"%d %d " % (NONE if key is None else len(key), NONE if value is None else len(value)),
+        key or b"",
+        value or b"",
+    ]
+    for name, content in own_headers:
+        text = name.encode()
+        data = content.encode() if isinstance(content, str) else content
+        parts += [b"%d %d " % (len(text), NONE if data is None else len(data)), text, data or b""]
+    return blake2b(b"".join(parts), digest_size=16).digest()
+
+
+def is_own(header: str) -> bool:
+    """Whether a header is the output's own and not one that the publisher adds."""
+    return not header.startswith("outbox-")
+
+
+def bucket_of(session_place: bytes, buckets: int) -> int:
+    """Return the bucket of a session's outputs. `session_place`: `<topic id>/<partition>/<end>` of their outbox-ids."""
+    return crc32(session_place) % buckets

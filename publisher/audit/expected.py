@@ -1,0 +1,231 @@
+"""Reads the outbox's rows: every output as `Expected` in buckets, with what is known of it. Goes on where a killed audit was."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit import state as states
+from publisher.audit.digest import (
+    EXPECTED,
+    NONE,
+    Mark,
+    bucket_of,
+    content_of,
+    identity_of,
+    is_own,
+    short_hash,
+)
+from publisher.audit.scope import Range, Resume, Scope, ranges
+from publisher.audit.spill import Spill
+from publisher.audit.state import State
+from publisher.cursor import Cursor
+from publisher.records import SENT_NOW, Row, records
+
+_FETCH_ROWS = 500
+_DELIVERIES = 500
+_SAVE_S = 5.0
+
+Bounds = dict[str, dict[str, list[int]]]
+
+
+class ExpectedReader:
+    """Reads the rows of the scope's batches from `state.next_batch` on and keeps what it finds in `spill`."""
+
+    def __init__(self, scope: Scope, state: State, folder: Path, spill: Spill) -> None:
+        self._scope = scope
+        self._state = state
+        self._folder = folder
+        self._spill = spill
+        self._topics = {name: number for number, name in enumerate(state.topics)}
+        # Topics that the scan finds in rows only were not delivered to yet.
+        self._lows = dict(zip(state.topics, state.lows or [], strict=False))
+        self._from_seq: dict[tuple[int, int], int] = {}
+
+    def run(self, connection: psycopg.Connection[Any], last: int, advance: Callable[[int], None]) -> None:
+        """Read up to batch `last`. `advance` is called with the number of sessions that were read."""
+        saved = time.monotonic()
+        for batches in ranges(connection, self._left(last)):
+            with connection.transaction():
+                connection.execute(statement("publisher", "snapshot"))
+                for lane in self._scope.lanes_of(batches):
+                    self._read_lane(connection, batches, lane)
+            self._state.next_batch = batches.last + 1
+            advance(batches.sessions)
+            if time.monotonic() - saved > _SAVE_S:
+                self._save()
+                saved = time.monotonic()
+        self._save()
+
+    def _left(self, last: int) -> list[tuple[int, int]]:
+        """Return what is still to be read: batches that were committed since the scope was frozen are in the last run."""
+        runs = [*self._scope.kept[:-1], (self._scope.last_run, last)]
+        return [
+            (max(begin, self._state.next_batch), end) for begin, end in runs if end >= self._state.next_batch
+        ]
+
+    def _read_lane(self, connection: psycopg.Connection[Any], batches: Range, lane: int) -> None:
+        passed: dict[int, Passed] = {}
+        batch, number = 0, 0
+        with connection.cursor(name="audit_rows", binary=True) as cursor:
+            cursor.itersize = _FETCH_ROWS
+            cursor.execute(
+                statement(SQL, "rows"),
+                {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
+            )
+            for *columns, parked in cursor:
+                row = Row(*columns)
+                number = number + 1 if row.batch_id == batch else 0
+                batch = row.batch_id
+                epoch = self._scope.epoch_of(batch)
+                if epoch is None:
+                    continue
+                if epoch not in passed:
+                    passed[epoch] = Passed(
+                        connection, epoch, lane, self._from_seq.get((epoch, lane), 0), batch
+                    )
+                place = Cursor(batch, row.session_key)
+                bounds, before = passed[epoch].delivery_of(place)
+                marks = Mark.PARKED if parked else self._marks(epoch, lane, place)
+                self._keep(row, lane, number, marks, bounds, before)
+        for epoch, deliveries in passed.items():
+            self._from_seq[(epoch, lane)] = deliveries.seq
+
+    def _keep(
+        self, row: Row, lane: int, number: int, marks: Mark, bounds: Bounds | None, before: Bounds | None
+    ) -> None:
+        session_key = short_hash(row.session_key.encode())
+        try:
+            outputs = list(records(row))
+        except ValueError:
+            # The publisher parks it when it gets there; where it was there, the row is damaged.
+            if marks & Mark.DEMANDED:
+                self._state.counted["unreadable_rows"] = self._state.counted.get("unreadable_rows", 0) + 1
+            return
+        events = iter(enumerate(outputs))
+        for topic_id, partition, end, count in zip(
+            row.session_topic_ids, row.session_partitions, row.session_ends, row.session_outputs, strict=True
+        ):
+            bucket = bucket_of(f"{topic_id}/{partition}/{end}".encode(), self._spill.buckets)
+            for _ in range(count):
+                event, output = next(events)
+                found = marks
+                if marks & Mark.DEMANDED:
+                    found |= self._retained(output.topic, output.partition, bounds, before)
+                outbox_id: Any = output.headers[0][1]
+                self._spill.append(
+                    bucket,
+                    EXPECTED.pack(
+                        identity_of(outbox_id, row.revision),
+                        content_of(output.key, output.value, [h for h in output.headers if is_own(h[0])]),
+                        session_key,
+                        row.batch_id,
+                        lane,
+                        number,
+                        event,
+                        self._topic(output.topic),
+                        output.partition,
+                        NONE if output.timestamp_ms == SENT_NOW else output.timestamp_ms,
+                        found,
+                    ),
+                )
+
+    def _topic(self, name: str) -> int:
+        number = self._topics.get(name)
+        if number is None:
+            number = self._topics[name] = len(self._topics)
+            self._state.topics.append(name)
+        return number
+
+    def _marks(self, epoch: int, lane: int, place: Cursor) -> Mark:
+        marks = Mark.DEMANDED if self._scope.delivered(epoch, lane, place) else Mark(0)
+        for resume in self._scope.resumes:
+            marks = _resumed(marks, resume, epoch, lane, place)
+        return marks
+
+    def _retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds | None) -> Mark:
+        """Return whether the topic may have deleted what a delivery with these first and last offsets sent there."""
+        lows = self._lows.get(topic)
+        if not lows or not any(lows.values()):
+            return Mark(0)
+        if bounds is None or topic not in bounds:
+            # Its offsets are not known: they are past those of the lane's delivery before.
+            sent = (before or {}).get(topic)
+            safe = sent is not None and all(first >= lows.get(p, 0) for p, (first, _) in sent.items())
+            return Mark(0) if safe else Mark.BOUNDARY
+        sent = bounds[topic]
+        if str(partition) in sent:
+            sent = {str(partition): sent[str(partition)]}
+        if all(last < lows.get(p, 0) for p, (_, last) in sent.items()):
+            return Mark.EXPIRED
+        if all(first >= lows.get(p, 0) for p, (first, _) in sent.items()):
+            return Mark(0)
+        return Mark.BOUNDARY
+
+    def _save(self) -> None:
+        self._state.expected_sizes = self._spill.flush()
+        states.save(self._folder, self._state)
+
+
+class Passed:
+    """The deliveries of a lane, in order, beside its rows in order. `seq`: the one that the last row was in."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], epoch: int, lane: int, from_seq: int, from_batch: int
+    ) -> None:
+        self.seq = from_seq
+        self._rows = _deliveries(connection, epoch, lane, from_seq, from_batch)
+        self._ahead: deque[tuple[int, Cursor, Bounds | None]] = deque()
+        self._before: Bounds | None = None
+
+    def delivery_of(self, place: Cursor) -> tuple[Bounds | None, Bounds | None]:
+        """Return the offsets of the delivery that sent a row, and of the newest one before it that has any."""
+        while True:
+            if not self._ahead:
+                following = next(self._rows, None)
+                if following is None:
+                    return None, self._before
+                self._ahead.append(following)
+            seq, end, bounds = self._ahead[0]
+            if place <= end:
+                self.seq = seq
+                return bounds, self._before
+            self._before = bounds or self._before
+            self._ahead.popleft()
+
+
+def _deliveries(
+    connection: psycopg.Connection[Any], epoch: int, lane: int, from_seq: int, from_batch: int
+) -> Iterator[tuple[int, Cursor, Bounds | None]]:
+    while True:
+        rows = connection.execute(
+            statement(SQL, "lane_deliveries"),
+            {
+                "epoch": epoch,
+                "lane": lane,
+                "from_seq": from_seq,
+                "from_batch": from_batch,
+                "deliveries": _DELIVERIES,
+            },
+        ).fetchall()
+        for seq, to_batch, to_key, offsets in rows:
+            yield seq, Cursor(to_batch, to_key), offsets
+        if len(rows) < _DELIVERIES:
+            return
+        from_seq = rows[-1][0] + 1
+
+
+def _resumed(marks: Mark, resume: Resume, epoch: int, lane: int, place: Cursor) -> Mark:
+    """Return what a resume makes of an output: a later one that goes back demands again what a former one skipped."""
+    if (resume.epoch, resume.lane) != (epoch, lane):
+        return marks
+    if resume.to < place <= resume.after:
+        return (marks | Mark.SENT_AGAIN) & ~Mark.SKIPPED
+    if resume.after < place <= resume.to:
+        return marks | Mark.SKIPPED
+    return marks

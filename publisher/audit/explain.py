@@ -1,0 +1,164 @@
+"""Findings in words: digests are looked up again in the outbox and in Kafka, for the examples only."""
+
+import time
+from itertools import islice
+from typing import Any
+
+import psycopg
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from db.settings import KafkaSettings
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit.compare import Alteration, Comparison, Disorder
+from publisher.audit.digest import Expected, Found, is_own
+from publisher.audit.findings import Check
+from publisher.clients import progress_consumer
+from publisher.records import Header, Record, Row, records
+
+_LOOK_UP_S = 20.0
+
+
+class Explainer:
+    """Names outputs and records. Close it."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], settings: KafkaSettings, topics: list[str]
+    ) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._consumer: Consumer = progress_consumer(settings)
+        self._rows: dict[tuple[int, int, int], Row | None] = {}
+
+    def close(self) -> None:
+        """Disconnect from Kafka."""
+        self._consumer.close()
+
+    def checks(self, found: Comparison) -> list[Check]:
+        """Return the comparison as checks."""
+        lost = Check("lost", "Is every delivered output in its topic?")
+        lost.count = found.lost.count
+        lost.examples = [self.output(output) for output in found.lost.kept]
+        duplicated = Check("duplicated", "Is each output there once for a revision, but for replays?")
+        duplicated.count = found.duplicated.count
+        for output, copies in found.duplicated.kept:
+            places = ", ".join(self.place(copy) for copy in copies)
+            duplicated.examples.append(f"{self.output(output)}: at {places}")
+        altered = Check(
+            "altered", "Has each record its output's key, value, own headers, topic, partition and time?"
+        )
+        altered.count = found.altered.count
+        altered.examples = [self._alteration(alteration) for alteration in found.altered.kept]
+        unexpected = Check(
+            "unexpected", "Is every record with an outbox-id of this outbox explained by a row?"
+        )
+        unexpected.count = found.unexpected.count + found.parked.count
+        unexpected.examples = [
+            f"{self._record(record)}: no row of the outbox" for record in found.unexpected.kept
+        ]
+        unexpected.examples += [
+            f"{self.output(output)}: at {self.place(record)}, though its row was put aside"
+            for output, record in found.parked.kept
+        ]
+        order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
+        order.count = found.disordered.count
+        order.examples = [self._disorder(disorder) for disorder in found.disordered.kept]
+        return [lost, duplicated, altered, unexpected, order]
+
+    def output(self, output: Expected) -> str:
+        """Name an output of the outbox."""
+        record = self._stored(output)
+        row = self._row(output)
+        if record is None or row is None:
+            return f"output {output.event} of row {output.row} of lane {output.lane}, batch {output.batch_id}"
+        outbox_id: Any = record.headers[0][1]
+        revision = f" revision {row.revision}" if row.revision else ""
+        return f"{outbox_id.decode()}{revision} (batch {row.batch_id}, session {row.session_key!r}, topic {record.topic})"
+
+    def place(self, record: Found) -> str:
+        """Name where a record is."""
+        return f"{self._topics[record.topic]}[{record.partition}]@{record.offset}"
+
+    def _alteration(self, alteration: Alteration) -> str:
+        fields = [name for name in alteration.fields if name != "content"]
+        if "content" in alteration.fields:
+            fields = self._content_fields(alteration) + fields
+        return f"{self.output(alteration.expected)}: {', '.join(fields)} differ at {self.place(alteration.found)}"
+
+    def _content_fields(self, alteration: Alteration) -> list[str]:
+        record, message = self._stored(alteration.expected), self._message(alteration.found)
+        if record is None or message is None:
+            return ["key, value or headers"]
+        found: list[Any] = list(message.headers() or [])
+        pairs = {
+            "key": (record.key, message.key()),
+            "value": (record.value, message.value()),
+            "headers": (_own(record.headers), _own(found)),
+        }
+        return [name for name, (stored, seen) in pairs.items() if stored != seen]
+
+    def _disorder(self, found: Disorder) -> str:
+        key = "a session key"
+        topic = f"{self._topics[found.topic]}[{found.partition}]"
+        message = self._message_at(found.topic, found.partition, found.later_offset)
+        other = self._message_at(found.topic, found.partition, found.former_offset)
+        if message is not None and other is not None:
+            key = f"{_outbox_id(other)} before {_outbox_id(message)}"
+        return (
+            f"{topic}: {key} in the outbox (batch {found.former[0]} output {found.former[1]}, batch {found.later[0]} output "
+            f"{found.later[1]}), but at offsets {found.former_offset} and {found.later_offset}"
+        )
+
+    def _record(self, record: Found) -> str:
+        message = self._message(record)
+        name = "a record" if message is None else _outbox_id(message)
+        revision = f" revision {record.revision}" if record.revision else ""
+        return f"{name}{revision} at {self.place(record)}"
+
+    def _row(self, output: Expected) -> Row | None:
+        place = (output.batch_id, output.lane, output.row)
+        if place not in self._rows:
+            rows = self._connection.execute(
+                statement(SQL, "rows"),
+                {"lane": output.lane, "from_batch": output.batch_id, "to_batch": output.batch_id},
+                binary=True,
+            )
+            columns = next(islice(rows, output.row, None), None)
+            self._rows[place] = None if columns is None else Row(*columns[:-1])
+        return self._rows[place]
+
+    def _stored(self, output: Expected) -> Record | None:
+        row = self._row(output)
+        try:
+            return None if row is None else next(islice(records(row), output.event, None), None)
+        except ValueError:
+            return None
+
+    def _message(self, record: Found) -> Message | None:
+        return self._message_at(record.topic, record.partition, record.offset)
+
+    def _message_at(self, topic: int, partition: int, offset: int) -> Message | None:
+        """Return a record, None where it is gone by now."""
+        self._consumer.assign([TopicPartition(self._topics[topic], partition, offset)])
+        deadline = time.monotonic() + _LOOK_UP_S
+        while time.monotonic() < deadline:
+            message = self._consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if (message.offset() or 0) >= offset:
+                return message if error is None and message.offset() == offset else None
+        return None
+
+
+def _own(headers: list[Header]) -> list[tuple[str, bytes | None]]:
+    return [
+        (name, value.encode() if isinstance(value, str) else value) for name, value in headers if is_own(name)
+    ]
+
+
+def _outbox_id(message: Message) -> str:
+    headers: list[Any] = message.headers() or []  # type: ignore[assignment]
+    return next((value.decode() for name, value in headers if name == "outbox-id" and value), "a record")

@@ -1,0 +1,71 @@
+"""What an audit asks, and what it found. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+EXAMPLES = 20
+"""Findings of a check that are kept as examples; all are counted."""
+
+
+@dataclass(slots=True)
+class Check:
+    """One question. `count` findings, the first of them as `examples`; a note (`fails` False) never fails the audit."""
+
+    name: str
+    question: str
+    fails: bool = True
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong."""
+        return self.fails and self.count > 0
+
+    def add(self, example: str, count: int = 1) -> None:
+        """Count a finding."""
+        self.count += count
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(example)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was audited, and how it went. `mend` are commands that send again what was lost."""
+
+    outbox_uuid: str
+    first_batch: int
+    last_batch: int
+    ledger_from: int | None
+    rows_from: int | None
+    checks: list[Check] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    mend: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether no check failed."""
+        return not any(check.failed for check in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for machines."""
+        return {
+            "outbox_uuid": self.outbox_uuid,
+            "clean": self.clean,
+            "first_batch": self.first_batch,
+            "last_batch": self.last_batch,
+            "ledger_from": self.ledger_from,
+            "rows_from": self.rows_from,
+            "counted": self.counted,
+            "checks": [
+                {
+                    "name": check.name,
+                    "question": check.question,
+                    "result": "failed" if check.failed else "noted" if check.count else "ok",
+                    "count": check.count,
+                    "examples": check.examples,
+                }
+                for check in self.checks
+            ],
+            "mend": self.mend,
+        }

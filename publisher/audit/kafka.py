@@ -1,0 +1,220 @@
+"""The audit of the topics: read them back, read the outbox, compare bucket by bucket.
+
+1. `Scope` freezes how far each lane is: what it is past must be in Kafka.
+2. The topics' ends are asked for: all of that is below them.
+3. The newest batch is read: every record below the ends is of that one or of an older one.
+So publishing may go on meanwhile. The low watermarks are asked for last, after reading: what a topic deleted until then is no loss.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.errors import SettingsError
+from db.settings import Settings
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit import state as states
+from publisher.audit.compare import VISIT, Comparison, Visit
+from publisher.audit.digest import EXPECTED, FOUND, Expected, Found
+from publisher.audit.expected import ExpectedReader
+from publisher.audit.explain import Explainer
+from publisher.audit.findings import Check
+from publisher.audit.found import FoundReader
+from publisher.audit.lost import LostRows, mending_command
+from publisher.audit.scope import Scope
+from publisher.audit.spill import Spill
+from publisher.audit.state import State
+from publisher.audit.topics import Broker, Offsets, Topic
+from publisher.identity import OutboxIdentity
+
+_EVENTS_A_BUCKET = 250_000
+_ORDER_BUCKETS = 64
+
+Phase = Callable[[str, int], Callable[[int], None]]
+"""Begins a phase of so many steps on the progress bar; returns what to call with the steps done since."""
+
+
+class KafkaAudit(NamedTuple):
+    """What the topics showed. `mend`: the command that sends again what is lost."""
+
+    checks: list[Check]
+    counted: dict[str, int]
+    mend: str | None
+
+
+def begin(
+    connection: psycopg.Connection[Any],
+    settings: Settings,
+    identity: OutboxIdentity,
+    scope: Scope,
+    asked: dict[str, Any],
+    events: int,
+) -> State:
+    """Freeze what is compared, steps 1 to 3. `events`: about how many there are."""
+    broker = Broker(settings.kafka)
+    cluster = broker.cluster_id()
+    if identity.cluster_id is not None and cluster != identity.cluster_id:
+        raise SettingsError(
+            f"this outbox delivers to Kafka cluster {identity.cluster_id}, but [kafka] bootstrap_servers leads to {cluster}. "
+            "Correct it (OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
+        )
+    topics = broker.describe(sorted(identity.output_topic_ids))
+    replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
+    ends, lows = broker.ends(topics), broker.lows(topics)
+    begins = lows if scope.complete else _begins(connection, scope, topics, lows, set(replaced))
+    row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
+    known_to = max(scope.last, (row[1] or 0) if row is not None else 0) if scope.to_end else scope.last
+    epochs = connection.execute(statement(SQL, "epochs")).fetchall()
+    return State(
+        asked=asked,
+        scope=replace(scope, epochs=epochs).as_json(),
+        known_to=known_to,
+        topics=[topic.name for topic in topics],
+        buckets=1 + events // _EVENTS_A_BUCKET,
+        replaced=replaced,
+        missing=[topic.name for topic in topics if topic.topic_id is None],
+        begins=begins,
+        ends=ends,
+        next_offsets=[dict(offsets) for offsets in begins],
+        next_batch=scope.first,
+    )
+
+
+def _begins(
+    connection: psycopg.Connection[Any],
+    scope: Scope,
+    topics: list[Topic],
+    lows: Offsets,
+    replaced: set[str],
+) -> Offsets:
+    """Return where the deliveries of the audited batches begin, the low watermarks where that cannot be told."""
+    bounds = {"from_batch": scope.first}
+    unknown = connection.execute(statement(SQL, "unknown_offsets"), bounds).fetchone()
+    if unknown is None or unknown[0]:
+        return [dict(offsets) for offsets in lows]
+    first: dict[tuple[str, str], int] = {
+        (topic, str(partition)): offset
+        for topic, partition, offset in connection.execute(statement(SQL, "first_offsets"), bounds)
+    }
+    return [
+        {
+            partition: low if topic.name in replaced else max(low, first.get((topic.name, partition), low))
+            for partition, low in offsets.items()
+        }
+        for topic, offsets in zip(topics, lows, strict=True)
+    ]
+
+
+def run(
+    connection: psycopg.Connection[Any],
+    settings: Settings,
+    state: State,
+    folder: Path,
+    keys_file: Path,
+    phase: Phase,
+) -> KafkaAudit:
+    """Read, compare and explain. A killed audit is taken up again with the state that it left in `folder`."""
+    scope = Scope.from_json(state.scope)
+    found = Spill(folder, "found", FOUND, state.buckets)
+    expected = Spill(folder, "expected", EXPECTED, state.buckets)
+    found.restore(state.found_sizes)
+    expected.restore(state.expected_sizes)
+    row = connection.execute(statement(SQL, "input"), {"from_batch": scope.last_run}).fetchone()
+    input_ids, *lower = row if row is not None else ([], None, None, None)
+    if state.lows is None:
+        left = sum(
+            end - state.next_offsets[topic][partition]
+            for topic, ends in enumerate(state.ends)
+            for partition, end in ends.items()
+        )
+        FoundReader(settings, state, folder, found).run(phase("reading the topics back", left))
+        broker = Broker(settings.kafka)
+        state.lows = broker.lows(broker.describe(state.topics))
+        states.save(folder, state)
+    sessions = connection.execute(
+        statement(SQL, "totals"), {"from_batch": state.next_batch, "to_batch": state.known_to}
+    ).fetchone()
+    ExpectedReader(scope, state, folder, expected).run(
+        connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
+    )
+    with LostRows(folder) as lost:
+        comparison = Comparison(judge=_judge(scope, state, set(input_ids), *lower), on_lost=lost.add)
+        _compare(comparison, expected, found, folder, phase)
+        explainer = Explainer(connection, settings.kafka, state.topics)
+        try:
+            checks = [_topics_check(state), _readable_check(state), *explainer.checks(comparison)]
+        finally:
+            explainer.close()
+        counted = {**state.counted, **comparison.counted}
+        return KafkaAudit(checks, counted, mending_command(connection, lost, state.topics, keys_file))
+
+
+def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path, phase: Phase) -> None:
+    advance = phase("comparing", expected.buckets + _ORDER_BUCKETS)
+    order = Spill(folder, "order", VISIT, _ORDER_BUCKETS)
+    order.restore([])
+    for bucket in range(expected.buckets):
+        visits = comparison.look_at(
+            map(Expected._make, expected.read(bucket)), map(Found._make, found.read(bucket))
+        )
+        for visit in visits:
+            order.append(visit.session_key[0] % _ORDER_BUCKETS, VISIT.pack(*visit))
+        advance(1)
+    for bucket in range(_ORDER_BUCKETS):
+        comparison.look_at_order(map(Visit._make, order.read(bucket)))
+        advance(1)
+
+
+def _judge(
+    scope: Scope,
+    state: State,
+    input_ids: set[str],
+    revision: int | None,
+    start: dict[str, dict[str, int]] | None,
+    high_water: dict[str, dict[str, int]] | None,
+) -> Callable[[Found], str | None]:
+    """Return what tells as what to count a record that no audited row explains; None: it must have one.
+
+    Where the beginning is pruned or left out, only outputs that close at or above what was done before it, and of the same
+    revision: everything else may be of a batch that is not looked at.
+    """
+    places = [place.rpartition("/") for place in state.places]
+    own = [topic_id in input_ids for topic_id, _, _ in places]
+    lower = [
+        max(
+            (start or {}).get(topic_id, {}).get(partition, 0),
+            (high_water or {}).get(topic_id, {}).get(partition, 0),
+        )
+        for topic_id, _, partition in places
+    ]
+
+    def judge(record: Found) -> str | None:
+        if not own[record.input_place]:
+            return "records_of_other_outboxes"
+        if scope.to_end and scope.complete:
+            return None
+        after = record.revision == revision and record.input_offset >= lower[record.input_place]
+        return None if scope.to_end and after else "records_out_of_scope"
+
+    return judge
+
+
+def _topics_check(state: State) -> Check:
+    check = Check("topics", "Are the output topics those that were delivered to?")
+    for name in state.missing:
+        check.add(f"topic {name} does not exist any more")
+    for name in state.replaced:
+        check.add(
+            f"topic {name} was deleted and made anew: what had been delivered to the former one went with it"
+        )
+    return check
+
+
+def _readable_check(state: State) -> Check:
+    check = Check("readable", "Can the outputs of every delivered row be read?")
+    check.count = state.counted.get("unreadable_rows", 0)
+    return check

@@ -1,0 +1,137 @@
+"""The checks over the ledger and its rows, range by range of batches: SQL alone, each range in a snapshot of its own.
+
+Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit.digest import bucket_of, identity_of
+from publisher.audit.findings import Check
+from publisher.audit.scope import Range, Scope, ranges
+from publisher.audit.spill import Spill
+
+_EMITTED = Struct("<16sq")
+_FETCH_ROWS = 5_000
+_SESSIONS_A_BUCKET = 250_000
+
+Advance = Callable[[int], None]
+"""Called with the number of sessions that were looked at since the last call."""
+
+
+def check_ledger(
+    connection: psycopg.Connection[Any], scope: Scope, folder: Path, sessions: int, advance: Advance
+) -> list[Check]:
+    """Return the checks of the ledger and its rows. `sessions`: about how many there are; `folder`: for temporary files."""
+    bounds = {"from_batch": scope.first, "to_batch": scope.last}
+    counts = Check("batch_counts", "Does each ledger row count what its rows hold?")
+    orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
+    lanes = Check("lanes", "Is every row's lane one that its epoch has?")
+    spill = Spill(folder, "emitted", _EMITTED, 1 + sessions // _SESSIONS_A_BUCKET)
+    spill.restore([])
+    for batches in ranges(connection, scope.kept):
+        with connection.transaction():
+            connection.execute(statement("publisher", "snapshot"))
+            _check_counts(connection, batches, counts, orphans)
+            _check_lanes(connection, batches, lanes)
+            _spill_sessions(connection, batches, spill)
+        advance(batches.sessions)
+    return [
+        _check_gaps(connection, bounds),
+        counts,
+        orphans,
+        _check_stream(connection, bounds),
+        _check_emitted_once(connection, spill),
+        lanes,
+    ]
+
+
+def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
+    check = Check("ledger_dense", "Is there a ledger row for every batch id?")
+    for first, last in connection.execute(statement(SQL, "ledger_gaps"), bounds):
+        missing = f"batch {first} is" if first == last else f"batches {first} to {last} are"
+        check.add(f"{missing} missing", last - first + 1)
+    return check
+
+
+def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: Check, orphans: Check) -> None:
+    bounds = {"from_batch": batches.first, "to_batch": batches.last}
+    names = ("sessions", "output events", "output bytes")
+    for batch_id, orphan, *numbers in connection.execute(statement(SQL, "batch_counts"), bounds):
+        if orphan:
+            orphans.add(f"batch {batch_id}: rows with {numbers[3]} sessions, and no ledger row")
+            continue
+        wrong = [
+            f"{said} {name}, its rows hold {held}"
+            for name, said, held in zip(names, numbers[:3], numbers[3:], strict=True)
+            if said != held
+        ]
+        counts.add(f"batch {batch_id}: the ledger says {'; '.join(wrong)}")
+
+
+def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Check) -> None:
+    bounds = {"from_batch": batches.first, "to_batch": batches.last}
+    for batch_id, key, lane, epoch, lanes in connection.execute(statement(SQL, "lanes"), bounds):
+        has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
+        check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
+
+
+def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
+    check = Check(
+        "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
+    )
+    for batch, generation, spark_batch, part, former, former_spark, former_part in connection.execute(
+        statement(SQL, "stream"), bounds
+    ):
+        check.add(
+            f"generation {generation}: batch {batch} (Spark batch {spark_batch}, part {part}) does not continue batch "
+            f"{former} (Spark batch {former_spark}, part {former_part})"
+        )
+    return check
+
+
+def _spill_sessions(connection: psycopg.Connection[Any], batches: Range, spill: Spill) -> None:
+    for batch_id, _, identity, place in _sessions(connection, batches.first, batches.last):
+        spill.append(bucket_of(place, spill.buckets), _EMITTED.pack(identity, batch_id))
+
+
+def _check_emitted_once(connection: psycopg.Connection[Any], spill: Spill) -> Check:
+    check = Check("emitted_once", "Was each session emitted once for a revision?")
+    for bucket in range(spill.buckets):
+        seen: dict[bytes, int] = {}
+        for identity, batch_id in spill.read(bucket):
+            former = seen.setdefault(identity, batch_id)
+            if former != batch_id:
+                check.add(
+                    _describe(connection, identity, former, batch_id) if len(check.examples) < 20 else ""
+                )
+    return check
+
+
+def _describe(connection: psycopg.Connection[Any], identity: bytes, former: int, batch_id: int) -> str:
+    """Name a session that was emitted twice; the spill knows it by its hash only."""
+    for _, key, found, place in _sessions(connection, batch_id, batch_id):
+        if found == identity:
+            return (
+                f"session {key!r} ending at {place.decode()}: in batch {former} and again in batch {batch_id}"
+            )
+    return f"a session of batch {former} is in batch {batch_id} again"
+
+
+def _sessions(
+    connection: psycopg.Connection[Any], first: int, last: int
+) -> Iterator[tuple[int, str, bytes, bytes]]:
+    """Yield (batch_id, session_key, identity with revision, place of its end) of the sessions emitted in these batches."""
+    with connection.transaction(), connection.cursor(name="audit_sessions", binary=True) as cursor:
+        cursor.itersize = _FETCH_ROWS
+        cursor.execute(statement(SQL, "sessions"), {"from_batch": first, "to_batch": last})
+        for batch_id, key, revision, topic_ids, partitions, ends in cursor:
+            for topic_id, partition, end in zip(topic_ids, partitions, ends, strict=True):
+                place = f"{topic_id}/{partition}/{end}".encode()
+                yield batch_id, key, identity_of(place, revision), place

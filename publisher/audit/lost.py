@@ -1,0 +1,101 @@
+"""The rows of which outputs are lost, and the commands that send them again. Any number of them: they are kept in a file."""
+
+import shlex
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.audit.digest import Expected
+
+_KEYS_IN_COMMAND = 10
+
+
+class LostRows:
+    """Rows with lost outputs, by (batch, lane, number of the row), in a database file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "lost.sqlite"
+        path.unlink(missing_ok=True)
+        self._path = path
+        self._database = sqlite3.connect(path)
+        self._database.execute(
+            "CREATE TABLE lost (batch INTEGER, lane INTEGER, row INTEGER, PRIMARY KEY (batch, lane, row)) WITHOUT ROWID"
+        )
+        self.topics: set[int] = set()
+
+    def add(self, outputs: Iterable[Expected]) -> None:
+        """Remember the rows of these outputs."""
+        rows = set()
+        for output in outputs:
+            rows.add((output.batch_id, output.lane, output.row))
+            self.topics.add(output.topic)
+        with self._database:
+            self._database.executemany("INSERT OR IGNORE INTO lost VALUES (?, ?, ?)", rows)
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+        return int(self._database.execute("SELECT count(*) FROM lost").fetchone()[0])
+
+    def batches(self) -> tuple[int, int]:
+        """Return the first and the last batch with such a row."""
+        first, last = self._database.execute("SELECT min(batch), max(batch) FROM lost").fetchone()
+        return first, last
+
+    def keys(self, connection: psycopg.Connection[Any]) -> Iterator[str]:
+        """Yield each row's session key, in the order of the batches; a key may come several times."""
+        rows = self._database.execute("SELECT batch, lane, row FROM lost ORDER BY batch, lane, row")
+        for (batch_id, lane), numbers in groupby(rows, key=lambda row: (row[0], row[1])):
+            keys = row_keys(connection, batch_id, lane)
+            for _, _, number in numbers:
+                if number < len(keys):
+                    yield keys[number]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+        self._path.unlink(missing_ok=True)
+
+
+def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
+    """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
+    rows = connection.execute(statement(SQL, "row_keys"), {"batch_id": batch_id, "lane": lane})
+    return [key for (key,) in rows]
+
+
+def mending_command(
+    connection: psycopg.Connection[Any], lost: LostRows, topics: list[str], keys_file: Path
+) -> str | None:
+    """Return the `publisher replay start` that sends what is lost once more, None where nothing is.
+
+    Many keys are written to `keys_file`, one a line, but for those that a line cannot hold; where every row of the
+    batches is lost, no keys are named at all.
+    """
+    count = lost.count()
+    if count == 0:
+        return None
+    first, last = lost.batches()
+    command = ["publisher", "replay", "start", "--from-batch", str(first), "--to-batch", str(last)]
+    row = connection.execute(statement(SQL, "row_count"), {"from_batch": first, "to_batch": last}).fetchone()
+    if row is None or row[0] != count:
+        keys = sorted(set(lost.keys(connection)))
+        named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if "\n" in key or "\r" in key]
+        # One word with the option, because a key may begin with a dash.
+        command += [f"--key={key}" for key in named]
+        if len(named) < len(keys):
+            keys_file.write_text("".join(f"{key}\n" for key in keys if key not in set(named)), "utf-8")
+            command += ["--keys-file", str(keys_file)]
+    if len(lost.topics) < len(topics):
+        for topic in sorted(lost.topics):
+            command += ["--topic", topics[topic]]
+    return shlex.join([*command, "--yes"])

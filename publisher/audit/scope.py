@@ -1,0 +1,221 @@
+"""What an audit looks at: the batches that are kept, and how far each lane is, frozen at its begin."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Self
+
+import psycopg
+
+from db.errors import SettingsError
+from db.statements import statement
+from publisher.audit import SQL
+from publisher.cursor import Cursor
+
+_PARTITION_BATCHES = 10_000
+_RANGE_SESSIONS = 20_000
+_RANGE_BATCHES = 2_000
+_FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class Resume(NamedTuple):
+    """A cursor that was moved on request."""
+
+    epoch: int
+    lane: int
+    seq: int
+    after: Cursor
+    to: Cursor
+    note: str
+
+
+class Range(NamedTuple):
+    """Batches that are looked at in one go, both inclusive, and the sessions that the ledger counts in them."""
+
+    first: int
+    last: int
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The batches `first` to `last`, both inclusive (none where first > last), and the state of the lanes.
+
+    `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each run of
+    audited batches whose rows are kept; between two of them retention has dropped partitions. `to_end`: nothing is left out
+    after `last`.
+    """
+
+    ledger_from: int | None
+    rows_from: int | None
+    first: int
+    last: int
+    kept: list[tuple[int, int]]
+    to_end: bool
+    epochs: list[tuple[int, int, int]]
+    cursors: dict[tuple[int, int], Cursor]
+    resumes: list[Resume] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was pruned or left out before the last batch."""
+        return self.first == 1 and len(self.kept) <= 1
+
+    @property
+    def last_run(self) -> int:
+        """Return the batch from which on nothing is left out."""
+        return self.kept[-1][0] if self.kept else self.first
+
+    def holds(self, first: int, last: int) -> bool:
+        """Whether the rows of all of these batches are kept and audited."""
+        return any(begin <= first and last <= end for begin, end in self.kept)
+
+    def epoch_of(self, batch_id: int) -> int | None:
+        """Return the epoch of a batch."""
+        place = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)
+        return self.epochs[place - 1][0] if place else None
+
+    def lanes_of(self, batches: Range) -> range:
+        """Return every lane that these batches may have rows in."""
+        ends = [*[from_batch for _, from_batch, _ in self.epochs[1:]], None]
+        return range(
+            max(
+                (
+                    lanes
+                    for (_, from_batch, lanes), end in zip(self.epochs, ends, strict=True)
+                    if from_batch <= batches.last and (end is None or end > batches.first)
+                ),
+                default=0,
+            )
+        )
+
+    def delivered(self, epoch: int, lane: int, place: Cursor) -> bool:
+        """Whether the lane's mirror is past a row."""
+        cursor = self.cursors.get((epoch, lane))
+        return cursor is not None and place <= cursor
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for the state of a resumable audit."""
+        return {
+            "ledger_from": self.ledger_from,
+            "rows_from": self.rows_from,
+            "first": self.first,
+            "last": self.last,
+            "kept": self.kept,
+            "to_end": self.to_end,
+            "epochs": self.epochs,
+            "cursors": [
+                [epoch, lane, cursor.batch_id, cursor.session_key]
+                for (epoch, lane), cursor in self.cursors.items()
+            ],
+            "resumes": [
+                [
+                    r.epoch,
+                    r.lane,
+                    r.seq,
+                    r.after.batch_id,
+                    r.after.session_key,
+                    r.to.batch_id,
+                    r.to.session_key,
+                    r.note,
+                ]
+                for r in self.resumes
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Read what `as_json` gave."""
+        return cls(
+            **value
+            | {
+                "kept": [tuple(run) for run in value["kept"]],
+                "epochs": [tuple(epoch) for epoch in value["epochs"]],
+                "cursors": {(e, lane): Cursor(b, k) for e, lane, b, k in value["cursors"]},
+                "resumes": [
+                    Resume(e, n, s, Cursor(ab, ak), Cursor(tb, tk), note)
+                    for e, n, s, ab, ak, tb, tk, note in value["resumes"]
+                ],
+            }
+        )
+
+
+class Limits(NamedTuple):
+    """What the command was asked to look at; None: everything that is kept."""
+
+    from_batch: int | None = None
+    to_batch: int | None = None
+    since: datetime | None = None
+
+
+def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
+    """Freeze it in one snapshot. Raises SettingsError where the limits contradict each other."""
+    if limits.from_batch is not None and limits.to_batch is not None and limits.from_batch > limits.to_batch:
+        raise SettingsError(f"--from-batch {limits.from_batch} is after --to-batch {limits.to_batch}")
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        row = connection.execute(statement(SQL, "scope"), {"since": limits.since or _FOREVER}).fetchone()
+        ledger_from, ledger_to, partitions, since = row or (None, None, [], None)
+        epochs = connection.execute(statement(SQL, "epochs")).fetchall()
+        cursors = connection.execute(statement(SQL, "cursors")).fetchall()
+        resumes = connection.execute(statement(SQL, "resumes")).fetchall()
+    end = ledger_to or 0
+    rows_from = max(1, partitions[0]) if partitions else None
+    # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
+    kept = end + 1 if ledger_from is None or rows_from is None else rows_from
+    if limits.since is not None and since is None:
+        since = end + 1
+    first = max(kept, limits.from_batch or 1, since or 1)
+    last = min(end, limits.to_batch or end)
+    return Scope(
+        ledger_from=ledger_from,
+        rows_from=rows_from,
+        first=first,
+        last=last,
+        kept=_runs(partitions, first, last),
+        to_end=last == end,
+        epochs=epochs,
+        cursors={(epoch, lane): Cursor(batch, key) for epoch, lane, batch, key in cursors},
+        resumes=[
+            Resume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note)
+            for epoch, lane, seq, after, after_key, to, to_key, note in resumes
+        ],
+    )
+
+
+def _runs(partitions: list[int], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the batches from `first` to `last` that these partitions hold, neighbours joined. `partitions`: first batches."""
+    runs: list[tuple[int, int]] = []
+    for begin in partitions:
+        end = min(begin + _PARTITION_BATCHES - 1, last)
+        begin = max(begin, first)
+        if begin > end:
+            continue
+        if runs and runs[-1][1] == begin - 1:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((begin, end))
+    return runs
+
+
+def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[Range]:
+    """Cut batches into ranges of about as many sessions as fit in memory easily; without gaps, whatever the ledger lacks."""
+    for begin, last in kept:
+        while begin <= last:
+            found = _range(connection, begin, last)
+            yield found
+            begin = found.last + 1
+
+
+def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
+    rows = connection.execute(
+        statement(SQL, "ranges"),
+        {"from_batch": begin, "to_batch": last, "batches": _RANGE_BATCHES},
+    ).fetchall()
+    sessions = 0
+    for batch_id, count in rows:
+        sessions += count
+        if sessions >= _RANGE_SESSIONS:
+            return Range(begin, batch_id, sessions)
+    return Range(begin, rows[-1][0] if len(rows) == _RANGE_BATCHES else last, sessions)

@@ -1,0 +1,66 @@
+"""Records of one size, spread over files by a hash, so that what belongs together can be looked at together in bounded memory.
+
+Appending survives kill -9: `sizes` after a flush is what a later process truncates to, so nothing is there twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from db.errors import OutboxError
+
+_BUFFERED_BYTES = 32 * 1024 * 1024
+
+
+class Spill:
+    """`buckets` files of `record`s in `folder`. Not thread-safe."""
+
+    def __init__(self, folder: Path, name: str, record: Struct, buckets: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._paths = [folder / f"{name}-{bucket:05}" for bucket in range(buckets)]
+        self._record = record
+        self._buffers = [bytearray() for _ in range(buckets)]
+        self._sizes = [0] * buckets
+        self._buffered = 0
+        self.buckets = buckets
+
+    def restore(self, sizes: Sequence[int]) -> None:
+        """Begin with what was there at a flush that returned `sizes`; later appends are cut off. [] begins empty.
+
+        Raises OutboxError when a file is shorter than it was.
+        """
+        for bucket, path in enumerate(self._paths):
+            size = sizes[bucket] if sizes else 0
+            with path.open("ab") as file:
+                if file.tell() < size:
+                    raise OutboxError(
+                        f"{path} has {file.tell()} of {size} bytes: the state of this audit is damaged. Delete the "
+                        "directory and start the audit again"
+                    )
+                file.truncate(size)
+            self._sizes[bucket] = size
+
+    def append(self, bucket: int, record: bytes) -> None:
+        """Add one packed record."""
+        self._buffers[bucket] += record
+        self._buffered += len(record)
+        if self._buffered >= _BUFFERED_BYTES:
+            self.flush()
+
+    def flush(self) -> list[int]:
+        """Write everything out and return the size of each file in bytes."""
+        for bucket, buffer in enumerate(self._buffers):
+            if buffer:
+                with self._paths[bucket].open("ab") as file:
+                    file.write(buffer)
+                self._sizes[bucket] += len(buffer)
+                self._buffers[bucket] = bytearray()
+        self._buffered = 0
+        return list(self._sizes)
+
+    def read(self, bucket: int) -> Iterator[tuple[Any, ...]]:
+        """Return the records of a bucket, unpacked, in the order in which they were appended."""
+        self.flush()
+        path = self._paths[bucket]
+        return self._record.iter_unpack(path.read_bytes() if path.exists() else b"")

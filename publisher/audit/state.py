@@ -1,0 +1,70 @@
+"""Where an audit of the topics is, kept in a directory, so that one that was killed goes on."""
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from db.errors import SettingsError
+
+_VERSION = 1
+
+
+@dataclass(slots=True)
+class State:
+    """What was frozen at the begin, and how far the two scans are. Offsets by topic number and partition."""
+
+    asked: dict[str, Any]
+    """Outbox, cluster and limits: a state is of no use to another audit."""
+    scope: dict[str, Any]
+    known_to: int
+    """Newest batch after the ends were asked for: no record below the ends is of a later one."""
+    topics: list[str]
+    buckets: int
+    replaced: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    begins: list[dict[str, int]] = field(default_factory=list)
+    ends: list[dict[str, int]] = field(default_factory=list)
+    next_offsets: list[dict[str, int]] = field(default_factory=list)
+    lows: list[dict[str, int]] | None = None
+    """Low watermarks after the topics were read; None while they are."""
+    next_batch: int = 0
+    found_sizes: list[int] = field(default_factory=list)
+    expected_sizes: list[int] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    places: list[str] = field(default_factory=list)
+    """`<topic id>/<partition>` of the input, by number."""
+
+
+def load(folder: Path, asked: dict[str, Any]) -> State | None:
+    """Return the state that a killed audit left, None where there is none. Raises SettingsError for another audit's."""
+    path = folder / "state.json"
+    if not path.exists():
+        return None
+    value = orjson.loads(path.read_bytes())
+    if value.pop("version", None) != _VERSION or value["asked"] != asked:
+        raise SettingsError(
+            f"{folder} holds the state of another audit: {value.get('asked')}, this one is {asked}. Name another --state, "
+            "or delete the directory"
+        )
+    return State(**value)
+
+
+def save(folder: Path, state: State) -> None:
+    """Keep it: the former state or this one is there after a crash, never a half."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / "state.json.new"
+    with written.open("wb") as file:
+        file.write(orjson.dumps({"version": _VERSION, **asdict(state)}))
+        file.flush()
+        os.fsync(file.fileno())
+    written.replace(folder / "state.json")
+
+
+def forget(folder: Path) -> None:
+    """Remove the state and the files of a finished audit."""
+    for pattern in ("found-*", "expected-*", "order-*", "emitted-*", "state.json", "state.json.new"):
+        for path in folder.glob(pattern):
+            path.unlink()

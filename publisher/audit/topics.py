@@ -1,0 +1,98 @@
+"""The output topics: which of them are there, and between which offsets they are read."""
+
+import concurrent.futures
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
+
+from db.errors import UnavailableError
+from db.settings import KafkaSettings
+from db.topic_ids import topic_id_text
+from publisher.clients import admin_client
+
+Offsets = list[dict[str, int]]
+"""By topic number, then partition (as text, as JSON has it)."""
+
+
+class Topic(NamedTuple):
+    """An output topic as Kafka describes it now; `topic_id` None: it does not exist."""
+
+    name: str
+    topic_id: str | None
+    partitions: int
+
+
+class Broker:
+    """Questions to the cluster that the outputs went to. Raises UnavailableError when it does not answer."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._admin: AdminClient = admin_client(settings)
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id."""
+        asked = self._admin.describe_cluster(request_timeout=self._settings.request_timeout_s)
+        return str(self._answer(asked).cluster_id)
+
+    def describe(self, names: Sequence[str]) -> list[Topic]:
+        """Describe topics, also those that are gone."""
+        if not names:
+            return []
+        asked = self._admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=self._settings.request_timeout_s
+        )
+        found = []
+        for name in names:
+            described = self._answer(asked[name], missing=True)
+            if described is None:
+                found.append(Topic(name, None, 0))
+            else:
+                found.append(Topic(name, topic_id_text(described.topic_id), len(described.partitions)))
+        return found
+
+    def ends(self, topics: Sequence[Topic]) -> Offsets:
+        """Return the high watermarks: past them no record counted at this moment."""
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def lows(self, topics: Sequence[Topic]) -> Offsets:
+        """Return the low watermarks: what was below them is deleted."""
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, topics: Sequence[Topic], spec: OffsetSpec) -> Offsets:
+        places = {
+            TopicPartition(topic.name, partition): spec
+            for topic in topics
+            for partition in range(topic.partitions)
+        }
+        found: dict[str, dict[str, int]] = {topic.name: {} for topic in topics}
+        if places:
+            asked = self._admin.list_offsets(
+                places,
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._settings.request_timeout_s,
+            )
+            for place, future in asked.items():
+                found[place.topic][str(place.partition)] = int(self._answer(future).offset)
+        return [found[topic.name] for topic in topics]
+
+    def _answer(self, future: "concurrent.futures.Future[Any]", *, missing: bool = False) -> Any:
+        """Return the answer; None for a topic that does not exist, where `missing` allows that."""
+        try:
+            return future.result(timeout=self._settings.request_timeout_s + 5)
+        except KafkaException as error:
+            if missing and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise unavailable(self._settings, error) from error
+        except concurrent.futures.TimeoutError as error:
+            raise unavailable(self._settings, error) from error
+
+
+def unavailable(settings: KafkaSettings, error: Exception) -> UnavailableError:
+    """Return what to raise when Kafka does not answer."""
+    text = error.args[0].str() if isinstance(error, KafkaException) else str(error) or type(error).__name__
+    return UnavailableError(
+        f"Kafka at {settings.bootstrap_servers} does not answer: {text}. Check [kafka] bootstrap_servers "
+        "(OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
+    )

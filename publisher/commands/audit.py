@@ -1,0 +1,133 @@
+"""`publisher audit`."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import psycopg
+import typer
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from db.errors import UnavailableError
+from db.settings import load_settings
+from publisher.audit.audit import Request
+from publisher.audit.audit import audit as run_audit
+from publisher.audit.findings import EXAMPLES, Report
+from publisher.audit.scope import Limits
+from publisher.commands.common import Config, Json, console, database, print_json
+
+
+def audit(
+    config: Config = None,
+    as_json: Json = False,
+    kafka: Annotated[
+        bool,
+        typer.Option("--kafka", help="Also read the output topics back and compare them with the outbox."),
+    ] = False,
+    from_batch: Annotated[
+        int | None, typer.Option(min=1, help="First batch; default: the oldest that is kept.")
+    ] = None,
+    to_batch: Annotated[int | None, typer.Option(min=1, help="Last batch; default: the newest.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"],
+            help="Batches committed at this time or later (UTC unless it says otherwise).",
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --kafka: keep where the audit is in this directory; the same command goes on from there."
+        ),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write the JSON report to this file.")] = None,
+    keys_file: Annotated[
+        Path,
+        typer.Option(help="Where the session keys go that the replay command names, when there are many."),
+    ] = Path("lost-keys.txt"),
+) -> None:
+    """Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.
+
+    Reads only. All services may run meanwhile. Exit codes: 0 clean, 1 something is wrong, 6 Postgres or Kafka did not answer,
+    2 wrong settings, 3 wrong schema.
+    """
+    if state is not None and not kafka:
+        raise typer.BadParameter("--state is for --kafka", param_hint="--state")
+    settings = load_settings(config)
+    request = Request(Limits(from_batch, to_batch, since), kafka, state, keys_file.resolve())
+    errors = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        database(settings, "audit") as connection,
+        Progress(*columns, console=errors, disable=as_json or not errors.is_terminal) as progress,
+    ):
+
+        def phase(name: str, steps: int) -> Callable[[int], None]:
+            task = progress.add_task(name, total=steps)
+            return lambda done: progress.advance(task, done)
+
+        try:
+            found = run_audit(connection, settings, request, phase)
+        except (psycopg.OperationalError, KafkaException) as error:
+            raise UnavailableError(f"a server went away during the audit: {str(error).strip()}") from error
+    if report is not None:
+        report.write_bytes(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print(found)
+    if not found.clean:
+        raise typer.Exit(1)
+
+
+def _print(found: Report) -> None:
+    out = console()
+    batches = (
+        f"batches {found.first_batch} to {found.last_batch}"
+        if found.first_batch <= found.last_batch
+        else "no batches"
+    )
+    kept = "" if found.rows_from in (None, 1) else f" (rows are kept from batch {found.rows_from} on)"
+    out.print(f"outbox {found.outbox_uuid}: {batches}{kept}", highlight=False)
+    out.print(
+        ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.counted.items()),
+        highlight=False,
+    )
+    table = Table("check", "question", "result")
+    for check in found.checks:
+        result = (
+            f"[red]{check.count} wrong[/red]"
+            if check.failed
+            else f"{check.count} noted"
+            if check.count
+            else "[green]ok[/green]"
+        )
+        table.add_row(check.name, check.question, result)
+    out.print(table)
+    for check in found.checks:
+        for example in check.examples:
+            out.print(
+                f"{check.name}: {example}",
+                style="red" if check.failed else "",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+        if len(check.examples) == EXAMPLES < check.count:
+            out.print(f"{check.name}: the first {EXAMPLES} of {check.count}", highlight=False)
+    if found.mend:
+        out.print("What was lost is sent again by:")
+        for command in found.mend:
+            out.print(command, markup=False, highlight=False, soft_wrap=True)
+    out.print("clean" if found.clean else "NOT clean", style="green" if found.clean else "red")

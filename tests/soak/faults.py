@@ -1,0 +1,158 @@
+"""What the soak does to the stand: one fault after the other, drawn by a seed."""
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.acceptance.service import wait_until
+from tests.soak.stand import Stand, as_json
+
+Fault = Callable[["Faults"], None]
+
+
+class Faults:
+    """Draws and does them. Every method returns with the servers up and each service started."""
+
+    def __init__(self, stand: Stand, seed: int, without: set[str]) -> None:
+        self._stand = stand
+        self._chance = random.Random(seed)
+        self._faults = {name: weight for name, weight in WEIGHTS.items() if name not in without}
+        self.chapter_began = time.monotonic()
+        """Nothing younger is dropped by retention: the chapter's verdict reads it."""
+
+    def one(self) -> str:
+        """Do one fault; return its name."""
+        self._stand.supervise()
+        (name,) = self._chance.choices(list(self._faults), list(self._faults.values()))
+        getattr(self, name)()
+        self._stand.happened[TITLES[name]] += 1
+        return name
+
+    def pause_s(self) -> float:
+        """Seconds until the next fault: from another one into the recovery to a quiet while."""
+        return self._chance.choice([0.0, 1.0, 3.0, 6.0, 12.0]) + self._chance.random()
+
+    def lets_it_move(self) -> bool:
+        """Whether the next fault waits for a batch: a job that is killed at each start shows little."""
+        return self._chance.random() < 0.4
+
+    # The job
+
+    def job_killed(self) -> None:
+        job = self._stand.pipeline.job
+        job.kill()
+        job.start()
+
+    def job_machine_lost(self) -> None:
+        job = self._stand.pipeline.job
+        job.crash()
+        job.start()
+
+    def jvm_killed(self) -> None:
+        with suppress(AssertionError):  # it has none at this moment
+            self._stand.pipeline.job.started("java").kill()
+
+    def checkpoint_deleted(self) -> None:
+        stand = self._stand
+        stand.pipeline.job.crash()
+        self._reconnect()
+        if stand.pipeline.ask("SELECT FROM outbox.generation LIMIT 1"):
+            shutil.rmtree(stand.pipeline.generation_directory(), ignore_errors=True)
+        stand.pipeline.job.start()
+
+    # The publishers
+
+    def publisher_killed(self) -> None:
+        relay = self._chance.choice(self._stand.publishers)
+        relay.kill()
+        relay.start()
+
+    def publisher_frozen(self) -> None:
+        """Longer than its lease now and then: another one takes its lanes, and it comes back as a zombie."""
+        relay = self._chance.choice(self._stand.publishers)
+        relay.pause()
+        time.sleep(self._chance.choice([0.5, 3.0, 8.0]))
+        relay.resume()
+
+    # The servers
+
+    def postgres_killed(self) -> None:
+        postgres = self._stand.postgres
+        postgres.kill()
+        time.sleep(self._chance.choice([0.0, 0.0, 2.0, 6.0]))
+        postgres.start()
+        self._reconnect()
+
+    def kafka_killed(self) -> None:
+        kafka = self._stand.kafka
+        kafka.kill()
+        time.sleep(self._chance.choice([0.0, 0.0, 3.0, 10.0]))
+        kafka.start()
+
+    def both_killed(self) -> None:
+        first, second = self._chance.sample([self._stand.postgres, self._stand.kafka], 2)
+        first.kill()
+        second.kill()
+        time.sleep(self._chance.choice([0.0, 3.0]))
+        second.start()
+        first.start()
+        self._reconnect()
+
+    # What operators do meanwhile
+
+    def lanes_changed(self) -> None:
+        self._stand.run("lanes", "set", str(self._chance.randint(1, 6)), may_fail=True)
+
+    def retention(self) -> None:
+        """Drops what the verdicts so far have looked at."""
+        keep_s = max(60, int(time.monotonic() - self.chapter_began) + 5)
+        output = self._stand.run(
+            "retention", "run", "--yes", "--json", may_fail=True,
+            OUTBOX_RETENTION__KEEP_S=str(keep_s), OUTBOX_RETENTION__KEEP_LEDGER_S="2592000", OUTBOX_RETENTION__LOCK_TIMEOUT_S="20",
+        )  # fmt: skip
+        if output is not None:
+            dropped = as_json(output)["dropped"]
+            assert isinstance(dropped, list)
+            self._stand.happened["partitions dropped"] += len(dropped)
+
+    def _reconnect(self) -> None:
+        def connected() -> bool:
+            try:
+                self._stand.pipeline.connect()
+            except Exception:  # noqa: BLE001 - it is still recovering
+                return False
+            return True
+
+        wait_until(connected, "Postgres", poll_s=0.2)
+
+
+WEIGHTS = {
+    "job_killed": 5,
+    "job_machine_lost": 4,
+    "jvm_killed": 4,
+    "checkpoint_deleted": 3,
+    "publisher_killed": 8,
+    "publisher_frozen": 6,
+    "postgres_killed": 5,
+    "kafka_killed": 4,
+    "both_killed": 2,
+    "lanes_changed": 2,
+    "retention": 4,
+}
+"""How often each is drawn."""
+
+TITLES = {
+    "job_killed": "job: SIGKILL",
+    "job_machine_lost": "job: SIGKILL to all its processes at once",
+    "jvm_killed": "job: SIGKILL to its JVM",
+    "checkpoint_deleted": "job: killed, its checkpoint deleted",
+    "publisher_killed": "publisher: SIGKILL",
+    "publisher_frozen": "publisher: SIGSTOP, SIGCONT",
+    "postgres_killed": "Postgres: SIGKILL",
+    "kafka_killed": "Kafka: SIGKILL",
+    "both_killed": "Postgres and Kafka: SIGKILL",
+    "lanes_changed": "`publisher lanes set`",
+    "retention": "`publisher retention run`",
+}

@@ -1,0 +1,111 @@
+"""The audit's comparison finds exactly what was done to a history, whatever that was."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.audit.compare import Comparison
+from publisher.audit.digest import NONE, Expected, Found, Mark, content_of, identity_of, short_hash
+
+OUTPUTS = 6
+NOTHING, REMOVED, COPIED, ALTERED, REPLAYED, ONLY_REPLAYED = range(6)
+
+
+def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED) -> Expected:
+    """Output `event` of the one session of a key in a batch."""
+    name = b"%d/%d/%d" % (key, batch, event)
+    return Expected(
+        identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE, NONE, marks
+    )  # fmt: skip
+
+
+def found(output: Expected, offset: int, content: bytes = b"", *, replayed: bool = False) -> Found:
+    """Its record."""
+    return Found(output.identity, content or output.content, 0, 0, offset, 5, 0, 0, 0, replayed)
+
+
+def compare(outputs: list[Expected], records: list[Found]) -> Comparison:
+    """Look at everything as one bucket."""
+    comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
+    comparison.look_at_order(comparison.look_at(outputs, records))
+    return comparison
+
+
+def counts(comparison: Comparison) -> list[int]:
+    """How much was found of each kind."""
+    kinds = ("lost", "duplicated", "altered", "unexpected", "parked", "disordered")
+    return [getattr(comparison, kind).count for kind in kinds]
+
+
+def history() -> list[Expected]:
+    """Three keys, two batches, outputs in the order in which a lane sends them."""
+    return [expected(key, batch, event) for batch in (1, 2) for key in range(3) for event in range(OUTPUTS)]
+
+
+@given(st.lists(st.sampled_from(range(6)), min_size=36, max_size=36))
+def test_each_fault_is_counted_where_it_was_made_and_nowhere_else(faults: list[int]) -> None:
+    records = []
+    later = 1_000
+    for offset, (output, fault) in enumerate(zip(history(), faults, strict=True)):
+        if fault == ALTERED:
+            records.append(found(output, offset, b"x" * 16))
+        elif fault not in (REMOVED, ONLY_REPLAYED):
+            records.append(found(output, offset))
+        if fault == COPIED:
+            records.append(found(output, later + offset))
+        if fault in (REPLAYED, ONLY_REPLAYED):
+            records.append(found(output, later + offset, replayed=True))
+    made = Counter(faults)
+    assert counts(compare(history(), records)) == [made[REMOVED], made[COPIED], made[ALTERED], 0, 0, 0]
+
+
+@given(st.permutations(range(36)))
+def test_the_order_is_broken_exactly_where_two_neighbours_of_a_key_are_swapped(offsets: list[int]) -> None:
+    outputs = history()
+    records = [found(output, offset) for output, offset in zip(outputs, offsets, strict=True)]
+    last: dict[bytes, int] = {}
+    ordered = True
+    for output, offset in zip(outputs, offsets, strict=True):
+        ordered = ordered and last.get(output.session_key, -1) < offset
+        last[output.session_key] = offset
+    assert (compare(outputs, records).disordered.count == 0) == ordered
+
+
+def test_two_sessions_of_a_key_that_lie_the_other_way_round_are_out_of_order() -> None:
+    outputs = [expected(0, batch, event) for batch in (1, 2) for event in range(3)]
+    swapped = [*outputs[3:], *outputs[:3]]
+    assert compare(outputs, [found(output, n) for n, output in enumerate(outputs)]).disordered.count == 0
+    assert compare(outputs, [found(output, n) for n, output in enumerate(swapped)]).disordered.count == 1
+
+
+def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
+    outputs = [
+        expected(0, 1, 0, Mark(0)),
+        expected(0, 1, 1, Mark.DEMANDED | Mark.EXPIRED),
+        expected(0, 1, 2, Mark.DEMANDED | Mark.SKIPPED),
+        expected(0, 1, 3, Mark.PARKED),
+        expected(0, 1, 4, Mark.DEMANDED | Mark.SENT_AGAIN),
+    ]
+    again = [found(outputs[4], 1), found(outputs[4], 2)]
+    comparison = compare(outputs, again)
+    assert counts(comparison) == [0] * 6
+    assert comparison.counted["expired_outputs"] == 1
+    assert comparison.counted["outputs_skipped_by_resume"] == 1
+    assert comparison.counted["records_sent_again_by_resume"] == 1
+    assert counts(compare(outputs, [*again, found(outputs[3], 3)])) == [0, 0, 0, 0, 1, 0]
+
+
+def test_nothing_and_empty_are_different_contents() -> None:
+    contents = [
+        content_of(None, b"", ()),
+        content_of(b"", None, ()),
+        content_of(b"", b"", ()),
+        content_of(b"a", b"b", ()),
+        content_of(b"", b"ab", ()),
+        content_of(b"a", b"b", [("h", None)]),
+        content_of(b"a", b"b", [("h", b"")]),
+        content_of(b"a", b"b", [("h", b"1"), ("g", b"2")]),
+        content_of(b"a", b"b", [("g", b"2"), ("h", b"1")]),
+    ]
+    assert len(set(contents)) == len(contents)

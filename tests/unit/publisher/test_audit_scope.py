@@ -1,0 +1,56 @@
+"""Which batches an audit looks at, and how its files survive a kill."""
+
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from db.errors import OutboxError
+from publisher.audit.scope import Range, Resume, Scope, _runs
+from publisher.audit.spill import Spill
+from publisher.cursor import Cursor
+
+
+def scope(kept: list[tuple[int, int]], epochs: list[tuple[int, int, int]]) -> Scope:
+    """A scope of these runs."""
+    resumes = [Resume(1, 0, 3, Cursor(2, "k"), Cursor(1), "asked")]
+    return Scope(1, 1, kept[0][0], kept[-1][1], kept, True, epochs, {(1, 0): Cursor(5, "k")}, resumes)
+
+
+def test_what_retention_dropped_in_the_middle_is_left_out() -> None:
+    assert _runs([0, 10_000, 30_000, 40_000], 1, 34_567) == [(1, 19_999), (30_000, 34_567)]
+    assert _runs([0, 10_000], 15_000, 15_010) == [(15_000, 15_010)]
+    assert _runs([10_000], 1, 9_000) == []
+    holed = scope([(1, 19_999), (30_000, 34_567)], [(1, 1, 2)])
+    assert (holed.complete, holed.last_run) == (False, 30_000)
+    assert [holed.holds(5, 19_999), holed.holds(19_999, 30_000)] == [True, False]
+
+
+def test_every_lane_of_every_epoch_that_a_range_touches_is_read() -> None:
+    epochs = [(1, 1, 4), (2, 10, 16), (3, 20, 2)]
+    found = scope([(1, 30)], epochs)
+    for first, last, lanes in [(1, 9, 4), (9, 10, 16), (19, 20, 16), (20, 30, 2), (1, 30, 16)]:
+        assert found.lanes_of(Range(first, last, 0)) == range(lanes)
+    assert [found.epoch_of(batch) for batch in (0, 1, 9, 10, 20, 99)] == [None, 1, 1, 2, 3, 3]
+
+
+def test_a_scope_is_the_same_after_it_was_kept() -> None:
+    found = scope([(1, 30)], [(1, 1, 4)])
+    assert Scope.from_json(found.as_json()) == found
+
+
+def test_a_spill_begins_again_at_what_was_written_down(tmp_path: Path) -> None:
+    record = Struct("<i")
+    spill = Spill(tmp_path, "x", record, 3)
+    spill.restore([])
+    for n in range(9):
+        spill.append(n % 3, record.pack(n))
+    sizes = spill.flush()
+    spill.append(0, record.pack(99))
+    spill.flush()
+    again = Spill(tmp_path, "x", record, 3)
+    again.restore(sizes)
+    assert list(again.read(0)) == [(0,), (3,), (6,)]
+    (tmp_path / "x-00001").write_bytes(b"")
+    with pytest.raises(OutboxError, match="is damaged"):
+        Spill(tmp_path, "x", record, 3).restore(sizes)
