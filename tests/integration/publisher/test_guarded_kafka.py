@@ -77,6 +77,11 @@ def reasons(dsn: str) -> list[str]:
     return [lane.stopped_reason for lane in status_of(dsn).lanes if lane.stopped_reason is not None]
 
 
+def wait_until_held(dsn: str, why: str) -> None:
+    """Return once a lane says that it waits for that reason."""
+    wait_until(lambda: any(why in reason for reason in reasons(dsn)), lambda: f"{why!r}, but {reasons(dsn)}")
+
+
 def test_events_go_out_over_tls_with_a_password_from_a_file(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -132,10 +137,7 @@ def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'publisher lane%%'",
             )
         outbox.batch({"a": [Session([b"2"], 20)], "b": [Session([b"3"], 21)]})
-        wait_until(
-            lambda: any("not_authorised: Kafka refuses" in reason for reason in reasons(outbox.dsn)),
-            lambda: f"a lane that says that it may not, but {reasons(outbox.dsn)}",
-        )
+        wait_until_held(outbox.dsn, "not_authorised: Kafka refuses")
         assert not running.ended()
         kafka.allow(needed)
         wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lanes to go on")
@@ -149,9 +151,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
     set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "2")
     outbox.batch({"a": [Session([b"1"], 10)]})
     with InThread(settings):
-        wait_until(lambda: reasons(outbox.dsn) != [], "the lane to say why it waits")
-        (reason,) = reasons(outbox.dsn)
-        assert "min.insync.replicas=2, but only 1 replica" in reason
+        wait_until_held(outbox.dsn, "min.insync.replicas=2, but only 1 replica")
         set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "1")
         wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
     assert_exactly_once(outbox, watcher)
@@ -163,9 +163,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "0")
     outbox.batch({"a": [Session([b"1", b"2"], 10)]})
     with InThread(settings):
-        wait_until(lambda: reasons(outbox.dsn) != [], "the lane to say why it waits")
-        (reason,) = reasons(outbox.dsn)
-        assert "record_refused: Kafka refuses the time of sending" in reason
+        wait_until_held(outbox.dsn, "record_refused: Kafka refuses the time of sending")
         set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "3600000")
         wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
     assert_exactly_once(outbox, watcher)
