@@ -80,6 +80,7 @@ class Comparison:
     unexpected: Tally = field(default_factory=Tally)
     parked: Tally = field(default_factory=Tally)
     disordered: Tally = field(default_factory=Tally)
+    skipped: Tally = field(default_factory=Tally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def look_at(self, expected: Iterable[Expected], found: Iterable[Found]) -> list[Visit]:
@@ -156,10 +157,10 @@ class Comparison:
     def _missing(self, outputs: list[Expected]) -> None:
         lost = []
         for output in outputs:
-            if output.marks & (Mark.EXPIRED | Mark.BOUNDARY):
+            if output.marks & Mark.SKIPPED:
+                self.skipped.add(output)
+            elif output.marks & (Mark.EXPIRED | Mark.BOUNDARY):
                 self.counted["expired_outputs"] += 1
-            elif output.marks & Mark.SKIPPED:
-                self.counted["outputs_skipped_by_resume"] += 1
             else:
                 self.lost.add(output)
                 lost.append(output)

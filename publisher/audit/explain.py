@@ -63,7 +63,12 @@ class Explainer:
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
         order.count = found.disordered.count
         order.examples = [self._disorder(disorder) for disorder in found.disordered.kept]
-        return [lost, duplicated, altered, unexpected, order]
+        skipped = Check(
+            "skipped_by_resume", "Did a resume leave outputs out, as it was asked to?", fails=False
+        )
+        skipped.count = found.skipped.count
+        skipped.examples = [self.output(output) for output in found.skipped.kept]
+        return [lost, duplicated, altered, unexpected, order, skipped]
 
     def output(self, output: Expected) -> str:
         """Name an output of the outbox."""
