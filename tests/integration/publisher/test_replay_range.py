@@ -10,8 +10,14 @@ from publisher.replay.selection import Range, resolve
 from tests.integration.publisher.harness import query
 from tests.integration.publisher.outbox_rows import Outbox
 
-NINE, ELEVEN = datetime(2026, 11, 21, 8, 30, tzinfo=UTC), datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
-NOT_DELIVERED = "batches 42,001 to 43,000 are left out: not every lane has delivered them yet, and live publishing sends them (`publisher status`)"
+HALF_PAST_8, HALF_PAST_10 = (
+    datetime(2026, 11, 21, 8, 30, tzinfo=UTC),
+    datetime(2026, 11, 21, 10, 30, tzinfo=UTC),
+)
+NOT_DELIVERED = (
+    "batches 42,001 to 43,000 are left out: not every lane has delivered them yet, and live publishing sends them "
+    "(`publisher status`)"
+)
 
 
 def hole(first: str, last: str) -> str:
@@ -48,8 +54,8 @@ def holed(database: str) -> str:
         (Filters(from_batch=15_000, to_batch=36_000), Range(15_000, 36_000, [hole("15,000", "29,999")], [(15_000, 29_999)])),
         (Filters(from_batch=3, to_batch=9_999), Range(3, 9_999, [], [])),
         (Filters(from_batch=30_000, to_batch=42_000), Range(30_000, 42_000, [], [])),
-        (Filters(since=Moment(at=NINE), to_batch=9_999), Range(1, 9_999, [], [])),
-        (Filters(from_batch=30_000, until=Moment(at=ELEVEN)), Range(30_000, 35_000, [], [])),
+        (Filters(since=Moment(at=HALF_PAST_8), to_batch=9_999), Range(1, 9_999, [], [])),
+        (Filters(from_batch=30_000, until=Moment(at=HALF_PAST_10)), Range(30_000, 35_000, [], [])),
     ],
 )  # fmt: skip
 def test_what_retention_dropped_in_the_middle_is_named_and_a_clock_that_stepped_back_leaves_nothing_out(
