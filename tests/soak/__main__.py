@@ -46,6 +46,7 @@ def main(
         tempfile.TemporaryDirectory(prefix="spark-outbox-soak-") as folder,
         stand(Path(folder), publishers) as running,
     ):
+        _say(f"everything is in {folder}")
         chapters = Chapters(running)
         _play(
             running,
@@ -77,13 +78,13 @@ def _play(
     replay: bool,
 ) -> None:
     number = max(2, math.ceil(minutes / _CHAPTER_MIN))
-    _must_end_within(_STEP_S)
     for service in running.services:
         service.start()
     for chapter in range(1, number + 1):
         faults.chapter_began = time.monotonic()
         with running.pipeline.load(seed + chapter * 1_000_003, sessions_per_second=rate) as feeder:
-            running.pipeline.wait_until(running.pipeline.batches, "the first batch")
+            _must_end_within(_STEP_S)
+            _wait_for_a_batch(running, time.monotonic() + _STEP_S / 3)
             deadline = time.monotonic() + minutes * 60 / number
             while time.monotonic() < deadline:
                 _must_end_within(_STEP_S)
