@@ -201,6 +201,25 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.delivery WHERE kind = 'resume'")[0][0] >= 2
 
 
+def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    plan = Plan(tmp_path / "faults")
+    plan.write(Fault("resume.after_commit", Action.RAISE))
+    try:
+        with pytest.raises(UnavailableError):
+            resume(settings, "--from", "beginning", "--lane", "0", "--yes", fault_file=plan.file)
+    finally:
+        arm(None)
+    outbox.batch(simple(2, keys=4))
+    deliver(outbox, settings)
+    assert query(
+        outbox.dsn, "SELECT lane, after_batch, to_batch FROM outbox.delivery WHERE kind = 'resume'"
+    ) == [(0, 1, 0)]
+
+
 def test_rows_that_were_parked_after_the_dump_are_not_passed(
     database: str, topic: str, kafka: KafkaServer, postgres: PostgresServer
 ) -> None:
