@@ -150,8 +150,15 @@ class OpenLane:
         asked: list[Asked] = []
 
         def read_ahead() -> None:
-            if chunk.more:
+            if not chunk.more:
+                return
+            try:
                 asked.append(self._reader.ask(self._connection, after))
+            except psycopg.Error as error:
+                # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
+                # the broker ends it, since the lane opens anew only once Postgres is back.
+                self._connection.close()
+                _log.debug("not_read_ahead", lane=self._lane, reason=str(error).strip())
 
         transaction = Transaction(
             self._producer, self._headers, self._shared.stop, one_by_one=self._one_by_one
