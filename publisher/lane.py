@@ -3,7 +3,7 @@
 from typing import Any
 
 import psycopg
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from db.connection import connect
 from db.fault_points import reach
@@ -103,6 +103,9 @@ class Lane:
         except RecordRefusedError as error:
             self._put_aside(error)
             raise StartOverError from error
+        except KafkaException:
+            self._hunt.failed()
+            raise
         except LaneStoppedError as error:
             if error.why is Why.OUTPUT_TOPIC_REPLACED:
                 # Another cluster behind the same address has other topics, and another way out.

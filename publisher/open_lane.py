@@ -14,6 +14,7 @@ from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
 from publisher.deliveries import record_delivery
+from publisher.hunt import ONE_BY_ONE_EVENTS
 from publisher.lease import Lease
 from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
@@ -67,7 +68,12 @@ class OpenLane:
         self._reader = Reader(
             epoch.epoch,
             lane,
-            ChunkLimits(rows if most_rows is None else min(rows, most_rows), publisher.transaction_bytes),
+            ChunkLimits(
+                rows if most_rows is None else min(rows, most_rows),
+                publisher.transaction_bytes,
+                # Record by record Kafka takes some hundreds a second, and a transaction must not outlast its timeout.
+                events=ONE_BY_ONE_EVENTS if one_by_one else None,
+            ),
         )
         self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
