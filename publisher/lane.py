@@ -9,9 +9,24 @@ from db.connection import connect
 from db.fault_points import reach
 from db.statements import statement
 from publisher.admission import Admission
-from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_later, check_parked, decide
+from publisher.checks import (
+    LaneStoppedError,
+    Mirror,
+    Position,
+    Why,
+    check_later,
+    check_parked,
+    check_resumed_parked,
+    decide,
+)
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at, parked_within, record_delivery, record_resume
+from publisher.deliveries import (
+    commit_id_at,
+    parked_up_to,
+    parked_within,
+    record_delivery,
+    record_resume,
+)
 from publisher.hunt import Hunt
 from publisher.identity import check_cluster, check_unchanged
 from publisher.lease import Lease, LeaseLostError
@@ -208,6 +223,8 @@ class Lane:
 
     def _record(self, connection: psycopg.Connection[Any], lease: Lease, unrecorded: Progress) -> None:
         if unrecorded.resumed is not None:
+            known = parked_up_to(connection, unrecorded.epoch, unrecorded.lane, unrecorded.cursor)
+            check_resumed_parked(unrecorded, known)
             record_resume(connection, lease, unrecorded)
             return
         check_parked(unrecorded, parked_within(connection, lease, unrecorded))
