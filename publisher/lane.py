@@ -198,7 +198,10 @@ class Lane:
             self.lane,
         )
         batch_bytes = 1 if self._hunt.one_by_one else self._admission.batch_bytes
-        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
+        producer = fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
+        producer.poll(0)  # serves the log
+        self._link.forget()
+        return producer
 
     def _read_progress(self) -> Newest:
         shared = self._shared
