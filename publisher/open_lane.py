@@ -156,7 +156,8 @@ class OpenLane:
         asked: list[Asked] = []
 
         def read_ahead() -> None:
-            if not chunk.more:
+            # A refusal with an answer under way would cost the connection, on which the row is parked next.
+            if not chunk.more or self._one_by_one:
                 return
             try:
                 asked.append(self._reader.ask(self._connection, after))

@@ -36,8 +36,10 @@ class Opened:
 
 
 def opened(outcome: Outcome, *, breaks: bool) -> Lane:
-    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings())
-    shared = SimpleNamespace(settings=settings, topics=None, identity=IDENTITY, stop=threading.Event())
+    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
+    shared = SimpleNamespace(
+        settings=settings, topics=None, identity=IDENTITY, stop=threading.Event(), outbox=None
+    )
     lane = Lane(cast(Shared, shared), Epoch(1, 1, 1), 0)
     lane._open = cast(OpenLane, Opened(lane._link, outcome, breaks=breaks))
     return lane

@@ -89,3 +89,10 @@ def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_
         opened(producer, connection).run_once()
     assert connection.questions == 1
     assert producer.calls == ["begin", "commit"]
+
+
+def test_a_lane_that_hunts_a_refused_row_keeps_its_connection_for_parking_it() -> None:
+    connection = LostConnection()
+    with pytest.raises(psycopg.OperationalError, match="it is lost"):
+        opened(FakeProducer(), connection, one_by_one=True).run_once()
+    assert connection.questions == 0
