@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from confluent_kafka import Producer
 
-from db.errors import ContinuityError
+from db.errors import ContinuityError, FencedError
 from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
@@ -48,8 +48,10 @@ class Resume:
     ) -> None:
         """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan.
 
-        Raises ContinuityError where it says no, LeaseLostError when a second resume runs, and as `plan`.
+        Raises ContinuityError where it says no, FencedError while another resume is at work, LeaseLostError when a publisher took a
+        lane over, and as `plan`.
         """
+        self._alone()
         hold_off_retention(self._connection)
         if plan.lanes:
             self._topics.ensure_progress(
@@ -65,6 +67,16 @@ class Resume:
             rebind(self._connection, plan.binding)
         # A publisher that looks at stopped lanes only now and then looks now.
         wake_publishers(self._connection)
+
+    def _alone(self) -> None:
+        """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
+        try:
+            # It waits, because the connection of one that died just now may still be there.
+            self._connection.execute(statement("publisher", "resume_lock"))
+        except psycopg.errors.LockNotAvailable as error:
+            raise FencedError(
+                "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"
+            ) from error
 
     def _move(self, plan: Plan, lane: LanePlan, moved_meanwhile: Callable[[LanePlan], bool]) -> LanePlan:
         found = lane.move.found

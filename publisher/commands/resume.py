@@ -62,8 +62,8 @@ def resume(
     Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for
     each lane, how many events it sends again and skips. A running publisher goes on by itself.
 
-    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 5 this way does not exist here (nothing was
-    changed), 6 Postgres or Kafka did not answer (give the command again).
+    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this way does not
+    exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (give the command again).
     """
     if (way is Way.BATCH) != (batch is not None):
         raise SettingsError("say `--from batch N`, and N with no other value of --from")
