@@ -62,9 +62,14 @@ def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers
             through = "SELECT count(*) FROM outbox.lane WHERE cursor_batch >= 20000"
             wait_until(lambda: query(outbox.dsn, through) == [(2,)], "the old batches' delivery")
             retained.append(command.run("run", "--yes"))
-            done.set()
 
-        thread = threading.Thread(target=retain)
+        def retain_and_tell() -> None:
+            try:
+                retain()
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=retain_and_tell)
         thread.start()
         while not done.is_set():
             batch = len(outbox.written)
