@@ -101,9 +101,10 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        # link.py reads there that the connection to the coordinator was closed.
+        # link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
         "log_level": 6,
         "log.connection.close": True,
+        "socket.max.fails": 1,
     }
     options = defaults | settings.client(**required)
     if batch_bytes is not None:
@@ -149,6 +150,10 @@ _FIXED: dict[str, tuple[set[str], str]] = {
     "request.required.acks": ({"all", "-1"}, "an acknowledged event could be lost"),
     "allow.auto.create.topics": ({"false"}, "[publisher] create_topics decides that"),
     "delivery.report.only.error": ({"false"}, "the offsets of delivered events are recorded"),
+    "socket.max.fails": (
+        {"1"},
+        "a commit that times out would be asked again over the same connection, and both may arrive",
+    ),
     "isolation.level": ({"read_committed"}, "a lane's position is read from committed records only"),
     "enable.partition.eof": ({"true"}, "the end of a lane's position is known by it"),
     "enable.auto.commit": ({"false"}, "the position is in the progress topic"),
