@@ -1,11 +1,16 @@
 """What processes and people see of lanes in Postgres alone, whatever state those are in. Needs no Kafka."""
 
+import uuid
+from types import SimpleNamespace
+
 import psycopg
 import pytest
 
 from db.statements import statement
-from publisher.sharing import read_view
-from tests.integration.publisher.harness import query, status_of
+from publisher.heartbeat import Heartbeat
+from publisher.identity import read_identity
+from publisher.sharing import read_living, read_view
+from tests.integration.publisher.harness import query, settings_for, status_of, wait_until
 from tests.integration.publisher.old_outputs import deliver_all
 from tests.integration.publisher.outbox_rows import Outbox, simple
 
@@ -102,3 +107,36 @@ def test_a_lane_too_many_does_not_end_its_epoch(outbox: Outbox) -> None:
         view = read_view(connection)
     assert view.epoch is not None
     assert view.epoch.epoch == 1
+
+
+@pytest.mark.parametrize(("me", "holder"), [("me", "me"), ("another", None), (None, None)])
+def test_a_process_whose_heartbeat_is_being_connected_anew_keeps_what_it_holds(
+    outbox: Outbox, me: str | None, holder: str | None
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.lane (epoch, lane, lease_holder, lease_until, lease_backend_pid, lease_backend_start)"
+        " VALUES (1, 0, 'me', now() + interval '1 hour', 1, now()), (1, 1, 'me', now() - interval '1 s', 1, now())",
+    )
+    with psycopg.connect(outbox.dsn, autocommit=True) as connection:
+        assert read_view(connection, me).holders == {0: holder, 1: None}
+
+
+def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outbox: Outbox) -> None:
+    settings = settings_for(outbox.dsn, "nowhere:9092", lease_s=600)
+    with psycopg.connect(outbox.dsn, autocommit=True) as connection:
+        identity = read_identity(connection)
+        me = str(uuid.uuid4())
+        heartbeat = Heartbeat(SimpleNamespace(settings=settings, outbox=identity, holder=me))  # type: ignore[arg-type]
+        heartbeat.start()
+        try:
+            wait_until(lambda: [each.process_id for each in read_living(connection)] == [me], "the process")
+            backend = "SELECT backend_pid FROM outbox.publisher_process"
+            (before,) = query(outbox.dsn, backend)
+            query(outbox.dsn, "SELECT pg_terminate_backend(%s)", *before)
+            wait_until(lambda: query(outbox.dsn, backend) != [before], "its return", 30)
+            assert [each.process_id for each in read_living(connection)] == [me]
+        finally:
+            heartbeat.end(10)
+        assert read_living(connection) == []
