@@ -148,7 +148,7 @@ class Resume:
             epoch=found.epoch.epoch,
             lane=found.lane,
             seq=found.known_seq + 1,
-            after=to,
+            after=lane.move.delivered,
             cursor=to,
             commit_id=self._commit_id(to),
             sessions=0,
