@@ -10,7 +10,8 @@ from typing import NamedTuple
 _CHUNK = 1 << 16
 _TIMEOUT_S = 10.0
 _LOADING_S = 90.0
-_COORDINATOR_LOAD_IN_PROGRESS = 14
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+_STARTING = {14, 15}
 
 
 class Api(IntEnum):
@@ -95,7 +96,7 @@ def _list(address: str) -> list[OpenTransaction]:
         _, error = reader.number(4), reader.number(2)
         if not error:
             return list(_listed(reader))
-        if error != _COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+        if error not in _STARTING or time.monotonic() > deadline:
             raise ConnectionError(f"{address} answers error {error} instead of listing its transactions")
         time.sleep(0.1)
 
