@@ -18,8 +18,8 @@ _MAX_MESSAGE_BYTES = 1_000_000_000
 BATCH_BYTES = 1_000_000
 # Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry.
 _QUIET = {"log_level": 0}
-# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata every five
-# minutes only, also when that broker is dead: no lane could be opened for so long. (librdkafka asks every 10 s at most.)
+# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
+# every five minutes only, also when that broker is dead: no lane could be opened for so long. (librdkafka asks every 10 s at most.)
 _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 
 # librdkafka's lines are dropped here: the lane logs each change of state once.
