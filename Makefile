@@ -45,7 +45,7 @@ test-unit: $(INSTALLED) ## The tests that need no server
 
 .PHONY: faults
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md
-	FAULT_TABLES=docs $(BIN)/pytest tests/faults tests/acceptance -m faults
+	FAULT_TABLES=docs $(BIN)/pytest -m faults
 
 .PHONY: faults-publisher
 faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 12 minutes); writes docs/faults-publisher.md

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -174,6 +175,21 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
     }
     # librdkafka wants a group, though none is joined and no offset is committed.
     return Consumer(_QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
+
+
+def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+    """Return the id of the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+
+    By the metadata of all topics, not by `describe_cluster`: that one ends the process where no broker is registered for a moment
+    (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return str(admin.list_topics(timeout=min(1.0, timeout_s)).cluster_id)
+        except KafkaException:
+            if give_up() or time.monotonic() > deadline:
+                raise
 
 
 def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:

@@ -94,8 +94,8 @@ def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Hea
 
 
 def is_own(header: str) -> bool:
-    """Whether a header is the output's own and not one that the publisher adds."""
-    return not header.startswith("outbox-")
+    """Whether a header is the output's own for certain, and none that the publisher adds, now or by the settings of an earlier day."""
+    return not header.startswith(("outbox-", "ce_")) and header != "content-type"
 
 
 def bucket_of(session_place: bytes, buckets: int) -> int:

@@ -1,9 +1,12 @@
 """Records look to Java clients, tracing and CloudEvents as they expect them."""
 
+from pathlib import Path
+
 import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from tests.integration.publisher.audits import failed, run_audit
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,
@@ -59,7 +62,7 @@ def test_keys_are_partitioned_as_java_clients_do_whether_the_transform_set_them_
 
 
 def test_trace_context_and_cloud_events_go_out_beside_the_outbox_id(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
     trace = [["traceparent", TRACE], ["tracestate", "vendor=1"]]
     outbox.batch({"k": [Session([b"{}", b"{}"], 10, headers=[trace, None])]})
@@ -85,3 +88,5 @@ def test_trace_context_and_cloud_events_go_out_beside_the_outbox_id(
         "ce_subject": b"k",
         "content-type": b"application/json",
     }
+    # What a setting adds is nothing that an audit finds altered.
+    assert failed(run_audit(settings, tmp_path, kafka=True)) == {}
