@@ -19,6 +19,9 @@ _MAX_MESSAGE_BYTES = 1_000_000_000
 BATCH_BYTES = 1_000_000
 # Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry.
 _QUIET = {"log_level": 0}
+# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
+# every five minutes only, also when that broker is dead: no lane could be opened for so long. (librdkafka asks every 10 s at most.)
+_FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 
 # librdkafka's lines are dropped here: the lane logs each change of state once.
 _silent = logging.getLogger("publisher.librdkafka")
@@ -41,7 +44,7 @@ class Complaints:
 def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
     """Return a client for administrative requests. `complaints` is told when it is polled."""
     told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
-    return AdminClient(_QUIET | settings.client() | told)
+    return AdminClient(_QUIET | _FRESH | settings.client() | told)
 
 
 def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:
