@@ -28,6 +28,8 @@ class Why(StrEnum):
     OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
     NOT_AUTHORISED = "not_authorised"
     RECORD_REFUSED = "record_refused"
+    RESUMING = "resuming"
+    UNEXPECTED = "unexpected"
 
 
 class LaneStoppedError(ContinuityError):

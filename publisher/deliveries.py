@@ -111,6 +111,7 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
     written = connection.execute(
         statement("publisher", "record_resume"),
         lease.parameters
+        | _cursor("after", progress.after)
         | _cursor("to", progress.cursor)
         | {
             "seq": progress.seq,

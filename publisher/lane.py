@@ -60,7 +60,8 @@ class Lane:
         return None if self._open is None else self._open.position
 
     def open(self) -> bool:
-        """Take the lane over, steps 1 to 4 of the protocol. Returns False when another publisher holds it.
+        """Take the lane over, steps 1 to 4 of the protocol. Returns False when another publisher holds it or
+        an earlier epoch is not through.
 
         Raises LaneStoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
@@ -83,6 +84,8 @@ class Lane:
         newest = self._read_progress()
         reach("lane.after_progress")
         position = self._decide(connection, newest)
+        if position is None:
+            return False
         reach("lane.after_check")
         unrecorded = position.unrecorded
         if unrecorded is not None:
@@ -192,13 +195,16 @@ class Lane:
             shared.settings, shared.topics, shared.progress_topic, self._epoch, self.lane, shared.stop.is_set
         )
 
-    def _decide(self, connection: psycopg.Connection[Any], newest: Newest) -> Position:
+    def _decide(self, connection: psycopg.Connection[Any], newest: Newest) -> Position | None:
         row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
                 f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"
             )
         check_later(newest.later, row[4])
+        if row[5]:
+            # A resume has set a lane of it back: its rows go out before any of this epoch, for the order of each key.
+            return None
         record = newest.record
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
         first = Cursor(self._epoch.from_batch - 1)

@@ -1,8 +1,9 @@
 """Moves lanes on request: the way out when Kafka and Postgres no longer tell one history.
 
 The plan (resume_planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does:
-1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. read Kafka again; 4. one progress record in a Kafka
-transaction, numbered beyond everything that is known; 5. the mirror and a delivery of kind `resume`, in one statement.
+1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. read Kafka again; 4. mark the lane in Postgres, for retention,
+and one progress record in a Kafka transaction, numbered beyond everything that is known; 5. the mirror and a delivery of kind `resume`,
+in one statement, which takes the mark away.
 A crash anywhere leaves a lane that either is as it was or goes on from the record; giving the command again is always right.
 """
 
@@ -18,9 +19,10 @@ from db.errors import ContinuityError, FencedError
 from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
+from publisher.checks import Why
 from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, record_delivery, record_resume
-from publisher.lease import Lease
+from publisher.lease import Lease, LeaseLostError
 from publisher.progress import Progress, Totals, progress_key
 from publisher.rebinding import Binding, rebind
 from publisher.resume_plan import Found
@@ -105,12 +107,25 @@ class Resume:
         self._fill(lease, planned.move.found)
         survey = self._planner.survey(plan.binding, fenced=True)
         progress = self._progress(plan, survey, planned)
+        self._mark(lease, plan, planned)
         self._commit(producer, survey.progress_topic, progress, planned.move.found)
         reach("resume.after_commit")
         record_resume(self._connection, lease, progress)
         reach("resume.after_record")
         lease.release(self._connection)
         return planned
+
+    def _mark(self, lease: Lease, plan: Plan, lane: LanePlan) -> None:
+        """Write down that the lane may be set back from now on: until the mirror is, too, retention would trust the mirror."""
+        reason = (
+            f"{Why.RESUMING}: `publisher resume {plan.request}` was to let this lane go on after {lane.move.to} and did not end. Give it "
+            "again, or start `publisher run`, which goes on from where that came"
+        )
+        marked = self._connection.execute(
+            statement("publisher", "mark_resume"), lease.parameters | {"reason": reason}
+        )
+        if marked.rowcount != 1:
+            raise LeaseLostError(f"lane {lane.move.found.lane} was taken over by another publisher")
 
     def _fill(self, lease: Lease, found: Found) -> None:
         """Record the transaction between whose two commits the fenced publisher was; nobody would later."""
@@ -145,7 +160,7 @@ class Resume:
             epoch=found.epoch.epoch,
             lane=found.lane,
             seq=found.known_seq + 1,
-            after=to,
+            after=lane.move.delivered,
             cursor=to,
             commit_id=self._commit_id(to),
             sessions=0,

@@ -59,6 +59,13 @@ class Plan:
     first_batch: int | None
 
     @property
+    def dropped(self) -> list[tuple[int, int]]:
+        """Batches that a lane would pass, were their rows not gone: ranges with both ends."""
+        firsts = [lane.move.to.batch_id + (lane.move.to.session_key is None) for lane in self.lanes]
+        named = [] if self.first_batch is None else [self.first_batch]
+        return self.ledger.dropped(max(1, min(firsts + named))) if firsts else []
+
+    @property
     def changes_nothing(self) -> bool:
         """Whether there is nothing to do."""
         return not self.lanes and not self.binding.changed

@@ -29,11 +29,25 @@ class LaneEpoch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """How far the outbox goes. `first_kept`: the first batch whose rows retention has left."""
+    """How far the outbox goes. `kept`: the batches whose rows retention has left, as ranges with both ends, oldest first."""
 
     epochs: list[LaneEpoch]
     end: int
-    first_kept: int
+    kept: list[tuple[int, int]]
+
+    @property
+    def first_kept(self) -> int:
+        """The first batch whose rows retention has left."""
+        return max(1, self.kept[0][0]) if self.kept else 1
+
+    def dropped(self, first: int) -> list[tuple[int, int]]:
+        """Return the batches from `first` on whose rows are gone, as ranges with both ends. A refused partition may stay between them."""
+        ranges = []
+        for begin, last in [*self.kept, (self.end + 1, self.end)]:
+            if first < min(begin, self.end + 1):
+                ranges.append((first, min(begin, self.end + 1) - 1))
+            first = max(first, last + 1)
+        return ranges
 
 
 def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
@@ -42,8 +56,8 @@ def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
         LaneEpoch(Epoch(*row[:3]), row[3])
         for row in connection.execute(statement("publisher", "resume_epochs")).fetchall()
     ]
-    kept = _one(connection, "first_kept_batch", {})[0]
-    return Ledger(epochs, _one(connection, "ledger_end", {})[0], max(1, kept or 1))
+    kept = connection.execute(statement("publisher", "kept_ranges")).fetchall()
+    return Ledger(epochs, _one(connection, "ledger_end", {})[0], kept)
 
 
 class Survey:

@@ -92,7 +92,8 @@ def resume(
 
 def _errors() -> Console:
     # What is said before it acts must not mix with the document of --json.
-    return Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=160)
+    width = None if sys.stderr.isatty() else 160
+    return Console(stderr=True, width=width, emoji=False)
 
 
 def _look(planner: Planner, request: Request) -> Plan:
@@ -181,13 +182,11 @@ def _sums(plan: Plan) -> list[str]:
             f"Kafka has {_words(unknown)} from after the place where the histories part: they come again, with the same "
             "outbox-ids, as far as they are in this ledger or the job makes them again"
         )
-    first = plan.first_batch
-    if first is not None and first < plan.ledger.first_kept:
-        lines.append(
-            f"retention has dropped the rows of batches {first} to {plan.ledger.first_kept - 1}: those are not sent"
-        )
+    if plan.dropped:
+        ranges = ", ".join(f"{first} to {last}" for first, last in plan.dropped)
+        lines.append(f"retention has dropped the rows of batches {ranges}: those are not sent")
     if plan.request.way is Way.BEGINNING:
-        lines.append(f"the beginning is batch {first}")
+        lines.append(f"the beginning is batch {plan.first_batch}")
     return lines
 
 
@@ -239,6 +238,7 @@ def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
         "ledger_end": plan.ledger.end,
         "first_batch": plan.first_batch,
         "first_kept_batch": plan.ledger.first_kept,
+        "dropped": [{"first_batch": first, "last_batch": last} for first, last in plan.dropped],
         "in_step": [{"epoch": epoch, "lane": lane} for epoch, lane in plan.in_step],
         "lanes": [
             {
