@@ -311,7 +311,7 @@ CREATE TABLE outbox.delivery (
     kind text DEFAULT 'delivery'::text NOT NULL,
     note text,
     CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
-    CONSTRAINT delivery_forward CHECK ((after_batch <= to_batch)),
+    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
     CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
     CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
     CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))

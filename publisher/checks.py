@@ -131,6 +131,17 @@ def check_parked(record: Progress, found: int) -> None:
         )
 
 
+def check_resumed_parked(record: Progress, found: int) -> None:
+    """Raise LaneStoppedError unless Postgres has every parked row that a resume left behind its cursor, of which it has `found`."""
+    if found < record.total.parked:
+        raise LaneStoppedError(
+            Why.DATABASE_RESTORED,
+            f"`publisher resume` moved this lane to {record.cursor}, with {record.total.parked} parked rows up to there, but "
+            f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
+            f"{ways_out.RESTORED}",
+        )
+
+
 def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
     """Raise LaneStoppedError where Kafka has records of lane epochs beyond the newest that this ledger knows."""
     unknown = sorted(place for place in later if place[0] > newest_epoch)

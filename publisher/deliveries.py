@@ -111,6 +111,7 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
     written = connection.execute(
         statement("publisher", "record_resume"),
         lease.parameters
+        | _cursor("after", progress.after)
         | _cursor("to", progress.cursor)
         | {
             "seq": progress.seq,
@@ -135,6 +136,16 @@ def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: P
         statement("publisher", "parked_within"),
         lease.parameters
         | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
+def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
+    """Return how many rows of a lane were put aside up to a cursor."""
+    batch, key = cursor.exclusive_bound()
+    row = connection.execute(
+        statement("publisher", "parked_up_to"),
+        {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
     ).fetchone()
     return 0 if row is None else row[0]
 

@@ -42,7 +42,8 @@ class Progress:
 
     `parked` counts the rows in between that were put aside in Postgres instead of sent; `total` is with this transaction.
     `commit_id` is None only where the cursor is before the first batch, which a resume may choose.
-    `resumed`: it moved the cursor on request (`publisher resume`), in words, and carried no events.
+    `resumed`: it moved the cursor on request (`publisher resume`), in words, and carried no events; `after` is then up to where
+    the lane was known to be delivered, before or beyond the cursor.
     """
 
     outbox_uuid: UUID

@@ -79,7 +79,11 @@ class Resume:
             # What a lane epoch that this ledger no longer has left behind must not come back.
             self._fence(plan.binding, *stale).purge()
         reach("resume.after_fencing")
-        planned = self._planner.fenced(plan, lane)
+        try:
+            planned = self._planner.fenced(plan, lane)
+        except ContinuityError:
+            lease.release(self._connection)
+            raise
         if planned is None:
             lease.release(self._connection)
             return lane
@@ -144,7 +148,7 @@ class Resume:
             epoch=found.epoch.epoch,
             lane=found.lane,
             seq=found.known_seq + 1,
-            after=to,
+            after=lane.move.delivered,
             cursor=to,
             commit_id=self._commit_id(to),
             sessions=0,

@@ -94,6 +94,11 @@ class Move:
     trusted: Range
     unknown: Totals = field(default=NO_TOTALS)
 
+    @property
+    def delivered(self) -> Cursor:
+        """Up to where this ledger's rows are known to be delivered, by Kafka or by Postgres."""
+        return self.again.to
+
 
 def healthy(identity: Identity, found: Found, newest_epoch: int) -> Position | None:
     """Return where the lane would go on by itself, None where it would stop."""

@@ -12,7 +12,7 @@ from db.statements import statement
 from publisher import clients
 from publisher.checks import LaneStoppedError, Mirror, Why
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at
+from publisher.deliveries import commit_id_at, parked_up_to
 from publisher.progress import Progress, Totals, lane_of_key
 from publisher.progress_reader import records_backwards
 from publisher.resume_plan import Found, Range
@@ -130,13 +130,7 @@ class Survey:
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:
         """Return how many rows of a lane were parked up to a cursor."""
-        batch, key = cursor.exclusive_bound()
-        found: int = _one(
-            self._connection,
-            "parked_up_to",
-            {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
-        )[0]
-        return found
+        return parked_up_to(self._connection, epoch, lane, cursor)
 
     def count(self, lane: int, rows: Range) -> tuple[int, int]:
         """Return sessions and events of a lane's rows in a range."""

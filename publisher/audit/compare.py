@@ -80,6 +80,8 @@ class Comparison:
     unexpected: Tally = field(default_factory=Tally)
     parked: Tally = field(default_factory=Tally)
     disordered: Tally = field(default_factory=Tally)
+    skipped: Tally = field(default_factory=Tally)
+    undecidable: Tally = field(default_factory=Tally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def look_at(self, expected: Iterable[Expected], found: Iterable[Found]) -> list[Visit]:
@@ -92,19 +94,17 @@ class Comparison:
         for record in found:
             records.setdefault(record.identity, []).append(record)
         places: Places = {}
+        missing = []
         for identity, copies in records.items():
             matched = outputs.get(identity)
             if matched is None:
                 self._unexplained(put_aside.get(identity), copies)
             else:
                 self._explained(matched, copies, places)
-        self._missing(
-            [
-                output
-                for identity, output in outputs.items()
-                if output.marks & Mark.DEMANDED and identity not in records
-            ]
-        )
+        for identity, output in outputs.items():
+            if output.marks & Mark.DEMANDED and not _is_there(output, records.get(identity, [])):
+                missing.append(output)
+        self._missing(missing)
         return self._visits(places)
 
     def look_at_order(self, visits: Iterable[Visit]) -> None:
@@ -156,10 +156,12 @@ class Comparison:
     def _missing(self, outputs: list[Expected]) -> None:
         lost = []
         for output in outputs:
-            if output.marks & (Mark.EXPIRED | Mark.BOUNDARY):
+            if output.marks & Mark.SKIPPED:
+                self.skipped.add(output)
+            elif output.marks & Mark.EXPIRED:
                 self.counted["expired_outputs"] += 1
-            elif output.marks & Mark.SKIPPED:
-                self.counted["outputs_skipped_by_resume"] += 1
+            elif output.marks & Mark.BOUNDARY:
+                self.undecidable.add(output)
             else:
                 self.lost.add(output)
                 lost.append(output)
@@ -168,6 +170,9 @@ class Comparison:
 
     def _unexplained(self, parked: Expected | None, copies: list[Found]) -> None:
         for record in copies:
+            if parked is not None and parked.marks & Mark.REQUEUED_ELSEWHERE:
+                self.counted["records_out_of_scope"] += 1
+                continue
             if parked is not None:
                 self.parked.add((parked, record))
                 continue
@@ -178,7 +183,6 @@ class Comparison:
                 self.counted[explanation] += 1
 
     def _explained(self, output: Expected, copies: list[Found], places: Places) -> None:
-        self.counted["outputs_found"] += 1
         originals = (
             [copy for copy in copies if not copy.replayed]
             if len(copies) > 1 or copies[0].replayed
@@ -189,16 +193,34 @@ class Comparison:
                 self.counted["records_sent_again_by_resume"] += len(originals) - 1
             else:
                 self.duplicated.add((output, originals), len(originals) - 1)
-        elif not originals:
-            self.counted["outputs_only_replayed"] += 1
-        else:
+        elif originals:
             record = originals[0]
             place = (output.session_key, output.batch_id, record.topic, record.partition)
             places.setdefault(place, []).append((output.event, record.offset))
+        if _is_there(output, copies):
+            self.counted["outputs_found"] += 1
+            self.counted["outputs_only_replayed"] += not originals
+        if len(originals) < len(copies):
+            self._replayed(output, copies)
         for copy in copies:
             fields = _differences(output, copy)
             if fields:
                 self.altered.add(Alteration(output, copy, fields))
+
+    def _replayed(self, output: Expected, copies: list[Found]) -> None:
+        """Each replay may have sent it once."""
+        sent: dict[bytes, list[Found]] = {}
+        for copy in copies:
+            if copy.replayed:
+                sent.setdefault(copy.replay, []).append(copy)
+        for of_one in sent.values():
+            if len(of_one) > 1:
+                self.duplicated.add((output, of_one), len(of_one) - 1)
+
+
+def _is_there(output: Expected, copies: list[Found]) -> bool:
+    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic is none for them."""
+    return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
 def _differences(output: Expected, record: Found) -> tuple[str, ...]:

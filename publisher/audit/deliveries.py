@@ -46,7 +46,7 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
             parked.add(row)
             if not is_kept:
                 kept.add(f"{row}: parked, but the row is gone")
-        elif state == "requeued" and requeued <= scope.last:
+        elif state == "requeued" and scope.holds(requeued, requeued):
             if not is_copied:
                 kept.add(f"{row}: requeued as batch {requeued}, which does not hold it")
             elif is_kept and not same:

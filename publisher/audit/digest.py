@@ -16,6 +16,8 @@ from publisher.records import Header
 NONE = -1
 """A partition or timestamp that the output does not name."""
 
+NOT_REPLAYED = bytes(8)
+
 
 class Mark(IntFlag):
     """What is known of an output before Kafka is asked."""
@@ -32,6 +34,8 @@ class Mark(IntFlag):
     """A resume went back before it."""
     SKIPPED = 32
     """A resume went past it without sending it."""
+    REQUEUED_ELSEWHERE = 64
+    """Put aside, and sent as a row of a batch that is not audited."""
 
 
 class Expected(NamedTuple):
@@ -62,11 +66,17 @@ class Found(NamedTuple):
     revision: int
     input_offset: int
     input_place: int
-    replayed: bool
+    replay: bytes
+    """8 bytes for the replay that sent it, NOT_REPLAYED for live publishing."""
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it is a copy that a replay sent."""
+        return self.replay != NOT_REPLAYED
 
 
 EXPECTED = Struct("<16s16s8sqHiiHiqB")
-FOUND = Struct("<16s16sHiqqiqi?")
+FOUND = Struct("<16s16sHiqqiqi8s")
 
 
 def identity_of(outbox_id: bytes, revision: int) -> bytes:
@@ -75,7 +85,7 @@ def identity_of(outbox_id: bytes, revision: int) -> bytes:
 
 
 def short_hash(text: bytes) -> bytes:
-    """Return 8 bytes for a session key, to group by."""
+    """Return 8 bytes for a session key or a replay's uuid, to group by."""
     return blake2b(text, digest_size=8).digest()
 
 

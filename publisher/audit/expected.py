@@ -45,7 +45,7 @@ class ExpectedReader:
         self._topics = {name: number for number, name in enumerate(state.topics)}
         # Topics that the scan finds in rows only were not delivered to yet.
         self._lows = dict(zip(state.topics, state.lows or [], strict=False))
-        self._from_seq: dict[tuple[int, int], int] = {}
+        self._reached: dict[tuple[int, int], tuple[int, Bounds]] = {}
 
     def run(self, connection: psycopg.Connection[Any], last: int, advance: Callable[[int], None]) -> None:
         """Read up to batch `last`. `advance` is called with the number of sessions that were read."""
@@ -78,7 +78,7 @@ class ExpectedReader:
                 statement(SQL, "rows"),
                 {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
             )
-            for *columns, parked in cursor:
+            for *columns, state, requeued in cursor:
                 row = Row(*columns)
                 number = number + 1 if row.batch_id == batch else 0
                 batch = row.batch_id
@@ -87,17 +87,17 @@ class ExpectedReader:
                     continue
                 if epoch not in passed:
                     passed[epoch] = Passed(
-                        connection, epoch, lane, self._from_seq.get((epoch, lane), 0), batch
+                        connection, epoch, lane, batch, *self._reached.get((epoch, lane), (0, {}))
                     )
                 place = Cursor(batch, row.session_key)
                 bounds, before = passed[epoch].delivery_of(place)
-                marks = Mark.PARKED if parked else self._marks(epoch, lane, place)
+                marks = self._marks(epoch, lane, place) if state is None else self._put_aside(requeued)
                 self._keep(row, lane, number, marks, bounds, before)
         for epoch, deliveries in passed.items():
-            self._from_seq[(epoch, lane)] = deliveries.seq
+            self._reached[(epoch, lane)] = (deliveries.seq, deliveries.before)
 
     def _keep(
-        self, row: Row, lane: int, number: int, marks: Mark, bounds: Bounds | None, before: Bounds | None
+        self, row: Row, lane: int, number: int, marks: Mark, bounds: Bounds | None, before: Bounds
     ) -> None:
         session_key = short_hash(row.session_key.encode())
         try:
@@ -148,15 +148,21 @@ class ExpectedReader:
             marks = _resumed(marks, resume, epoch, lane, place)
         return marks
 
-    def _retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds | None) -> Mark:
+    def _put_aside(self, requeued: int | None) -> Mark:
+        if requeued is None or self._scope.reads(requeued):
+            return Mark.PARKED
+        return Mark.PARKED | Mark.REQUEUED_ELSEWHERE
+
+    def _retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds) -> Mark:
         """Return whether the topic may have deleted what a delivery with these first and last offsets sent there."""
         lows = self._lows.get(topic)
         if not lows or not any(lows.values()):
             return Mark(0)
         if bounds is None or topic not in bounds:
-            # Its offsets are not known: they are past those of the lane's delivery before.
-            sent = (before or {}).get(topic)
-            safe = sent is not None and all(first >= lows.get(p, 0) for p, (first, _) in sent.items())
+            # Its offsets are not known: they are past those of the lane's deliveries before.
+            sent = before.get(topic, {})
+            places = {str(partition)} & lows.keys() or lows.keys()
+            safe = all(lows[p] == 0 or (p in sent and sent[p][1] >= lows[p]) for p in places)
             return Mark(0) if safe else Mark.BOUNDARY
         sent = bounds[topic]
         if str(partition) in sent:
@@ -173,29 +179,37 @@ class ExpectedReader:
 
 
 class Passed:
-    """The deliveries of a lane, in order, beside its rows in order. `seq`: the one that the last row was in."""
+    """The deliveries of a lane, in order, beside its rows in order. `seq`: the one that the last row was in; `before`: the newest
+    offsets in each topic partition of those before that."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], epoch: int, lane: int, from_seq: int, from_batch: int
+        self,
+        connection: psycopg.Connection[Any],
+        epoch: int,
+        lane: int,
+        from_batch: int,
+        from_seq: int,
+        before: Bounds,
     ) -> None:
         self.seq = from_seq
+        self.before = before
         self._rows = _deliveries(connection, epoch, lane, from_seq, from_batch)
         self._ahead: deque[tuple[int, Cursor, Bounds | None]] = deque()
-        self._before: Bounds | None = None
 
-    def delivery_of(self, place: Cursor) -> tuple[Bounds | None, Bounds | None]:
-        """Return the offsets of the delivery that sent a row, and of the newest one before it that has any."""
+    def delivery_of(self, place: Cursor) -> tuple[Bounds | None, Bounds]:
+        """Return the offsets of the delivery that sent a row, and the newest ones before it in each topic partition."""
         while True:
             if not self._ahead:
                 following = next(self._rows, None)
                 if following is None:
-                    return None, self._before
+                    return None, self.before
                 self._ahead.append(following)
             seq, end, bounds = self._ahead[0]
             if place <= end:
                 self.seq = seq
-                return bounds, self._before
-            self._before = bounds or self._before
+                return bounds, self.before
+            for topic, partitions in (bounds or {}).items():
+                self.before[topic] = self.before.get(topic, {}) | partitions
             self._ahead.popleft()
 
 

@@ -39,7 +39,9 @@ class Explainer:
         lost = Check("lost", "Is every delivered output in its topic?")
         lost.count = found.lost.count
         lost.examples = [self.output(output) for output in found.lost.kept]
-        duplicated = Check("duplicated", "Is each output there once for a revision, but for replays?")
+        duplicated = Check(
+            "duplicated", "Is each output there once for a revision, and once for each replay?"
+        )
         duplicated.count = found.duplicated.count
         for output, copies in found.duplicated.kept:
             places = ", ".join(self.place(copy) for copy in copies)
@@ -63,7 +65,17 @@ class Explainer:
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
         order.count = found.disordered.count
         order.examples = [self._disorder(disorder) for disorder in found.disordered.kept]
-        return [lost, duplicated, altered, unexpected, order]
+        skipped = Check(
+            "skipped_by_resume", "Did a resume leave outputs out, as it was asked to?", fails=False
+        )
+        skipped.count = found.skipped.count
+        skipped.examples = [self.output(output) for output in found.skipped.kept]
+        undecidable = Check(
+            "not_decidable", "Are outputs missing that the topic's retention may have deleted?", fails=False
+        )
+        undecidable.count = found.undecidable.count
+        undecidable.examples = [self.output(output) for output in found.undecidable.kept]
+        return [lost, duplicated, altered, unexpected, order, skipped, undecidable]
 
     def output(self, output: Expected) -> str:
         """Name an output of the outbox."""
@@ -124,7 +136,7 @@ class Explainer:
                 binary=True,
             )
             columns = next(islice(rows, output.row, None), None)
-            self._rows[place] = None if columns is None else Row(*columns[:-1])
+            self._rows[place] = None if columns is None else Row(*columns[:-2])
         return self._rows[place]
 
     def _stored(self, output: Expected) -> Record | None:
@@ -161,4 +173,11 @@ def _own(headers: list[Header]) -> list[tuple[str, bytes | None]]:
 
 def _outbox_id(message: Message) -> str:
     headers: list[Any] = message.headers() or []  # type: ignore[assignment]
-    return next((value.decode() for name, value in headers if name == "outbox-id" and value), "a record")
+    return next(
+        (
+            value.decode("utf-8", "backslashreplace")
+            for name, value in headers
+            if name == "outbox-id" and value
+        ),
+        "a record",
+    )

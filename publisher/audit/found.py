@@ -10,7 +10,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from db.errors import UnavailableError
 from db.settings import Settings
 from publisher.audit import state as states
-from publisher.audit.digest import FOUND, NONE, bucket_of, content_of, identity_of, is_own
+from publisher.audit.digest import (
+    FOUND,
+    NONE,
+    NOT_REPLAYED,
+    bucket_of,
+    content_of,
+    identity_of,
+    is_own,
+    short_hash,
+)
 from publisher.audit.spill import Spill
 from publisher.audit.state import State
 from publisher.audit.topics import unavailable
@@ -84,12 +93,13 @@ class FoundReader:
         state, passed = self._state, 0
         reached: dict[tuple[int, str], int] = {}
         for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                # It may be of no topic at all.
+                raise KafkaException(error)
             place = (self._topics[message.topic() or ""], str(message.partition()))
             offset = message.offset() or 0
-            error = message.error()
             if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
                 # Reported at the position, past commit markers and aborted records too.
                 reached[place] = max(offset, reached.get(place, 0))
                 continue
@@ -113,7 +123,7 @@ class FoundReader:
         return passed
 
     def _keep(self, topic: int, message: Message, offset: int) -> None:
-        outbox_id, revision, replayed, own = b"", 0, False, []
+        outbox_id, revision, replay, own = b"", 0, NOT_REPLAYED, []
         headers: list[Any] = message.headers() or []  # type: ignore[assignment]
         for header in headers:
             name, value = header
@@ -124,13 +134,13 @@ class FoundReader:
             elif name == "outbox-revision":
                 revision = int(value) if value and value.isdigit() and len(value) < 10 else NONE
             elif name == "outbox-replay":
-                replayed = True
+                replay = short_hash(value or b"")
         session, _, _ = outbox_id.rpartition(b"/")
         place, _, input_offset = session.rpartition(b"/")
         if not (input_offset.isdigit() and len(input_offset) < 19):
             self._count("foreign_records")
             return
-        self._count("replayed_records" if replayed else "records")
+        self._count("records" if replay == NOT_REPLAYED else "replayed_records")
         set_by, timestamp = message.timestamp()
         self._spill.append(
             bucket_of(session, self._spill.buckets),
@@ -144,7 +154,7 @@ class FoundReader:
                 revision,
                 int(input_offset),
                 self._place(place),
-                replayed,
+                replay,
             ),
         )
 
@@ -152,7 +162,7 @@ class FoundReader:
         number = self._places.get(place)
         if number is None:
             number = self._places[place] = len(self._places)
-            self._state.places.append(place.decode())
+            self._state.places.append(place.decode("utf-8", "backslashreplace"))
         return number
 
     def _count(self, name: str) -> None:

@@ -65,7 +65,7 @@ def begin(
     topics = broker.describe(sorted(identity.output_topic_ids))
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
-    begins = lows if scope.complete else _begins(connection, scope, topics, lows, set(replaced))
+    begins = lows if scope.complete else _begins(connection, scope, topics, lows, ends, set(replaced))
     row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
     known_to = max(scope.last, (row[1] or 0) if row is not None else 0) if scope.to_end else scope.last
     epochs = connection.execute(statement(SQL, "epochs")).fetchall()
@@ -89,24 +89,28 @@ def _begins(
     scope: Scope,
     topics: list[Topic],
     lows: Offsets,
+    ends: Offsets,
     replaced: set[str],
 ) -> Offsets:
     """Return where the deliveries of the audited batches begin, the low watermarks where that cannot be told."""
     bounds = {"from_batch": scope.first}
     unknown = connection.execute(statement(SQL, "unknown_offsets"), bounds).fetchone()
-    if unknown is None or unknown[0]:
+    moved = any(max(resume.after, resume.to).batch_id >= scope.first for resume in scope.resumes)
+    if unknown is None or unknown[0] or moved:
+        # A resume may have accepted a new topic: what was recorded before it is of the former one.
         return [dict(offsets) for offsets in lows]
     first: dict[tuple[str, str], int] = {
         (topic, str(partition)): offset
         for topic, partition, offset in connection.execute(statement(SQL, "first_offsets"), bounds)
     }
-    return [
-        {
-            partition: low if topic.name in replaced else max(low, first.get((topic.name, partition), low))
-            for partition, low in offsets.items()
-        }
-        for topic, offsets in zip(topics, lows, strict=True)
-    ]
+    begins = []
+    for topic, offsets, last in zip(topics, lows, ends, strict=True):
+        begins.append(dict(offsets))
+        for partition, low in offsets.items():
+            recorded = first.get((topic.name, partition), low)
+            if topic.name not in replaced and low < recorded <= last[partition]:
+                begins[-1][partition] = recorded
+    return begins
 
 
 def run(

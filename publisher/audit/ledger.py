@@ -106,8 +106,10 @@ def _check_emitted_once(connection: psycopg.Connection[Any], spill: Spill) -> Ch
     for bucket in range(spill.buckets):
         seen: dict[bytes, int] = {}
         for identity, batch_id in spill.read(bucket):
-            former = seen.setdefault(identity, batch_id)
-            if former != batch_id:
+            former = seen.get(identity)
+            if former is None:
+                seen[identity] = batch_id
+            else:
                 check.add(
                     _describe(connection, identity, former, batch_id) if len(check.examples) < 20 else ""
                 )
@@ -117,6 +119,8 @@ def _check_emitted_once(connection: psycopg.Connection[Any], spill: Spill) -> Ch
 def _describe(connection: psycopg.Connection[Any], identity: bytes, former: int, batch_id: int) -> str:
     """Name a session that was emitted twice; the spill knows it by its hash only."""
     for _, key, found, place in _sessions(connection, batch_id, batch_id):
+        if found == identity and former == batch_id:
+            return f"session {key!r} ending at {place.decode()}: more than once in batch {batch_id}"
         if found == identity:
             return (
                 f"session {key!r} ending at {place.decode()}: in batch {former} and again in batch {batch_id}"

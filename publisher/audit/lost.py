@@ -98,4 +98,19 @@ def mending_command(
     if len(lost.topics) < len(topics):
         for topic in sorted(lost.topics):
             command += ["--topic", topics[topic]]
-    return shlex.join([*command, "--yes"])
+    return " ".join(map(shell_word, [*command, "--yes"]))
+
+
+def shell_word(text: str) -> str:
+    """Quote a word for bash. What does not print becomes escapes: a terminal would act on it, and a paste would lose it."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(
+        "".join(f"\\x{byte:02x}" for byte in character.encode())
+        if not character.isprintable()
+        else f"\\{character}"
+        if character in "\\'"
+        else character
+        for character in text
+    )
+    return f"$'{escaped}'"

@@ -71,6 +71,10 @@ class Scope:
         """Whether the rows of all of these batches are kept and audited."""
         return any(begin <= first and last <= end for begin, end in self.kept)
 
+    def reads(self, batch_id: int) -> bool:
+        """Whether the comparison with the topics has this batch: as `holds`, or committed after this was frozen."""
+        return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
+
     def epoch_of(self, batch_id: int) -> int | None:
         """Return the epoch of a batch."""
         place = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)

@@ -9,7 +9,7 @@ import orjson
 
 from db.errors import SettingsError
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(slots=True)

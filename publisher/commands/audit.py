@@ -1,5 +1,6 @@
 """`publisher audit`."""
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from db.settings import load_settings
 from publisher.audit.audit import Request
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, Report
+from publisher.audit.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import Config, Json, console, database, print_json
 
@@ -81,6 +83,9 @@ def audit(
             found = run_audit(connection, settings, request, phase)
         except (psycopg.OperationalError, KafkaException) as error:
             raise UnavailableError(f"a server went away during the audit: {str(error).strip()}") from error
+    if config is not None:
+        # Without it the command would go to whatever the directory's settings name.
+        found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
     if report is not None:
         report.write_bytes(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2))
     if as_json:
@@ -129,5 +134,6 @@ def _print(found: Report) -> None:
     if found.mend:
         out.print("What was lost is sent again by:")
         for command in found.mend:
-            out.print(command, markup=False, highlight=False, soft_wrap=True)
+            # Not by rich, which would change keys: it expands tabs and strips control characters.
+            sys.stdout.write(f"{command}\n")
     out.print("clean" if found.clean else "NOT clean", style="green" if found.clean else "red")

@@ -38,8 +38,9 @@ def print_json(value: object) -> None:
 
 def console() -> Console:
     """Return where tables go."""
+    # No emoji: session keys with colons in them must come out as they are.
     # Wide enough that a table read by a machine or a log keeps its columns.
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return Console(emoji=False) if sys.stdout.isatty() else Console(width=160, emoji=False)
 
 
 def confirm(yes: bool, question: str, nobody: str) -> None:

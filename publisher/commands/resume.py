@@ -92,7 +92,8 @@ def resume(
 
 def _errors() -> Console:
     # What is said before it acts must not mix with the document of --json.
-    return Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=160)
+    width = None if sys.stderr.isatty() else 160
+    return Console(stderr=True, width=width, emoji=False)
 
 
 def _look(planner: Planner, request: Request) -> Plan:

@@ -122,10 +122,9 @@ class Runner:
             self._holder,
             paused_too=self._paused_too,
             batch_bytes=1 if self._one_by_one else self._admission.batch_bytes,
+            claimed=self._resumed,
         )
         self._session = session
-        # Paused again later, it stays so.
-        self._paused_too = False
         place = ProgressPlace(
             self._target.progress_topic,
             progress_partition(self._replay.replay_id),
@@ -138,6 +137,10 @@ class Runner:
         if session.progress is not None:
             self._progressed(session.progress)
         return session
+
+    def _resumed(self) -> None:
+        # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.
+        self._paused_too = False
 
     def _step(self, session: Session) -> End | None:
         """Do one transaction; return why it is over, None where it goes on."""

@@ -1,8 +1,9 @@
 """Which batches a replay covers, and what is in them. Counted in short statements, so that vacuum is not held back."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import psycopg
@@ -15,11 +16,15 @@ _MOST_BATCHES = 10_000
 
 
 class Range(NamedTuple):
-    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: what of the asked range is left out, and why."""
+    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: what of the asked range is left out, and why.
+
+    `holes`: first and last of each run of batches in between whose rows retention has dropped.
+    """
 
     first: int
     last: int
     notes: list[str]
+    holes: list[tuple[int, int]]
 
     @property
     def empty(self) -> bool:
@@ -59,7 +64,7 @@ def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
     """Turn the filters into batches that every lane has delivered, so that a replay never overtakes live publishing."""
     parameters = _moment("since", filters.since) | _moment("until", filters.until)
     row = connection.execute(statement("publisher", "replay_range"), parameters).fetchone()
-    newest, delivered, kept, since, until = row if row is not None else (0, 0, 0, None, None)
+    newest, delivered, partitions, since, until = row if row is not None else (0, 0, [], None, None)
     first = max(1, filters.from_batch or 1)
     last = min(newest, filters.to_batch if filters.to_batch is not None else newest)
     if filters.since is not None:
@@ -67,6 +72,7 @@ def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
     if filters.until is not None:
         last = min(last, until or 0)
     notes = []
+    kept = partitions[0][0] if partitions else 0
     if first < kept and first <= last:
         notes.append(
             f"batches {first:,} to {min(last, kept - 1):,} are left out: retention has dropped their rows"
@@ -78,7 +84,22 @@ def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
             "publishing sends them (`publisher status`)"
         )
         last = delivered
-    return Range(first, last, notes)
+    holes = holes_of(partitions, first, last)
+    for begin, end in holes:
+        notes.append(
+            f"batches {begin:,} to {end:,} are left out: retention has dropped their rows, though it kept older ones"
+        )
+    return Range(first, last, notes, holes)
+
+
+def holes_of(partitions: Sequence[Sequence[int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the batches from `first` to `last` between two partitions. Partitions: first batch and end, exclusive, in order."""
+    found = []
+    for (_, end), (begin, _) in pairwise(partitions):
+        missing = (max(first, end), min(last, begin - 1))
+        if missing[0] <= missing[1]:
+            found.append(missing)
+    return found
 
 
 def count(

@@ -1,6 +1,7 @@
 """A replay taken over: lease, fenced producer, and the place from which it goes on. The protocol is the lanes' (lane.py)."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -43,8 +44,12 @@ class Session:
         *,
         paused_too: bool,
         batch_bytes: int | None,
+        claimed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Takes over and finds the place, steps 1 to 4. Raises as `Lane.open` does, and StateChangedError, ReplayStoppedError."""
+        """Takes over and finds the place, steps 1 to 4. `claimed` is called once the replay is this session's.
+
+        Raises as `Lane.open` does, and StateChangedError, ReplayStoppedError.
+        """
         self._settings = settings
         self._outbox = outbox
         self._replay = replay
@@ -55,7 +60,7 @@ class Session:
         self.producer: Producer | None = None
         self.link = Link()
         try:
-            self._open(holder, paused_too, batch_bytes)
+            self._open(holder, paused_too, batch_bytes, claimed)
         except ReplayStoppedError as error:
             self.release(str(error))
             raise
@@ -63,11 +68,14 @@ class Session:
             self.discard()
             raise
 
-    def _open(self, holder: str, paused_too: bool, batch_bytes: int | None) -> None:
+    def _open(
+        self, holder: str, paused_too: bool, batch_bytes: int | None, claimed: Callable[[], None]
+    ) -> None:
         # 1. The lease, for liveness only; of the same outbox as at the start.
         check_unchanged(self.connection, self._outbox)
         reach("replay.before_lease")
         self._lease = self._claim(holder, paused_too)
+        claimed()
         reach("replay.after_lease")
         # 2. Fence any older runner and end its open transaction. Only then is Kafka's word final.
         self._target.check_cluster(self._replay.replay_id, self._replay.target_cluster_id)

@@ -109,11 +109,12 @@ def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Rep
         ),
         request.filters.keys,
     )
-    if resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last)).first > batches.first:
+    now = resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last))
+    if now.first > batches.first or now.holes != batches.holes:
         store.change(connection, replay.replay_id, "cancelled")
         raise ContinuityError(
-            f"retention dropped rows of batch {batches.first} on while they were counted: replay {replay.replay_id} is cancelled, "
-            "nothing was sent. Start it again for what is left"
+            f"retention dropped rows of batches {batches.first} to {batches.last} while they were counted: replay "
+            f"{replay.replay_id} is cancelled, nothing was sent. Start it again for what is left"
         )
     return replay
 

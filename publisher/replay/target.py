@@ -88,10 +88,17 @@ class Target:
             )
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
-        """Return every named topic. Raises ReplayStoppedError where one is missing, KafkaException."""
+        """Return every named topic.
+
+        Raises ReplayStoppedError where one is missing, UnavailableError where one takes nothing for now, KafkaException.
+        """
         try:
             return self._topics.describe(names, newer_than=newer_than)
         except LaneStoppedError as error:
+            if error.why is not LaneWhy.OUTPUT_TOPIC_MISSING:
+                if not error.retry:
+                    raise
+                raise UnavailableError(str(error)) from error
             raise ReplayStoppedError(
                 Why.TOPIC_MISSING,
                 f"of the topics {', '.join(sorted(names))} at least one does not exist at {self.kafka.bootstrap_servers}. Create "

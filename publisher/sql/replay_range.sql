@@ -1,5 +1,6 @@
--- What bounds a replay: the ledger's newest batch, the last one that every lane has passed whole, the first one whose rows are still kept,
--- the first commit since a time and the last one before another.
+-- What bounds a replay: the ledger's newest batch, the last one that every lane has passed whole, the batches whose rows are kept, by
+-- partition (first, and last exclusive), the first batch committed since a time and the last one before another. A clock that stepped back
+-- leaves no batch of the time out.
 SELECT
     (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b),
     (SELECT coalesce(min(through.batch_id), 0)
@@ -11,12 +12,15 @@ SELECT
         SELECT greatest(e.from_batch - 1, CASE WHEN l.cursor_key IS NULL THEN l.cursor_batch ELSE l.cursor_batch - 1 END) AS batch_id
      ) through
      WHERE last.batch_id IS NULL OR through.batch_id < last.batch_id),
-    (SELECT coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint), 0)
+    (SELECT coalesce(array_agg(f.bounds ORDER BY f.bounds), '{}')
      FROM pg_inherits i
      JOIN pg_class c ON c.oid = i.inhrelid
+     CROSS JOIN LATERAL (
+        SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\) TO \(''(\d+)''\)')::bigint[] AS bounds
+     ) f
      WHERE i.inhparent = 'outbox.session_output'::regclass AND NOT i.inhdetachpending),
-    (SELECT b.batch_id FROM outbox.batch b WHERE b.created_at >= m.since ORDER BY b.created_at, b.batch_id LIMIT 1),
-    (SELECT b.batch_id FROM outbox.batch b WHERE b.created_at < m.until ORDER BY b.created_at DESC, b.batch_id DESC LIMIT 1)
+    (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.created_at >= m.since),
+    (SELECT max(b.batch_id) FROM outbox.batch b WHERE b.created_at < m.until)
 FROM (SELECT
     coalesce(%(since)s::timestamptz, now() - make_interval(secs => %(since_age_s)s::double precision)) AS since,
     coalesce(%(until)s::timestamptz, now() - make_interval(secs => %(until_age_s)s::double precision)) AS until

@@ -71,6 +71,10 @@ class Feeder:
         self.written = 0
         """Records so far."""
 
+    def is_writing(self) -> bool:
+        """Whether it goes on; it ends by itself only where Kafka refused a record."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Write nothing more; returns when Kafka has what was written."""
         self._stop.set()

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -59,13 +60,14 @@ class Chapters:
     def end(self) -> Expectation:
         """Let everything drain, judge it, and forget it. No faults meanwhile, nothing else writes input. Fails as design §7 says."""
         began = time.monotonic()
+        deadline = began + DRAIN_S
         pipeline = self._stand.pipeline
         # Sessions whose end never comes are closed by later records, so that the next chapter depends on nothing before it.
         pipeline.hold_open(_CLOSERS)
         pipeline.release()
         expected = self._expectation()
-        self._wait_for_the_input(expected)
-        self._wait_for(lambda: pipeline.ask(_DRAINED)[0][0], "the delivery of all batches")
+        self._wait_for_the_input(expected, deadline)
+        self._wait_for(lambda: pipeline.ask(_DRAINED)[0][0], "the delivery of all batches", deadline)
         ((open_sessions,),) = pipeline.ask(
             "SELECT coalesce(sum(open_sessions), 0) FROM outbox.bucket WHERE generation = (SELECT max(generation) FROM outbox.generation)"
         )
@@ -87,7 +89,7 @@ class Chapters:
         session = SessionSettings(**pipeline.options["session"])
         return expect(records, pipeline.input, pipeline.input_id(), session, BUCKETS)
 
-    def _wait_for_the_input(self, expected: Expectation) -> None:
+    def _wait_for_the_input(self, expected: Expectation, deadline: float) -> None:
         pipeline, topic_id = self._stand.pipeline, self._stand.pipeline.input_id()
 
         def done() -> bool:
@@ -97,11 +99,9 @@ class Chapters:
             found = rows[0][0].get(topic_id, {}) if rows else {}
             return all(found.get(str(place), 0) >= end for place, end in expected.ends.items())
 
-        self._wait_for(done, "the end of the input")
+        self._wait_for(done, "the end of the input", deadline)
 
-    def _wait_for(self, condition: object, what: str) -> None:
-        assert callable(condition)
-        deadline = time.monotonic() + DRAIN_S
+    def _wait_for(self, condition: Callable[[], object], what: str, deadline: float) -> None:
         for turn in count():
             if condition():
                 return

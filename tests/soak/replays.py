@@ -1,16 +1,17 @@
 """Replays to a side topic beside the live delivery, killed and gone on with; each event of the range once."""
 
+import signal
 import subprocess
 from collections import Counter
 from contextlib import suppress
-
-from confluent_kafka import KafkaException
+from typing import Any
 
 from devstack.topics import create_topics
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Expectation
+from tests.acceptance.service import wait_until
 from tests.acceptance.watcher import Watcher
-from tests.soak.stand import PREFIX, Stand
+from tests.soak.stand import AWAY, PREFIX, Stand
 
 
 class SideReplay:
@@ -23,34 +24,51 @@ class SideReplay:
         self._number = 0
 
     def start(self, after_batch: int, kill_after_s: float) -> str:
-        """Begin one over this chapter's batches so far, and kill it; return what happened. `judge` lets it end."""
+        """Begin one over what every lane has delivered of this chapter, let it send, and kill it; return what happened.
+
+        `judge` lets it end. It begins only where something was delivered since the chapter began.
+        """
         pipeline = self._stand.pipeline
-        rows = pipeline.ask(
-            "SELECT min(cursor_batch) - 1 FROM outbox.lane WHERE epoch = (SELECT max(epoch) FROM outbox.lane_epoch)"
-        )
-        last = rows[0][0] or 0
-        if self._topic is not None or last <= after_batch:
-            return "nothing to replay yet"
         self._number += 1
         topic = f"{PREFIX}replay-{self._number}"
-        try:
-            create_topics(pipeline.bootstrap, {topic: (2, {})})
-        except KafkaException:
-            return "Kafka away"
+        create_topics(pipeline.bootstrap, {topic: (2, {})})
         with self._stand.command(
-            "replay", "start", "--from-batch", str(after_batch + 1), "--to-batch", str(last), "--to-topic", topic,
-            "--rate", "500", "--yes", "--json",
+            "replay", "start", "--from-batch", str(after_batch + 1), "--to-topic", topic, "--rate", "500", "--yes", "--json",
         ) as process:  # fmt: skip
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(kill_after_s)
-            process.kill()
-        found = pipeline.ask(
+            try:
+                wait_until(
+                    lambda: process.poll() is not None or self._made(topic), "a replay, or its explanation"
+                )
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(kill_after_s)
+            finally:
+                process.kill()
+            output, explanation = process.communicate()
+        made = self._made(topic)
+        if not made:
+            assert process.returncode == 0, (
+                f"publisher replay start: exit code {process.returncode}\n{output}{explanation}"
+            )
+            self._delete(topic)
+            self._stand.happened["`publisher replay`: nothing was delivered yet"] += 1
+            return "nothing to replay yet"
+        ((replay_id, *batches),) = made
+        self._topic, self._range = topic, (batches[0], batches[1])
+        assert process.returncode in (-signal.SIGKILL, 0, *AWAY), (
+            f"replay {replay_id}: exit code {process.returncode}\n{output}{explanation}"
+        )
+        ended = "SIGKILL" if process.returncode == -signal.SIGKILL else f"exit code {process.returncode}"
+        self._stand.happened[f"`publisher replay` to a side topic: {ended}"] += 1
+        return f"replay {replay_id} of batches {batches[0]} to {batches[1]}: {ended}"
+
+    def _made(self, topic: str) -> list[Any]:
+        return self._stand.pipeline.ask(
             "SELECT replay_id, from_batch, to_batch FROM outbox.replay WHERE target_topic = %s", topic
         )
-        if not found:
-            return "killed before it was made"
-        self._topic, self._range = topic, (found[0][1], found[0][2])
-        return f"replay {found[0][0]} of batches {self._range[0]} to {self._range[1]} killed"
+
+    def _delete(self, topic: str) -> None:
+        for answer in self._stand.pipeline.admin.delete_topics([topic]).values():
+            answer.result()
 
     def judge(self, expected: Expectation) -> int:
         """Let it end, and compare its topic with what was sent; return its events, 0 where there was none."""
@@ -78,7 +96,6 @@ class SideReplay:
                 Counter((seen.outbox_id, seen.key, seen.value) for seen in watcher.seen),
                 "replayed events",
             )
-        for answer in pipeline.admin.delete_topics([topic]).values():
-            answer.result()
+        self._delete(topic)
         self._topic = None
         return len(events)

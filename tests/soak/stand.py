@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +29,9 @@ _RESTARTABLE = {1, 4, 6, 10, 13, 14, 15}
 """Exit codes after which a supervisor starts a service again (docs/operations.md); 4: its predecessor's connection was not gone yet."""
 _PARTITION_BATCHES = 20
 _SMALL_PARTITIONS = 400
+_COMMAND_S = 300.0
+AWAY = {4, 6}
+"""Exit codes of a command that another process or a server kept from its work, with nothing done."""
 
 
 @dataclass
@@ -76,13 +81,19 @@ class Stand:
         )
 
     def run(self, *arguments: str, may_fail: bool, **settings: str) -> str | None:
-        """Run a command; return what it printed, None where a server was away. Fails on any other end."""
+        """Run a command; return what it printed, None where `may_fail` and a server was away. Fails on any other end."""
+        what = f"publisher {' '.join(arguments)}"
         with self.command(*arguments, **settings) as process:
-            output, explanation = process.communicate(timeout=300)
-        if process.returncode in (0, 1) and not explanation.startswith("Traceback"):
+            try:
+                output, explanation = process.communicate(timeout=_COMMAND_S)
+            except subprocess.TimeoutExpired as error:
+                process.kill()  # or leaving the block would wait for it
+                raise AssertionError(f"{what} did not end within {_COMMAND_S:g} s") from error
+        # 1 with a report: a part could not be done (retention).
+        if process.returncode == 0 or (process.returncode == 1 and output):
             return output
-        assert may_fail, (
-            f"publisher {' '.join(arguments)}: exit code {process.returncode}\n{output}{explanation}"
+        assert process.returncode in (AWAY if may_fail else ()), (
+            f"{what}: exit code {process.returncode}\n{output}{explanation}"
         )
         self.happened[f"publisher {arguments[0]}: not done, {_last_line(explanation)[:60]}"] += 1
         return None
@@ -111,7 +122,20 @@ def stand(folder: Path, publishers: int) -> Iterator[Stand]:
             relay = Service("publisher", environment(pipeline.options), folder / f"publisher-{number}.log")
             cleanup.callback(relay.destroy)
             relays.append(relay)
-        yield Stand(postgres, kafka, pipeline, relays, folder)
+        try:
+            yield Stand(postgres, kafka, pipeline, relays, folder)
+        except BaseException:
+            print(f"the logs of all processes are kept in {_keep_logs(folder)}", flush=True)
+            raise
+
+
+def _keep_logs(folder: Path) -> Path:
+    kept = Path(tempfile.mkdtemp(prefix="spark-outbox-soak-logs-"))
+    for log in folder.glob("*.log"):
+        shutil.copy(log, kept)
+    for log in folder.glob("*/server.log"):
+        shutil.copy(log, kept / f"{log.parent.name}.log")
+    return kept
 
 
 def small_partitions(dsn: str, batches: int, number: int) -> None:

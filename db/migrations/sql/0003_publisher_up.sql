@@ -21,8 +21,10 @@ ALTER TABLE outbox.delivery
     ADD COLUMN note text,                          -- for people: what a resume was asked for
     ADD CONSTRAINT delivery_kind_known CHECK (kind IN ('delivery', 'resume')),
     DROP CONSTRAINT delivery_natural,
+    DROP CONSTRAINT delivery_forward,
     -- A resume may lead back to before the first batch.
-    ADD CONSTRAINT delivery_natural CHECK (seq > 0 AND (to_batch > 0 OR kind = 'resume') AND least(after_batch, to_batch, sessions, events) >= 0);
+    ADD CONSTRAINT delivery_natural CHECK (seq > 0 AND (to_batch > 0 OR kind = 'resume') AND least(after_batch, to_batch, sessions, events) >= 0),
+    ADD CONSTRAINT delivery_forward CHECK (after_batch <= to_batch OR kind = 'resume');
 
 -- Why a lane stands still, as a word for programs beside stopped_reason for people.
 ALTER TABLE outbox.lane

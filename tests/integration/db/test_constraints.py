@@ -153,6 +153,11 @@ def test_the_valid_row_of_each_table_is_accepted(outbox: Outbox, table: str) -> 
     outbox.insert(table)
 
 
+def test_a_resume_may_lead_back_to_before_what_was_delivered(outbox: Outbox) -> None:
+    outbox.insert_parents("delivery")
+    outbox.insert("delivery", kind="resume", after_batch=2, after_key="key", to_batch=0, sessions=0, events=0)
+
+
 def test_each_impossible_state_is_refused_by_its_constraint(outbox: Outbox) -> None:
     """One database for all: a refused row leaves nothing behind."""
     for table in PARENTS:

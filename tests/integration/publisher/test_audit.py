@@ -9,9 +9,12 @@ import pytest
 from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
+from publisher.audit import scope
+from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits
 from tests.integration.publisher.audits import (
     OFFSETS_OF_SIMPLE,
+    TWICE,
     copy_of,
     damage,
     delivered_outbox,
@@ -61,6 +64,11 @@ GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = '
             row("session_ends = ARRAY[100099]", 3, "k0000"),
             {"emitted_once"},
             "session 'k0000' ending at AAAAAAAAAAAAAAAAAAAAAA/0/100099: in batch 1 and again in batch 3",
+        ),
+        (
+            row(f"{TWICE}, session_ends = session_ends || session_ends, session_outputs = session_outputs || 0", 3, "k0000"),
+            {"emitted_once", "batch_counts", "delivery_counts"},
+            "session 'k0000' ending at AAAAAAAAAAAAAAAAAAAAAA/0/300099: more than once in batch 3",
         ),
         ("DELETE FROM outbox.delivery WHERE lane = 1 AND seq = 2", {"delivery_chain", "mirror"}, "lane 1: after delivery 1 comes 3"),
         ("DELETE FROM outbox.delivery WHERE lane = 1 AND seq = 1", {"delivery_chain"}, "lane 1: after delivery 0 comes 2"),
@@ -125,10 +133,16 @@ def test_a_requeued_row_counts_once_and_its_copy_must_be_as_it_was(
             f"SELECT outbox.requeue(ARRAY['p0000'], ARRAY[5::bigint], ARRAY[{copy.lane_of('p0000')}], 2, gen_random_uuid())",
         )
         assert failed(run_audit(settings, tmp_path)) == {}
+        for limits in (Limits(to_batch=5), Limits(from_batch=5), Limits(6, 6)):
+            assert failed(run_audit(settings, tmp_path, limits=limits)) == {}
         damage(settings, """UPDATE outbox.session_output SET "values"[1] = 'x' WHERE batch_id = 6""")
         report = run_audit(settings, tmp_path)
         assert failed(report).keys() == {"parked_kept", "batch_counts"}
         assert "its copy in batch 6 differs" in examples(report, "parked_kept")
+        damage(settings, "DELETE FROM outbox.session_output WHERE batch_id = 6")
+        pruned = scope.Scope(1, 1, 1, 7, [(1, 5), (7, 7)], True, [(1, 1, 2)], {})
+        with psycopg.connect(copy.dsn, autocommit=True) as connection:
+            assert check_parked(connection, pruned)[0].examples == []
 
 
 def test_what_retention_has_dropped_is_left_out(

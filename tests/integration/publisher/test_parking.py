@@ -113,7 +113,8 @@ def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:
             ).rowcount
             == 1
         )
-        assert Lease.claim(connection, 1, 0, "second", 30.0) is not None
+        # Each tenure has a token of its own, the same holder's too.
+        assert Lease.claim(connection, 1, 0, "first", 30.0) is not None
         assert (
             connection.execute(
                 statement("publisher", "park"), held.parameters | row | {"batch_id": 2}

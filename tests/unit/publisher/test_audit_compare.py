@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.audit.compare import Comparison
-from publisher.audit.digest import NONE, Expected, Found, Mark, content_of, identity_of, short_hash
+from publisher.audit.digest import (
+    NONE,
+    NOT_REPLAYED,
+    Expected,
+    Found,
+    Mark,
+    content_of,
+    identity_of,
+    short_hash,
+)
 
 OUTPUTS = 6
 NOTHING, REMOVED, COPIED, ALTERED, REPLAYED, ONLY_REPLAYED = range(6)
@@ -20,9 +29,12 @@ def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED) -> E
     )  # fmt: skip
 
 
-def found(output: Expected, offset: int, content: bytes = b"", *, replayed: bool = False) -> Found:
-    """Its record."""
-    return Found(output.identity, content or output.content, 0, 0, offset, 5, 0, 0, 0, replayed)
+def found(
+    output: Expected, offset: int, content: bytes = b"", *, replay: bytes = b"", topic: int = 0
+) -> Found:
+    """Its record. `replay`: the uuid of the replay that sent it."""
+    by = short_hash(replay) if replay else NOT_REPLAYED
+    return Found(output.identity, content or output.content, topic, 0, offset, 5, 0, 0, 0, by)
 
 
 def compare(outputs: list[Expected], records: list[Found]) -> Comparison:
@@ -55,7 +67,7 @@ def test_each_fault_is_counted_where_it_was_made_and_nowhere_else(faults: list[i
         if fault == COPIED:
             records.append(found(output, later + offset))
         if fault in (REPLAYED, ONLY_REPLAYED):
-            records.append(found(output, later + offset, replayed=True))
+            records.append(found(output, later + offset, replay=b"1"))
     made = Counter(faults)
     assert counts(compare(history(), records)) == [made[REMOVED], made[COPIED], made[ALTERED], 0, 0, 0]
 
@@ -91,9 +103,43 @@ def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
     comparison = compare(outputs, again)
     assert counts(comparison) == [0] * 6
     assert comparison.counted["expired_outputs"] == 1
-    assert comparison.counted["outputs_skipped_by_resume"] == 1
+    assert comparison.skipped.kept == [outputs[2]]
     assert comparison.counted["records_sent_again_by_resume"] == 1
     assert counts(compare(outputs, [*again, found(outputs[3], 3)])) == [0, 0, 0, 0, 1, 0]
+
+
+def test_a_copy_that_a_replay_sent_to_another_topic_hides_no_loss() -> None:
+    output, gone = expected(0, 1, 0), expected(0, 1, 1, Mark(0))
+    elsewhere = [found(one, 1, replay=b"1", topic=1) for one in (output, gone)]
+    comparison = compare([output, gone], elsewhere)
+    assert comparison.lost.kept == [output]
+    assert comparison.counted["outputs_found"] == 0
+    comparison = compare([output], [*elsewhere[:1], found(output, 2, replay=b"2")])
+    assert counts(comparison) == [0] * 6
+    assert comparison.counted["outputs_only_replayed"] == 1
+
+
+def test_a_replay_that_sent_an_output_twice_is_found_and_two_replays_are_none() -> None:
+    output = expected(0, 1, 0)
+    live, first, second = found(output, 0), found(output, 1, replay=b"1"), found(output, 2, replay=b"2")
+    assert counts(compare([output], [live, first, second])) == [0] * 6
+    again = found(output, 3, replay=b"1")
+    comparison = compare([output], [live, first, second, again])
+    assert comparison.duplicated.kept == [(output, [first, again])]
+
+
+def test_what_cannot_be_decided_is_told_apart_from_what_the_topic_deleted() -> None:
+    expired = expected(0, 1, 0, Mark.DEMANDED | Mark.EXPIRED)
+    unknown = expected(0, 1, 1, Mark.DEMANDED | Mark.BOUNDARY)
+    comparison = compare([expired, unknown], [])
+    assert (comparison.counted["expired_outputs"], comparison.undecidable.kept) == (1, [unknown])
+
+
+def test_what_was_sent_as_a_row_of_a_batch_that_is_not_audited_is_out_of_scope() -> None:
+    parked, moved = expected(0, 1, 0, Mark.PARKED), expected(0, 1, 1, Mark.PARKED | Mark.REQUEUED_ELSEWHERE)
+    comparison = compare([parked, moved], [found(parked, 1), found(moved, 2)])
+    assert comparison.parked.kept == [(parked, found(parked, 1))]
+    assert comparison.counted["records_out_of_scope"] == 1
 
 
 def test_nothing_and_empty_are_different_contents() -> None:

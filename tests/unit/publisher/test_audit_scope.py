@@ -1,5 +1,6 @@
 """Which batches an audit looks at, and how its files survive a kill."""
 
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 
@@ -24,6 +25,8 @@ def test_what_retention_dropped_in_the_middle_is_left_out() -> None:
     holed = scope([(1, 19_999), (30_000, 34_567)], [(1, 1, 2)])
     assert (holed.complete, holed.last_run) == (False, 30_000)
     assert [holed.holds(5, 19_999), holed.holds(19_999, 30_000)] == [True, False]
+    assert [holed.reads(batch) for batch in (5, 25_000, 34_567, 34_568)] == [True, False, True, True]
+    assert not replace(holed, to_end=False).reads(34_568)
 
 
 def test_every_lane_of_every_epoch_that_a_range_touches_is_read() -> None:
