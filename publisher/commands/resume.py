@@ -15,7 +15,7 @@ from db import fault_points
 from db.errors import SettingsError, UnavailableError
 from db.settings import load_settings
 from publisher import clients
-from publisher.commands.common import Config, Json, database, print_json
+from publisher.commands.common import Config, Json, confirm, database, print_json
 from publisher.cursor import Cursor
 from publisher.rebinding import Accepted
 from publisher.resume import Resume
@@ -79,7 +79,7 @@ def resume(
             plan = _look(Planner(connection, settings, topics), request)
             _show(plan)
             if not dry_run and not plan.changes_nothing:
-                _confirm(yes)
+                confirm(yes, "Go on?", "this changes what is sent next")
                 Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
     except (psycopg.OperationalError, KafkaException) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
@@ -190,22 +190,16 @@ def _sums(plan: Plan) -> list[str]:
     return lines
 
 
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SettingsError("this changes what is sent next, and there is nobody to ask: say --yes")
-    typer.confirm("Go on?", abort=True, err=True)
-
-
 def _moved(now: LanePlan, yes: bool) -> bool:
+    """Say what a lane's move has become, and return whether to go on with it."""
     found = now.move.found
     _errors().print(
         f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: goes on after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
     )
-    return yes
+    # Somebody is there: without, nothing would have begun.
+    return yes or typer.confirm("Go on with this lane, too?", err=True)
 
 
 def _done(lane: LanePlan) -> None:

@@ -158,7 +158,7 @@ def test_nothing_is_dropped_unless_a_limit_is_set_and_somebody_agrees(old: Outbo
     assert (code, "nothing is ever dropped" in output) == (0, True)
     on = Command(retention_settings(old.dsn), tmp_path)
     code, output = on.run("run")
-    assert (code, "Drop 3 partitions" in output, "add --yes" in output) == (2, True, True)
+    assert (code, "drops 3 partitions" in output, "say --yes" in output) == (2, True, True)
     code, output = on.run("run", "--dry-run")
     assert (code, "drop" in output) == (0, True)
     assert partitions(old.dsn)[:4] == ["0", "1", "2", "3"]
