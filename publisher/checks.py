@@ -28,6 +28,8 @@ class Why(StrEnum):
     OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
     NOT_AUTHORISED = "not_authorised"
     RECORD_REFUSED = "record_refused"
+    RESUMING = "resuming"
+    UNEXPECTED = "unexpected"
 
 
 class LaneStoppedError(ContinuityError):
@@ -124,6 +126,17 @@ def check_parked(record: Progress, found: int) -> None:
         raise LaneStoppedError(
             Why.DATABASE_RESTORED,
             f"transaction {record.seq}, {record.after} to {record.cursor}, passed {record.parked} parked rows, but "
+            f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
+            f"{ways_out.RESTORED}",
+        )
+
+
+def check_resumed_parked(record: Progress, found: int) -> None:
+    """Raise LaneStoppedError unless Postgres has every parked row that a resume left behind its cursor, of which it has `found`."""
+    if found < record.total.parked:
+        raise LaneStoppedError(
+            Why.DATABASE_RESTORED,
+            f"`publisher resume` moved this lane to {record.cursor}, with {record.total.parked} parked rows up to there, but "
             f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
             f"{ways_out.RESTORED}",
         )

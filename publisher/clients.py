@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +19,9 @@ _MAX_MESSAGE_BYTES = 1_000_000_000
 BATCH_BYTES = 1_000_000
 # Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry.
 _QUIET = {"log_level": 0}
+# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
+# every five minutes only, also when that broker is dead: no lane could be opened for so long. (librdkafka asks every 10 s at most.)
+_FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 
 # librdkafka's lines are dropped here: the lane logs each change of state once.
 _silent = logging.getLogger("publisher.librdkafka")
@@ -40,7 +44,7 @@ class Complaints:
 def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
     """Return a client for administrative requests. `complaints` is told when it is polled."""
     told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
-    return AdminClient(_QUIET | settings.client() | told)
+    return AdminClient(_QUIET | _FRESH | settings.client() | told)
 
 
 def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:
@@ -100,9 +104,10 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        # link.py reads there that the connection to the coordinator was closed.
+        # link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
         "log_level": 6,
         "log.connection.close": True,
+        "socket.max.fails": 1,
     }
     options = defaults | settings.client(**required)
     if batch_bytes is not None:
@@ -148,6 +153,10 @@ _FIXED: dict[str, tuple[set[str], str]] = {
     "request.required.acks": ({"all", "-1"}, "an acknowledged event could be lost"),
     "allow.auto.create.topics": ({"false"}, "[publisher] create_topics decides that"),
     "delivery.report.only.error": ({"false"}, "the offsets of delivered events are recorded"),
+    "socket.max.fails": (
+        {"1"},
+        "a commit that times out would be asked again over the same connection, and both may arrive",
+    ),
     "isolation.level": ({"read_committed"}, "a lane's position is read from committed records only"),
     "enable.partition.eof": ({"true"}, "the end of a lane's position is known by it"),
     "enable.auto.commit": ({"false"}, "the position is in the progress topic"),
@@ -171,6 +180,21 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
     }
     # librdkafka wants a group, though none is joined and no offset is committed.
     return Consumer(_QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
+
+
+def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+    """Return the id of the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+
+    By the metadata of all topics, not by `describe_cluster`: that one ends the process where no broker is registered for a moment
+    (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return str(admin.list_topics(timeout=min(1.0, timeout_s)).cluster_id)
+        except KafkaException:
+            if give_up() or time.monotonic() > deadline:
+                raise
 
 
 def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import structlog
 
-from publisher.checks import LaneStoppedError
 from publisher.lane import Lane
 from publisher.shared import Epoch, Shared
 from publisher.wakeup import Wakeup
@@ -91,14 +90,15 @@ class Crew:
                 del self._members[lane]
         return done
 
-    def stopped(self) -> list[str] | None:
-        """Return why each lane stands still, None while any goes on or there is none."""
-        reasons: list[tuple[LaneId, LaneStoppedError]] = []
-        for lane, member in sorted(self._members.items()):
-            if member.worker.stopped is None:
+    def stopped(self, lanes: Iterable[LaneId]) -> list[str] | None:
+        """Return why each of these lanes stands still, None while one does not, or none is named."""
+        reasons: list[str] = []
+        for lane in sorted(lanes):
+            member = self._members.get(lane)
+            if member is None or member.worker.stopped is None:
                 return None
-            reasons.append((lane, member.worker.stopped))
-        return [f"lane {lane}: {reason}" for (_, lane), reason in reasons] or None
+            reasons.append(f"lane {lane[1]}: {member.worker.stopped}")
+        return reasons or None
 
     def standing_still(self, epoch: Epoch) -> set[int]:
         """Return this epoch's lanes that wait for somebody to mend them: another process would fare no better with one."""

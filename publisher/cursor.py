@@ -59,12 +59,16 @@ def first_gap(after_batch: int, ledger: Sequence[LedgerRow]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How much one Kafka transaction carries: at most `rows` rows, and about `bytes` bytes of values."""
+    """How much one Kafka transaction carries: at most `rows` rows, and about `bytes` bytes of values.
+
+    `events`: at most so many, None: any number; a row with more goes alone.
+    """
 
     rows: int
     bytes: int
     step_rows: int = 1_024
     """Rows fetched at once: what the byte limit may be overshot by in memory."""
+    events: int | None = None
 
     def next_step(self, rows: int, size: int, bytes_per_row: float) -> int:
         """Return how many rows to fetch next, 0 when the chunk is full.
@@ -75,3 +79,14 @@ class ChunkLimits:
             return 0
         fitting = int((self.bytes - size) / bytes_per_row) + 1 if bytes_per_row > 0 else 32
         return max(1, min(fitting, self.rows - rows, self.step_rows))
+
+    def fitting(self, events: Sequence[int]) -> int:
+        """Return how many of the rows with so many events each are within `events`: the first always is."""
+        if self.events is None:
+            return len(events)
+        total = 0
+        for index, of_row in enumerate(events):
+            total += of_row
+            if total > self.events and index > 0:
+                return index
+        return len(events)

@@ -140,6 +140,16 @@ def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: P
     return 0 if row is None else row[0]
 
 
+def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
+    """Return how many rows of a lane were put aside up to a cursor."""
+    batch, key = cursor.exclusive_bound()
+    row = connection.execute(
+        statement("publisher", "parked_up_to"),
+        {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
 def commit_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:
     """Return the commit id of a batch, None where the ledger has no such row."""
     row = connection.execute(statement("publisher", "ledger_commit"), {"batch_id": batch_id}).fetchone()

@@ -1,11 +1,14 @@
 """How to find the row that Kafka refuses when it refuses a transaction without naming one. Pure.
 
 Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: what
-goes out goes out, and the refused one is in the next half. Only the last few rows are sent record by record.
+goes out goes out, and the refused one is in the next half. Only the last few rows are sent record by record, and fewer of them where even
+those took too long.
 """
 
 ONE_BY_ONE_ROWS = 32
 """Rows that are sent record by record in one transaction, at the most."""
+ONE_BY_ONE_EVENTS = 2_000
+"""Their events, at the most; a row with more goes alone."""
 
 
 class Hunt:
@@ -29,6 +32,11 @@ class Hunt:
         """Kafka refused a transaction of so many rows."""
         if not self.one_by_one:
             self.rows = max(1, rows // 2) if rows > ONE_BY_ONE_ROWS else ONE_BY_ONE_ROWS
+
+    def failed(self) -> None:
+        """A transaction failed for another reason. It may have outlived its timeout, as the same rows would once more."""
+        if self.rows is not None:
+            self.rows = max(1, self.rows // 2)
 
     def delivered(self) -> None:
         """A transaction went through: the refused row is in the next half, or there is none any more."""

@@ -3,17 +3,32 @@
 from typing import Any
 
 import psycopg
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
-from db.connection import connect
 from db.fault_points import reach
 from db.statements import statement
 from publisher.admission import Admission
-from publisher.checks import LaneStoppedError, Mirror, Position, Why, check_later, check_parked, decide
+from publisher.checks import (
+    LaneStoppedError,
+    Mirror,
+    Position,
+    Why,
+    check_later,
+    check_parked,
+    check_resumed_parked,
+    decide,
+)
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at, parked_within, record_delivery, record_resume
+from publisher.deliveries import (
+    commit_id_at,
+    parked_up_to,
+    parked_within,
+    record_delivery,
+    record_resume,
+)
 from publisher.hunt import Hunt
-from publisher.identity import check_cluster, check_unchanged
+from publisher.identity import check_cluster
+from publisher.lane_connection import LaneConnection
 from publisher.lease import Lease, LeaseLostError
 from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
@@ -32,7 +47,7 @@ class Lane:
         self._shared = shared
         self._epoch = epoch
         self.lane = lane
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection = LaneConnection(shared, f"publisher lane {epoch.epoch}/{lane}")
         self._lease: Lease | None = None
         self._open: OpenLane | None = None
         self._admission = Admission(shared.settings, shared.topics)
@@ -45,17 +60,15 @@ class Lane:
         return None if self._open is None else self._open.position
 
     def open(self) -> bool:
-        """Take the lane over, steps 1 to 4 of the protocol. Returns False when another publisher holds it.
+        """Take the lane over, steps 1 to 4 of the protocol. Returns False when another publisher holds it or
+        an earlier epoch is not through.
 
         Raises LaneStoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
         settings = self._shared.settings
         # 1. The lease, for liveness only.
         self._lease = None
-        connection = self._connect()
-        # A new connection may lead elsewhere: nothing is written before it is known to be the same outbox.
-        found = check_unchanged(connection, self._shared.outbox)
-        self._shared.timelines.notice(found.server_timeline)
+        connection = self._connection.open()
         reach("lane.before_lease")
         self._lease = Lease.claim(
             connection, self._epoch.epoch, self.lane, self._shared.holder, settings.publisher.lease_s
@@ -71,6 +84,8 @@ class Lane:
         newest = self._read_progress()
         reach("lane.after_progress")
         position = self._decide(connection, newest)
+        if position is None:
+            return False
         reach("lane.after_check")
         unrecorded = position.unrecorded
         if unrecorded is not None:
@@ -103,6 +118,9 @@ class Lane:
         except RecordRefusedError as error:
             self._put_aside(error)
             raise StartOverError from error
+        except KafkaException:
+            self._hunt.failed()
+            raise
         except LaneStoppedError as error:
             if error.why is Why.OUTPUT_TOPIC_REPLACED:
                 # Another cluster behind the same address has other topics, and another way out.
@@ -119,12 +137,12 @@ class Lane:
     def confirm(self) -> None:
         """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
         if self._lease is not None:
-            self._lease.renew(self._connect())
+            self._lease.renew(self._connection.get())
 
     def stopped(self, reason: str | None, why: Why | None = None) -> None:
         """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
-            self._connect().execute(
+            self._connection.get().execute(
                 statement("publisher", "set_stopped"), self._lease.parameters | {"reason": reason, "why": why}
             )
 
@@ -133,31 +151,17 @@ class Lane:
         if self._open is not None:
             held, self._open = self._open, None
             held.discard()
-        if self._connection is not None and (
-            self._connection.closed
-            or self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
-        ):
-            self._connection.close()
-            self._connection = None
+        self._connection.discard()
 
     def close(self, *, keep_lease: bool = False) -> None:
         """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
         self.discard()
-        if self._connection is not None:
-            with self._connection as connection:
+        held = self._connection.take()
+        if held is not None:
+            with held as connection:
                 if self._lease is not None and not keep_lease:
                     self._lease.release(connection)
-            self._connection = None
         self._lease = None
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(
-                self._shared.settings.postgres,
-                f"publisher lane {self._epoch.epoch}/{self.lane}",
-                autocommit=True,
-            )
-        return self._connection
 
     def _prepare_topic(self, connection: psycopg.Connection[Any]) -> None:
         publisher = self._shared.settings.publisher
@@ -180,7 +184,10 @@ class Lane:
             self.lane,
         )
         batch_bytes = 1 if self._hunt.one_by_one else self._admission.batch_bytes
-        return fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
+        producer = fencing_producer(settings, name, batch_bytes, self._shared.stop.is_set, self._link.logger)
+        producer.poll(0)  # serves the log
+        self._link.forget()
+        return producer
 
     def _read_progress(self) -> Newest:
         shared = self._shared
@@ -188,13 +195,16 @@ class Lane:
             shared.settings, shared.topics, shared.progress_topic, self._epoch, self.lane, shared.stop.is_set
         )
 
-    def _decide(self, connection: psycopg.Connection[Any], newest: Newest) -> Position:
+    def _decide(self, connection: psycopg.Connection[Any], newest: Newest) -> Position | None:
         row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
                 f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"
             )
         check_later(newest.later, row[4])
+        if row[5]:
+            # A resume has set a lane of it back: its rows go out before any of this epoch, for the order of each key.
+            return None
         record = newest.record
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
         first = Cursor(self._epoch.from_batch - 1)
@@ -205,6 +215,8 @@ class Lane:
 
     def _record(self, connection: psycopg.Connection[Any], lease: Lease, unrecorded: Progress) -> None:
         if unrecorded.resumed is not None:
+            known = parked_up_to(connection, unrecorded.epoch, unrecorded.lane, unrecorded.cursor)
+            check_resumed_parked(unrecorded, known)
             record_resume(connection, lease, unrecorded)
             return
         check_parked(unrecorded, parked_within(connection, lease, unrecorded))
@@ -222,7 +234,7 @@ class Lane:
                 retry=True,
             )
         for (batch_id, session_key), found in error.rows.items():
-            self._admission.park(self._connect(), self._held(), batch_id, session_key, found)
+            self._admission.park(self._connection.get(), self._held(), batch_id, session_key, found)
 
     def _held(self) -> Lease:
         if self._lease is None:

@@ -4,7 +4,8 @@ import logging
 
 # What librdkafka calls its connection to the coordinator of a transactional id.
 _COORDINATOR = "TxnCoordinator"
-_BROKEN = "FAIL"
+# The connection failed, or a request was not answered in time and is asked again.
+_BROKEN = ("FAIL", "REQTMOUT")
 
 
 class Link(logging.Handler):
@@ -27,3 +28,10 @@ class Link(logging.Handler):
         """Take a line of the log; it goes nowhere else, since the lane logs each change of state once."""
         text = record.getMessage()
         self.has_broken = self.has_broken or (text.startswith(_BROKEN) and _COORDINATOR in text)
+
+    def forget(self) -> None:
+        """Begin anew after `init_transactions`: no commit of this epoch was sent yet, whatever became of earlier connections.
+
+        Else a name with several addresses, the first of them dead, would end each tenure after one transaction.
+        """
+        self.has_broken = False

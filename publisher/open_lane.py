@@ -14,6 +14,7 @@ from publisher.admission import Admission
 from publisher.checks import LaneStoppedError, Position
 from publisher.cursor import ChunkLimits
 from publisher.deliveries import record_delivery
+from publisher.hunt import ONE_BY_ONE_EVENTS
 from publisher.lease import Lease
 from publisher.offsets_watch import OffsetsWatch
 from publisher.progress import Progress
@@ -67,7 +68,12 @@ class OpenLane:
         self._reader = Reader(
             epoch.epoch,
             lane,
-            ChunkLimits(rows if most_rows is None else min(rows, most_rows), publisher.transaction_bytes),
+            ChunkLimits(
+                rows if most_rows is None else min(rows, most_rows),
+                publisher.transaction_bytes,
+                # Record by record Kafka takes some hundreds a second, and a transaction must not outlast its timeout.
+                events=ONE_BY_ONE_EVENTS if one_by_one else None,
+            ),
         )
         self._stray_rows = StrayRows(epoch, lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
@@ -150,8 +156,16 @@ class OpenLane:
         asked: list[Asked] = []
 
         def read_ahead() -> None:
-            if chunk.more:
+            # A refusal with an answer under way would cost the connection, on which the row is parked next.
+            if not chunk.more or self._one_by_one:
+                return
+            try:
                 asked.append(self._reader.ask(self._connection, after))
+            except psycopg.Error as error:
+                # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
+                # the broker ends it, since the lane opens anew only once Postgres is back.
+                self._connection.close()
+                _log.debug("not_read_ahead", lane=self._lane, reason=str(error).strip())
 
         transaction = Transaction(
             self._producer, self._headers, self._shared.stop, one_by_one=self._one_by_one

@@ -102,6 +102,8 @@ class Reader:
             asked.pipeline.close()
         if rows:
             self._bytes_per_row = sum(map(value_bytes, rows)) / len(rows)
+        fetched = len(rows)
+        rows = rows[: self._limits.fitting([len(row.topics) for row in rows])]
         at = asked.position.cursor
         ahead = _check(window, asked.position)
         epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
@@ -111,7 +113,7 @@ class Reader:
         if at >= Cursor(upper):
             return Chunk([], at, asked.position.commit_id, False, epoch_end)
         commits = {row.batch_id: row.commit_id for row in window}
-        if len(rows) < asked.step:
+        if len(rows) == fetched < asked.step:
             full = len(ahead) >= _LEDGER_WINDOW and upper == last
             return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)

@@ -7,7 +7,7 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.errors import SettingsError
+from db.errors import ContinuityError, SettingsError
 from db.statements import statement
 from publisher.identity import OutboxIdentity, check_cluster, check_prefix, check_server, read_identity
 from publisher.topics import Topics
@@ -85,14 +85,26 @@ def look(connection: psycopg.Connection[Any], topics: Topics, prefix: str, accep
 
 
 def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
-    """Record it."""
-    connection.execute(
+    """Record it. Raises ContinuityError where what it replaces is no longer what was found."""
+    before = binding.found.output_topic_ids
+    accepted = {name: now for name, now in binding.topic_ids.items() if before.get(name) != now}
+    replaced = {name: before[name] for name in accepted if name in before}
+    written = connection.execute(
         statement("publisher", "resume_identity"),
         {
             "cluster_id": binding.cluster_id,
             "transactional_id_prefix": binding.prefix,
-            "output_topic_ids": Jsonb(binding.topic_ids, dumps=orjson.dumps),
+            "accepted_ids": Jsonb(accepted, dumps=orjson.dumps),
+            "replaced_ids": Jsonb(replaced, dumps=orjson.dumps),
             "system_identifier": binding.system_identifier,
             "timeline": binding.timeline,
+            "found_cluster_id": binding.found.cluster_id,
+            "found_system_identifier": binding.found.system_identifier,
+            "found_timeline": binding.found.timeline,
         },
     )
+    if written.rowcount != 1:
+        raise ContinuityError(
+            "what this outbox is bound to (outbox.identity: cluster, server, topics) was changed meanwhile, so nothing of it was recorded. "
+            "Lanes that were moved stay moved; give the command again"
+        )

@@ -20,11 +20,11 @@ from db.settings import Settings
 from publisher import clients, sharing
 from publisher.backoff import Backoff
 from publisher.checks import Identity
-from publisher.crew import Crew
+from publisher.crew import Crew, LaneId
 from publisher.heartbeat import Heartbeat
 from publisher.identity import OutboxIdentity, bind, check_unchanged
 from publisher.shared import Epoch, Shared, Timelines
-from publisher.shares import decide_shares
+from publisher.shares import decide_shares, left_alone_with
 from publisher.topics import Topics
 from publisher.wakeup import Wakeup
 
@@ -51,14 +51,15 @@ class Relay:
         self._changed = self._wakeup.subscribe_publishers()
         self._epoch: Epoch | None = None
         self._waiting = False
+        self._alone_with: frozenset[LaneId] = frozenset()
         self.abandoned = False
         """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
     def run(self) -> None:
         """Deliver until `stop` is set.
 
-        Raises ContinuityError when this outbox must not be published from here or every lane of this process stands
-        still, SchemaError, SettingsError, UnavailableError.
+        Raises ContinuityError when this outbox must not be published from here or every lane stands still and no other
+        process lives, SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
         try:
@@ -126,6 +127,8 @@ class Relay:
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 if backoff.failures == 0:
                     _log.warning("retrying", reason=str(error).strip())
+                # Who lives is not known any more.
+                self._alone_with = frozenset()
                 self._wait(backoff.next(), crew, heartbeat)
 
     def _look(self, connection: psycopg.Connection[Any], shared: Shared, crew: Crew) -> None:
@@ -134,14 +137,15 @@ class Relay:
         if crew.reap():
             # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
             sharing.wake_publishers(connection)
-        view = sharing.read_view(connection)
+        self._alone_with = frozenset()
+        view = sharing.read_view(connection, me)
         epoch = view.epoch
         if epoch is None:
             self._wait_for_lanes()
             return
         if epoch != self._epoch:
             self._begin(connection, shared, epoch)
-            view = sharing.read_view(connection)
+            view = sharing.read_view(connection, me)
             if view.epoch != epoch:
                 return
         living = [process.process_id for process in view.living]
@@ -157,6 +161,9 @@ class Relay:
             lease_s = self._settings.publisher.lease_s
             keep |= set(sharing.claim(connection, epoch, shares.claim, me, lease_s))
         crew.start(epoch, sorted(keep - view.through))
+        self._alone_with = frozenset(
+            (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.through)
+        )
 
     def _begin(self, connection: psycopg.Connection[Any], shared: Shared, epoch: Epoch) -> None:
         """The epoch before is through in every lane, wherever they ran."""
@@ -174,13 +181,16 @@ class Relay:
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
     def _wait(self, seconds: float, crew: Crew, heartbeat: Heartbeat) -> None:
-        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still."""
+        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still.
+
+        While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.
+        """
         deadline = time.monotonic() + seconds
         while True:
             if heartbeat.failed is not None:
                 raise heartbeat.failed
             crew.raise_bug()
-            reasons = crew.stopped()
+            reasons = crew.stopped(self._alone_with)
             if reasons is not None:
                 raise ContinuityError("no lane can go on.\n" + "\n".join(reasons))
             if self._stop.is_set() or time.monotonic() >= deadline or self._changed.wait(_SLICE_S):

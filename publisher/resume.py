@@ -1,8 +1,9 @@
 """Moves lanes on request: the way out when Kafka and Postgres no longer tell one history.
 
 The plan (resume_planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does:
-1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. read Kafka again; 4. one progress record in a Kafka
-transaction, numbered beyond everything that is known; 5. the mirror and a delivery of kind `resume`, in one statement.
+1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. read Kafka again; 4. mark the lane in Postgres, for retention,
+and one progress record in a Kafka transaction, numbered beyond everything that is known; 5. the mirror and a delivery of kind `resume`,
+in one statement, which takes the mark away.
 A crash anywhere leaves a lane that either is as it was or goes on from the record; giving the command again is always right.
 """
 
@@ -14,13 +15,14 @@ from typing import Any
 import psycopg
 from confluent_kafka import Producer
 
-from db.errors import ContinuityError
+from db.errors import ContinuityError, FencedError
 from db.fault_points import reach
 from db.settings import Settings
 from db.statements import statement
+from publisher.checks import Why
 from publisher.cursor import Cursor
 from publisher.deliveries import commit_id_at, record_delivery, record_resume
-from publisher.lease import Lease
+from publisher.lease import Lease, LeaseLostError
 from publisher.progress import Progress, Totals, progress_key
 from publisher.rebinding import Binding, rebind
 from publisher.resume_plan import Found
@@ -48,8 +50,10 @@ class Resume:
     ) -> None:
         """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan.
 
-        Raises ContinuityError where it says no, LeaseLostError when a second resume runs, and as `plan`.
+        Raises ContinuityError where it says no, FencedError while another resume is at work, LeaseLostError when a publisher took a
+        lane over, and as `plan`.
         """
+        self._alone()
         hold_off_retention(self._connection)
         if plan.lanes:
             self._topics.ensure_progress(
@@ -66,6 +70,16 @@ class Resume:
         # A publisher that looks at stopped lanes only now and then looks now.
         wake_publishers(self._connection)
 
+    def _alone(self) -> None:
+        """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
+        try:
+            # It waits, because the connection of one that died just now may still be there.
+            self._connection.execute(statement("publisher", "resume_lock"))
+        except psycopg.errors.LockNotAvailable as error:
+            raise FencedError(
+                "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"
+            ) from error
+
     def _move(self, plan: Plan, lane: LanePlan, moved_meanwhile: Callable[[LanePlan], bool]) -> LanePlan:
         found = lane.move.found
         epoch = found.epoch
@@ -77,7 +91,11 @@ class Resume:
             # What a lane epoch that this ledger no longer has left behind must not come back.
             self._fence(plan.binding, *stale).purge()
         reach("resume.after_fencing")
-        planned = self._planner.fenced(plan, lane)
+        try:
+            planned = self._planner.fenced(plan, lane)
+        except ContinuityError:
+            lease.release(self._connection)
+            raise
         if planned is None:
             lease.release(self._connection)
             return lane
@@ -89,12 +107,25 @@ class Resume:
         self._fill(lease, planned.move.found)
         survey = self._planner.survey(plan.binding, fenced=True)
         progress = self._progress(plan, survey, planned)
+        self._mark(lease, plan, planned)
         self._commit(producer, survey.progress_topic, progress, planned.move.found)
         reach("resume.after_commit")
         record_resume(self._connection, lease, progress)
         reach("resume.after_record")
         lease.release(self._connection)
         return planned
+
+    def _mark(self, lease: Lease, plan: Plan, lane: LanePlan) -> None:
+        """Write down that the lane may be set back from now on: until the mirror is, too, retention would trust the mirror."""
+        reason = (
+            f"{Why.RESUMING}: `publisher resume {plan.request}` was to let this lane go on after {lane.move.to} and did not end. Give it "
+            "again, or start `publisher run`, which goes on from where that came"
+        )
+        marked = self._connection.execute(
+            statement("publisher", "mark_resume"), lease.parameters | {"reason": reason}
+        )
+        if marked.rowcount != 1:
+            raise LeaseLostError(f"lane {lane.move.found.lane} was taken over by another publisher")
 
     def _fill(self, lease: Lease, found: Found) -> None:
         """Record the transaction between whose two commits the fenced publisher was; nobody would later."""

@@ -59,6 +59,13 @@ class Plan:
     first_batch: int | None
 
     @property
+    def dropped(self) -> list[tuple[int, int]]:
+        """Batches that a lane would pass, were their rows not gone: ranges with both ends."""
+        firsts = [lane.move.to.batch_id + (lane.move.to.session_key is None) for lane in self.lanes]
+        named = [] if self.first_batch is None else [self.first_batch]
+        return self.ledger.dropped(max(1, min(firsts + named))) if firsts else []
+
+    @property
     def changes_nothing(self) -> bool:
         """Whether there is nothing to do."""
         return not self.lanes and not self.binding.changed
@@ -117,11 +124,21 @@ class Planner:
         return Plan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: Plan, lane: LanePlan) -> LanePlan | None:
-        """Return a lane's plan as it is now that its publisher is fenced; None where it went on to there by itself."""
+        """Return a lane's plan as it is now that its publisher is fenced; None where it went on to there by itself.
+
+        Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
+        """
         survey = self.survey(plan.binding, fenced=True)
         found = lane.move.found
         of = next(of for of in plan.ledger.epochs if of.epoch == found.epoch)
         now = survey.lane(of, found.lane, plan.ledger.epochs[-1].epoch)
+        # After Kafka was read: an epoch that has records there is in the ledger before it has any. By the epochs of the plan, those of a
+        # newer one would be taken for what a lost ledger left behind, and removed.
+        if read_ledger(self._connection).epochs != plan.ledger.epochs:
+            raise ContinuityError(
+                f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
+                f"{found.epoch.epoch} was not moved; give the command again"
+            )
         return self._lane(survey, plan.request, plan.binding, plan.ledger, now, plan.first_batch)
 
     def survey(self, binding: Binding, *, fenced: bool = False) -> Survey:

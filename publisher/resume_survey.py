@@ -12,7 +12,7 @@ from db.statements import statement
 from publisher import clients
 from publisher.checks import LaneStoppedError, Mirror, Why
 from publisher.cursor import Cursor
-from publisher.deliveries import commit_id_at
+from publisher.deliveries import commit_id_at, parked_up_to
 from publisher.progress import Progress, Totals, lane_of_key
 from publisher.progress_reader import records_backwards
 from publisher.resume_plan import Found, Range
@@ -29,11 +29,25 @@ class LaneEpoch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """How far the outbox goes. `first_kept`: the first batch whose rows retention has left."""
+    """How far the outbox goes. `kept`: the batches whose rows retention has left, as ranges with both ends, oldest first."""
 
     epochs: list[LaneEpoch]
     end: int
-    first_kept: int
+    kept: list[tuple[int, int]]
+
+    @property
+    def first_kept(self) -> int:
+        """The first batch whose rows retention has left."""
+        return max(1, self.kept[0][0]) if self.kept else 1
+
+    def dropped(self, first: int) -> list[tuple[int, int]]:
+        """Return the batches from `first` on whose rows are gone, as ranges with both ends. A refused partition may stay between them."""
+        ranges = []
+        for begin, last in [*self.kept, (self.end + 1, self.end)]:
+            if first < min(begin, self.end + 1):
+                ranges.append((first, min(begin, self.end + 1) - 1))
+            first = max(first, last + 1)
+        return ranges
 
 
 def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
@@ -42,8 +56,8 @@ def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
         LaneEpoch(Epoch(*row[:3]), row[3])
         for row in connection.execute(statement("publisher", "resume_epochs")).fetchall()
     ]
-    kept = _one(connection, "first_kept_batch", {})[0]
-    return Ledger(epochs, _one(connection, "ledger_end", {})[0], max(1, kept or 1))
+    kept = connection.execute(statement("publisher", "kept_ranges")).fetchall()
+    return Ledger(epochs, _one(connection, "ledger_end", {})[0], kept)
 
 
 class Survey:
@@ -116,13 +130,7 @@ class Survey:
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:
         """Return how many rows of a lane were parked up to a cursor."""
-        batch, key = cursor.exclusive_bound()
-        found: int = _one(
-            self._connection,
-            "parked_up_to",
-            {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
-        )[0]
-        return found
+        return parked_up_to(self._connection, epoch, lane, cursor)
 
     def count(self, lane: int, rows: Range) -> tuple[int, int]:
         """Return sessions and events of a lane's rows in a range."""

@@ -52,6 +52,18 @@ def decide_shares(
     return Shares((), tuple(give_up))
 
 
+def left_alone_with(
+    me: str, living: Collection[str], holders: Mapping[int, str | None], through: Collection[int]
+) -> frozenset[int]:
+    """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.
+
+    Where every one of them stands still nothing goes on, and `me` may end. With others alive it stands by: their lanes may become its own.
+    """
+    if set(living) != {me}:
+        return frozenset()
+    return frozenset(holders) - frozenset(through)
+
+
 def _held(living: Collection[str], holders: Mapping[int, str | None]) -> dict[str, list[int]]:
     held: dict[str, list[int]] = {process: [] for process in living}
     for lane, holder in sorted(holders.items()):

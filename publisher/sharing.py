@@ -36,8 +36,11 @@ def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
     return [Process._make(row) for row in connection.execute(statement("publisher", "living_processes"))]
 
 
-def read_view(connection: psycopg.Connection[Any]) -> View:
-    """Look, in one snapshot, at the oldest epoch that is not through; None while the job has made none."""
+def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> View:
+    """Look, in one snapshot, at the oldest epoch that is not through; None while the job has made none.
+
+    A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat makes its connection anew.
+    """
     with connection.transaction():
         connection.execute(statement("publisher", "snapshot"))
         living = read_living(connection)
@@ -45,7 +48,9 @@ def read_view(connection: psycopg.Connection[Any]) -> View:
         if row is None:
             return View(living, None, {}, frozenset())
         epoch = Epoch(*row)
-        lanes = connection.execute(statement("publisher", "lane_holders"), {"epoch": epoch.epoch}).fetchall()
+        lanes = connection.execute(
+            statement("publisher", "lane_holders"), {"epoch": epoch.epoch, "me": me}
+        ).fetchall()
     holders = {lane: holder for lane, holder, _ in lanes if lane < epoch.lanes}
     return View(living, epoch, holders, frozenset(lane for lane, _, through in lanes if through))
 

@@ -36,7 +36,8 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
             # CPython returns an empty record, not None, when the process was stopped and continued (SIGSTOP) while it waited.
             if received is None or received.si_signo not in _SIGNALS:
                 continue
-            if stop.is_set():
+            # `stop` may be set without any signal: while `run` ends by itself the first one asks for the end that is under way.
+            if first is not None:
                 os._exit(128 + received.si_signo)
             _log.info("stopping", signal=signal.Signals(received.si_signo).name)
             first = received.si_signo, time.monotonic()

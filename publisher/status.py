@@ -18,7 +18,7 @@ COUNT_LIMIT = 1_000_000
 class LaneStatus:
     """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease.
 
-    `stopped_why`: the reason as a word (checks.Why), None for one that passes by itself.
+    `stopped_why`: the reason as a word (checks.Why), None for one that passes by itself. `waiting`: an earlier epoch is being worked on.
     """
 
     epoch: int
@@ -35,11 +35,12 @@ class LaneStatus:
     lag_batches: int
     lag_rows: int
     oldest_undelivered_s: float | None
+    waiting: bool
 
     @property
     def abandoned(self) -> bool:
         """Whether rows wait that nobody delivers."""
-        return self.holder is None and self.lag_rows > 0
+        return self.holder is None and self.lag_rows > 0 and not self.waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             lag_batches=lag_batches,
             lag_rows=lag_rows,
             oldest_undelivered_s=None if age is None else round(age, 3),
+            waiting=waiting,
         )
         for (
             epoch,
@@ -120,5 +122,6 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             lag_batches,
             lag_rows,
             age,
+            waiting,
         ) in rows
     ]

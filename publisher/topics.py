@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from db.topic_ids import topic_id_text
 from publisher import ways_out
 from publisher.checks import LaneStoppedError, Why
-from publisher.clients import answer
+from publisher.clients import answer, cluster_id
 
 # Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
 _PROGRESS_CONFIG = {
@@ -80,8 +80,7 @@ class Topics:
 
     def cluster_id(self) -> str:
         """Return the cluster's id. Raises KafkaException when Kafka does not answer."""
-        description = answer(self._admin.describe_cluster(request_timeout=self._timeout_s), self._give_up)
-        return str(description.cluster_id)
+        return cluster_id(self._admin, self._timeout_s, self._give_up)
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
         """Return every named output topic, asked for after `newer_than` (time.monotonic).

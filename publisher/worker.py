@@ -4,27 +4,20 @@ import threading
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from db.errors import FencedError, UnavailableError
 from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
 from publisher.lane import Lane
 from publisher.open_lane import Outcome
+from publisher.refusals import UNAUTHORISED
 from publisher.shared import StartOverError
 
 _log = structlog.get_logger()
 
 # Below this, a failure is a hiccup that nobody has to read about in `publisher status`.
 _FAILURES_SHOWN = 3
-_UNAUTHORISED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
-}
 
 
 class Worker:
@@ -50,11 +43,12 @@ class Worker:
         self._backoff = Backoff(least_s=0.1, most_s=10.0)
         self._stop_backoff = stop_backoff or Backoff(least_s=2.0, most_s=10.0)
         self._state = ""
+        self._unexpected = ""
         self._shown = True  # a reason that an earlier holder left counts, too
         self.stopped: LaneStoppedError | None = None
         """Why the lane stands still until somebody mends it, None while it does not."""
         self.bug: Exception | None = None
-        """An exception that nothing here explains."""
+        """An exception while another was being handled: nobody knows what it left."""
         self.done = False
         """Whether the lane has come to its epoch's end; it keeps its lease then."""
 
@@ -64,7 +58,10 @@ class Worker:
         return self._lane.lane
 
     def run(self) -> None:
-        """Work until there is nothing left to do. Sets `stopped`, `done` or `bug`; raises nothing."""
+        """Work until there is nothing left to do. Sets `stopped`, `done` or `bug`; raises nothing.
+
+        What nothing explains holds this lane alone: ended by it, each process in turn would take the lane over and end.
+        """
         try:
             self._work()
         except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
@@ -91,11 +88,10 @@ class Worker:
                 except StartOverError:
                     self._lane.discard()
                     is_open = False
-                except Exception as error:  # noqa: BLE001 - sorted here, kept in `bug` where unknown
+                except Exception as error:  # noqa: BLE001 - sorted here
                     self._lane.discard()
                     is_open = False
-                    if self._must_end(error):
-                        break
+                    self._handle(error)
         finally:
             self._close()
 
@@ -134,22 +130,23 @@ class Worker:
             self._wake.wait(seconds)
         self._wake.clear()
 
-    def _must_end(self, error: Exception) -> bool:
-        """Sort a failure: show it, wait, and return whether the worker ends here."""
-        if isinstance(error, KafkaException) and error.args[0].code() in _UNAUTHORISED:
+    def _handle(self, error: Exception) -> None:
+        """Sort a failure: show it, and wait."""
+        if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
             error = LaneStoppedError(
                 Why.NOT_AUTHORISED,
                 f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "
                 "[kafka.options]; the lane goes on by itself then",
                 retry=True,
             )
+        if not isinstance(
+            error, LaneStoppedError | KafkaException | psycopg.Error | UnavailableError | FencedError
+        ):
+            error = self._explained(error)
         if isinstance(error, LaneStoppedError):
             if error.retry or self._confirmed():
                 self._stand_still(error)
-            return False
-        if not isinstance(error, KafkaException | psycopg.Error | UnavailableError | FencedError):
-            self.bug = error
-            return True
+            return
         reason = _reason(error)
         if not self._leave.is_set():
             self._change("retrying", reason=reason)
@@ -157,14 +154,27 @@ class Worker:
         if self._backoff.failures >= _FAILURES_SHOWN:
             self._show(f"retrying: {reason}")
         self._leave.wait(delay)
-        return False
+
+    def _explained(self, error: Exception) -> LaneStoppedError:
+        """Log the traceback, once, of an exception that nothing explains, and return it as a reason to stand still."""
+        found = repr(error)
+        if found != self._unexpected:
+            self._unexpected = found
+            _log.error("lane_unexpected", lane=self.lane, exc_info=error)
+        return LaneStoppedError(
+            Why.UNEXPECTED,
+            f"{found}. This is a defect of the publisher or of what it runs on; its traceback is in the log of the process "
+            "(`lane_unexpected`). Nothing was lost or repeated; the lane looks again by itself, and the others go on",
+            retry=True,
+        )
 
     def _stand_still(self, error: LaneStoppedError) -> None:
         """Say why, and wait until it is time to look again."""
         self._change("stopped", reason=str(error), retrying=error.retry)
         self._show(str(error), error.why)
         if error.retry:
-            self._leave.wait(max(1.0, self._backoff.next()))
+            slowly = error.why is Why.UNEXPECTED
+            self._leave.wait(self._stop_backoff.next() if slowly else max(1.0, self._backoff.next()))
             return
         self.stopped = error
         if not self._leave.is_set():

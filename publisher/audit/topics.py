@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from db.errors import UnavailableError
 from db.settings import KafkaSettings
 from db.topic_ids import topic_id_text
-from publisher.clients import admin_client
+from publisher.clients import admin_client, cluster_id
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -40,8 +40,10 @@ class Broker:
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        asked = self._admin.describe_cluster(request_timeout=self._settings.request_timeout_s)
-        return str(self._answer(asked).cluster_id)
+        try:
+            return cluster_id(self._admin, self._settings.request_timeout_s)
+        except KafkaException as error:
+            raise unavailable(self._settings, error) from error
 
     def describe(self, names: Sequence[str]) -> list[Topic]:
         """Describe topics, also those that are gone."""

@@ -43,10 +43,10 @@ def console() -> Console:
     return Console(emoji=False) if sys.stdout.isatty() else Console(width=160, emoji=False)
 
 
-def confirm() -> None:
-    """Ask whether to go on. Raises SettingsError where nobody can be asked, typer.Abort on a no."""
+def confirm(yes: bool, question: str, nobody: str) -> None:
+    """Ask, unless `yes`. Raises SettingsError with `nobody` where nobody can be asked, typer.Abort on a no."""
+    if yes:
+        return
     if not sys.stdin.isatty():
-        raise SettingsError(
-            "this cannot be undone, and there is nobody to ask: say --yes. Nothing was changed"
-        )
-    typer.confirm("Go on?", abort=True, err=True)
+        raise SettingsError(f"{nobody}, and there is nobody to ask: say --yes. Nothing was changed")
+    typer.confirm(question, abort=True, err=True)

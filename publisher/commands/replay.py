@@ -13,7 +13,7 @@ from db import fault_points, logs
 from db.errors import ContinuityError, FencedError, SettingsError
 from db.fault_points import reach
 from db.settings import Settings, load_settings
-from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.commands.common import Config, Json, confirm, console, database, print_json
 from publisher.identity import OutboxIdentity
 from publisher.replay import store
 from publisher.replay.filters import Filters, parse_moment, read_keys
@@ -115,7 +115,7 @@ def start(
         elif not plan.count.events:
             console().print("nothing to send")
         return
-    _confirm(yes)
+    confirm(yes, "Send them once more?", "a replay sends events once more")
     with answering():
         target = open_target(settings, outbox, request.kafka(settings), stop, create_topics=create_topics)
         target.describe(plan.destinations)
@@ -283,11 +283,3 @@ def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
         out.print(note, soft_wrap=True)
     if plan.count.events:
         out.print(count_table(plan.count, plan.request.to_topic))
-
-
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SettingsError("a replay sends events once more, and there is nobody to ask: say --yes.")
-    typer.confirm("Send them once more?", abort=True, err=True)

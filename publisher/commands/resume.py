@@ -15,7 +15,7 @@ from db import fault_points
 from db.errors import SettingsError, UnavailableError
 from db.settings import load_settings
 from publisher import clients
-from publisher.commands.common import Config, Json, database, print_json
+from publisher.commands.common import Config, Json, confirm, database, print_json
 from publisher.cursor import Cursor
 from publisher.rebinding import Accepted
 from publisher.resume import Resume
@@ -62,8 +62,8 @@ def resume(
     Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for
     each lane, how many events it sends again and skips. A running publisher goes on by itself.
 
-    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 5 this way does not exist here (nothing was
-    changed), 6 Postgres or Kafka did not answer (give the command again).
+    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this way does not
+    exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (give the command again).
     """
     if (way is Way.BATCH) != (batch is not None):
         raise SettingsError("say `--from batch N`, and N with no other value of --from")
@@ -79,7 +79,7 @@ def resume(
             plan = _look(Planner(connection, settings, topics), request)
             _show(plan)
             if not dry_run and not plan.changes_nothing:
-                _confirm(yes)
+                confirm(yes, "Go on?", "this changes what is sent next")
                 Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
     except (psycopg.OperationalError, KafkaException) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
@@ -182,32 +182,24 @@ def _sums(plan: Plan) -> list[str]:
             f"Kafka has {_words(unknown)} from after the place where the histories part: they come again, with the same "
             "outbox-ids, as far as they are in this ledger or the job makes them again"
         )
-    first = plan.first_batch
-    if first is not None and first < plan.ledger.first_kept:
-        lines.append(
-            f"retention has dropped the rows of batches {first} to {plan.ledger.first_kept - 1}: those are not sent"
-        )
+    if plan.dropped:
+        ranges = ", ".join(f"{first} to {last}" for first, last in plan.dropped)
+        lines.append(f"retention has dropped the rows of batches {ranges}: those are not sent")
     if plan.request.way is Way.BEGINNING:
-        lines.append(f"the beginning is batch {first}")
+        lines.append(f"the beginning is batch {plan.first_batch}")
     return lines
 
 
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SettingsError("this changes what is sent next, and there is nobody to ask: say --yes")
-    typer.confirm("Go on?", abort=True, err=True)
-
-
 def _moved(now: LanePlan, yes: bool) -> bool:
+    """Say what a lane's move has become, and return whether to go on with it."""
     found = now.move.found
     _errors().print(
         f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: goes on after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
     )
-    return yes
+    # Somebody is there: without, nothing would have begun.
+    return yes or typer.confirm("Go on with this lane, too?", err=True)
 
 
 def _done(lane: LanePlan) -> None:
@@ -240,6 +232,7 @@ def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
         "ledger_end": plan.ledger.end,
         "first_batch": plan.first_batch,
         "first_kept_batch": plan.ledger.first_kept,
+        "dropped": [{"first_batch": first, "last_batch": last} for first, last in plan.dropped],
         "in_step": [{"epoch": epoch, "lane": lane} for epoch, lane in plan.in_step],
         "lanes": [
             {

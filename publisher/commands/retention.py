@@ -1,7 +1,6 @@
 """`publisher retention`."""
 
 import re
-import sys
 import threading
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from db.connection import connect
 from db.errors import FencedError, SettingsError, UnavailableError
 from db.migrate import require_current
 from db.settings import Settings, load_settings
-from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.commands.common import Config, Json, confirm, console, database, print_json
 from publisher.retention.keeper import Report, postgres_settings, require_limit, require_rights, run_once
 from publisher.retention.plan import Decision
 from publisher.retention.survey import Survey, survey
@@ -119,12 +118,10 @@ def _seconds(text: str) -> float:
 
 
 def _confirm(found: Survey, *, yes: bool) -> None:
-    if yes or not found.to_drop:
+    if not found.to_drop:
         return
-    question = f"Drop {len(found.to_drop)} partitions, {sum(d.partition.size for d in found.to_drop)} bytes of delivered outputs?"
-    if not sys.stdin.isatty():
-        raise SettingsError(f"{question} There is nobody to ask: add --yes. Nothing was done")
-    typer.confirm(question, abort=True)
+    what = f"{len(found.to_drop)} partitions, {sum(d.partition.size for d in found.to_drop)} bytes of delivered outputs"
+    confirm(yes, f"Drop {what}?", f"this drops {what}")
 
 
 def _show_plan(settings: Settings, found: Survey, *, as_json: bool) -> None:

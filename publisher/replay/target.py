@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from db.errors import SettingsError, UnavailableError
@@ -12,18 +12,10 @@ from db.settings import KafkaSettings, Settings
 from publisher import clients
 from publisher.checks import LaneStoppedError
 from publisher.checks import Why as LaneWhy
+from publisher.refusals import UNAUTHORISED
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ANEW, PARTITIONS
 from publisher.topics import OutputTopic, Topics
-
-_UNAUTHORISED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
-}
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:
@@ -139,7 +131,7 @@ class Target:
 
 def unauthorised(error: Exception) -> ReplayStoppedError | None:
     """Return what to say where trying again cannot help before somebody grants a right, None for every other failure."""
-    if not isinstance(error, KafkaException) or error.args[0].code() not in _UNAUTHORISED:
+    if not isinstance(error, KafkaException) or error.args[0].code() not in UNAUTHORISED:
         return None
     return ReplayStoppedError(
         Why.NOT_AUTHORISED,

@@ -113,7 +113,8 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
             raise UnavailableError(
                 f"a lock was not to be had in time: {str(error).strip()}. Run it again"
             ) from error
-        except psycopg.OperationalError as error:
+        # InternalError: read only, after a failover.
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise UnavailableError(
                 f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run it again; it goes on from there"
             ) from error

@@ -4,6 +4,6 @@ FROM outbox.lane_epoch e
 CROSS JOIN LATERAL (SELECT min(n.from_batch) - 1 AS to_batch FROM outbox.lane_epoch n WHERE n.epoch > e.epoch) last
 WHERE last.to_batch IS NULL
    OR (SELECT count(*) FROM outbox.lane l
-       WHERE l.epoch = e.epoch AND l.cursor_batch = last.to_batch AND l.cursor_key IS NULL) < e.lanes
+       WHERE l.epoch = e.epoch AND l.lane < e.lanes AND l.cursor_batch = last.to_batch AND l.cursor_key IS NULL) < e.lanes
 ORDER BY e.epoch
 LIMIT 1

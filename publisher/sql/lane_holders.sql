@@ -4,7 +4,8 @@ SELECT s.lane, s.holder, s.through
 FROM (
     SELECT l.lane,
            CASE WHEN l.lease_until >= now() AND (
-               l.lease_backend_start < pg_postmaster_start_time()
+               l.lease_holder = %(me)s
+               OR l.lease_backend_start < pg_postmaster_start_time()
                OR EXISTS (
                    SELECT FROM pg_stat_activity a
                    WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE

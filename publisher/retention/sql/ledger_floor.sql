@@ -3,7 +3,9 @@ WITH epoch AS (
     SELECT e.epoch, e.from_batch, e.lanes, lead(e.from_batch) OVER (ORDER BY e.epoch) - 1 AS to_batch
     FROM outbox.lane_epoch e
 ), through AS (
-    SELECT e.to_batch, greatest(e.from_batch - 1, coalesce(l.cursor_batch - (l.cursor_key IS NOT NULL)::integer, 0)) AS batch_id
+    SELECT e.to_batch,
+           CASE WHEN l.stopped_why = 'resuming' THEN e.from_batch - 1
+                ELSE greatest(e.from_batch - 1, coalesce(l.cursor_batch - (l.cursor_key IS NOT NULL)::integer, 0)) END AS batch_id
     FROM epoch e
     CROSS JOIN LATERAL generate_series(0, e.lanes - 1) AS n (lane)
     LEFT JOIN outbox.lane l ON l.epoch = e.epoch AND l.lane = n.lane

@@ -1,11 +1,15 @@
 """Three brokers: whichever leader dies while the publisher works, the others go on and each event is delivered once."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from db.settings import KafkaSettings
 from devstack.cluster import KafkaCluster, KafkaNode
+from publisher.clients import admin_client
+from publisher.topics import Topics
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play
@@ -14,6 +18,7 @@ from tests.faults.publisher.stage import Stage
 _PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
 _PROGRESS_GROUP = "outbox-publisher-progress"
 _SITUATION = "a backlog, three brokers"
+_CLIENTS = 12  # each takes one of three brokers for the controller, by chance
 
 
 @pytest.fixture
@@ -111,3 +116,15 @@ def test_whichever_leader_of_a_cluster_dies_each_event_is_delivered_once(
         too_few(cluster),
     ]
     play(matrix, "a cluster of three", cells, set_up(bootstrap=cluster.bootstrap_servers), tell)
+
+
+@pytest.mark.faults
+def test_a_lane_can_be_opened_while_the_broker_that_was_taken_for_the_controller_is_dead(
+    cluster: KafkaCluster,
+) -> None:
+    settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
+    asking = [Topics(admin_client(settings), timeout_s=90.0, create=False) for _ in range(_CLIENTS)]
+    (known,) = {topics.cluster_id() for topics in asking}
+    cluster.nodes[1].kill()
+    with ThreadPoolExecutor(_CLIENTS) as pool:
+        assert set(pool.map(Topics.cluster_id, asking)) == {known}

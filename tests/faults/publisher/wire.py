@@ -2,12 +2,16 @@
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
 _CHUNK = 1 << 16
 _TIMEOUT_S = 10.0
+_LOADING_S = 90.0
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+_STARTING = {14, 15}
 
 
 class Api(IntEnum):
@@ -77,11 +81,27 @@ class OpenTransaction(NamedTuple):
 
 
 def list_transactions(bootstrap: str) -> list[OpenTransaction]:
-    """Every transactional id that the brokers coordinate. Raises OSError when one does not answer."""
+    """Every transactional id that the brokers coordinate. Raises OSError when one does not answer.
+
+    A broker that has just started still reads what it knew: it is asked again then.
+    """
     return [found for address in bootstrap.split(",") for found in _list(address)]
 
 
 def _list(address: str) -> list[OpenTransaction]:
+    deadline = time.monotonic() + _LOADING_S
+    while True:
+        reader = _Reader(_ask(address)[8:])
+        reader.skip_tags()
+        _, error = reader.number(4), reader.number(2)
+        if not error:
+            return list(_listed(reader))
+        if error not in _STARTING or time.monotonic() > deadline:
+            raise ConnectionError(f"{address} answers error {error} instead of listing its transactions")
+        time.sleep(0.1)
+
+
+def _ask(address: str) -> bytes:
     # Header version 2: key, version, correlation id, client id, no tags. Body version 0: no filter of states nor of producers, no tags.
     request = struct.pack(">hhih5s", Api.LIST_TRANSACTIONS, 0, 1, 5, b"tests") + b"\0" + b"\1\1\0"
     host, port = address.rsplit(":", 1)
@@ -91,19 +111,16 @@ def _list(address: str) -> list[OpenTransaction]:
         while not (answers := list(frames.receive())):
             if frames.ended:
                 raise ConnectionError(f"{address} closed the connection instead of listing its transactions")
-    reader = _Reader(answers[0][8:])
-    reader.skip_tags()
-    _, error = reader.number(4), reader.number(2)
-    if error:
-        raise ConnectionError(f"{address} answers error {error} instead of listing its transactions")
+    return answers[0]
+
+
+def _listed(reader: "_Reader") -> Iterator[OpenTransaction]:
     for _ in range(reader.varint() - 1):
         reader.text()
-    found = []
     for _ in range(reader.varint() - 1):
         transactional_id, _, state = reader.text(), reader.number(8), reader.text()
         reader.skip_tags()
-        found.append(OpenTransaction(transactional_id, state))
-    return found
+        yield OpenTransaction(transactional_id, state)
 
 
 class _Reader:

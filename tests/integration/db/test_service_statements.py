@@ -20,7 +20,8 @@ STATEMENTS = [
         (AUDITOR, "publisher.audit"),
     )
     for path in sorted(files(service).joinpath("sql").iterdir(), key=lambda path: path.name)
-    if path.name.endswith(".sql")
+    # What begins and ends a transaction names nothing of the schema.
+    if path.name.endswith(".sql") and path.name not in ("begin_snapshot.sql", "end_snapshot.sql")
 ]
 # What EXPLAIN cannot explain runs as it is.
 _UTILITY = re.compile(r"(?:\s*--[^\n]*\n)*\s*(CREATE|LISTEN|SET)\b")

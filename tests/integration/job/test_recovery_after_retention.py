@@ -145,6 +145,7 @@ def savepoints_are_pruned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pruning, "statement", altered)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mutant", [newest_stream_rows_are_pruned, savepoints_are_pruned])
 def test_each_rule_is_needed(

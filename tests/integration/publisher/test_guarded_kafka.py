@@ -187,7 +187,7 @@ def test_a_quota_only_slows_the_lanes_down(
     quota("--add-config producer_byte_rate=20000")
     try:
         for batch in range(4):
-            outbox.batch({f"k{n}": [Session([b"x" * 10_000], 10 * batch + n)] for n in range(4)})
+            outbox.batch({f"k{n}": [Session([b"x" * 10_000], 100 * batch + n + 1)] for n in range(4)})
         with InThread(settings):
             wait_until(lambda: drained(outbox.dsn), "everything")
             assert reasons(outbox.dsn) == []

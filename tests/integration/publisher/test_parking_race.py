@@ -1,18 +1,19 @@
 """A publisher that was taken over while it parked a row neither parks after that, nor does its successor send what it parked."""
 
-from collections.abc import Iterator
+import signal
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from db import fault_points
 from db.fault_points import Action, Fault, Plan
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.parked import Choice, newest_batch, requeue
 from tests.integration.publisher.harness import (
     InThread,
+    Process,
     Watcher,
     assert_exactly_once,
     drained,
@@ -26,6 +27,7 @@ from tests.integration.publisher.topic_limits import set_limit
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT
+QUICK: dict[str, Any] = {"lease_s": 1.0, "poll_ms": 100, "idle_progress_s": 3_600}
 
 
 @pytest.fixture
@@ -43,13 +45,17 @@ def outbox(database: str, topic: str) -> Outbox:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Iterator[Plan]:
-    """The plan that this process follows."""
-    made = Plan(tmp_path / "faults.json")
-    fault_points.arm(made.file)
-    yield made
-    made.write()
-    fault_points.arm(None)
+def plan(tmp_path: Path) -> Plan:
+    """The plan that the first publisher follows; its successor, in this process, follows none."""
+    return Plan(tmp_path / "faults.json")
+
+
+@pytest.fixture
+def first(outbox: Outbox, kafka: KafkaServer, plan: Plan, tmp_path: Path) -> Process:
+    """A publisher that loses its lane within a second of standing still."""
+    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)
+    environment = {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}
+    return Process(settings, tmp_path / "first.log", environment)
 
 
 def parked(dsn: str) -> list[tuple[str, int, str]]:
@@ -58,18 +64,19 @@ def parked(dsn: str) -> list[tuple[str, int, str]]:
 
 
 def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_successor(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
 ) -> None:
-    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=1.0, poll_ms=100)
     outbox.batch({"a": [Session([TOO_LARGE], 10)]})
     plan.write(Fault("lane.after_admission", Action.HOLD))
-    with InThread(settings):
-        wait_until(lambda: plan.fired() != [], "the row to be parked")
+    with first:
+        wait_until(lambda: plan.fired() != [], first.log)
+        first.signal(signal.SIGSTOP)
         # Nothing is refused any more, yet the row is put aside.
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
-        with InThread(settings):
+        with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
             wait_until(lambda: drained(outbox.dsn), "the successor to pass the row")
             plan.write()
+            first.signal(signal.SIGCONT)
             with psycopg.connect(outbox.dsn, autocommit=True) as connection:
                 assert watcher.seen == []
                 requeue(connection, Choice(newest_batch(connection)))
@@ -79,24 +86,23 @@ def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_suc
 
 
 def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_sent(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
 ) -> None:
-    settings = settings_for(
-        outbox.dsn, kafka.bootstrap_servers, lease_s=1.0, poll_ms=100, idle_progress_s=3_600
-    )
     outbox.batch({"a": [Session([b"1"], 9)]})
-    with InThread(settings):
-        wait_until(lambda: drained(outbox.dsn), "the first row")
+    with first:
+        wait_until(lambda: drained(outbox.dsn), first.log)
         plan.write(Fault("lane.after_read", Action.HOLD))
         outbox.batch({"a": [Session([TOO_LARGE], 10)]})
-        wait_until(lambda: plan.fired() != [], "the second row to be read")
+        wait_until(lambda: plan.fired() != [], first.log)
+        first.signal(signal.SIGSTOP)
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
-        with InThread(settings):
+        with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
             wait_until(lambda: drained(outbox.dsn), "the successor to send the row")
             # So that the first one finds the row too large when it goes on.
             set_limit(kafka.bootstrap_servers, outbox.topic, LIMIT)
             plan.write(Fault("lane.before_lease", Action.PASS))
-            wait_until(lambda: plan.pending() == [], "the first one to start over")
+            first.signal(signal.SIGCONT)
+            wait_until(lambda: plan.pending() == [], first.log)
             wait_until_all_read(watcher)
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == []

@@ -318,3 +318,23 @@ def test_what_retention_has_dropped_is_not_promised(
     assert (report["first_batch"], total(report, "again")) == (10000, EVENTS)
     deliver(outbox, settings)
     assert_seen(watcher, outbox.written + outbox.written[EVENTS:])
+
+
+def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lane_runs(
+    outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(outbox, settings)
+    plan = Plan(tmp_path / "faults")
+    plan.write(Fault("resume.after_commit", Action.RAISE))
+    try:
+        with pytest.raises(UnavailableError):
+            resume(settings, "--from", "batch", "1", "--lane", "0", "--yes", fault_file=plan.file)
+    finally:
+        arm(None)
+    mirrors = "SELECT lane, cursor_batch, stopped_why FROM outbox.lane ORDER BY lane"
+    assert query(outbox.dsn, mirrors) == [(0, 1, "resuming"), (1, 1, None)]
+    with InThread(settings):
+        wait_until(lambda: query(outbox.dsn, mirrors) == [(0, 1, None), (1, 1, None)], "the mark's end")
+    again = [event for event in outbox.written if outbox.lane_of(event[0].decode()) == 0]
+    assert_seen(watcher, outbox.written + again)

@@ -62,9 +62,14 @@ def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers
             through = "SELECT count(*) FROM outbox.lane WHERE cursor_batch >= 20000"
             wait_until(lambda: query(outbox.dsn, through) == [(2,)], "the old batches' delivery")
             retained.append(command.run("run", "--yes"))
-            done.set()
 
-        thread = threading.Thread(target=retain)
+        def retain_and_tell() -> None:
+            try:
+                retain()
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=retain_and_tell)
         thread.start()
         while not done.is_set():
             batch = len(outbox.written)
@@ -153,7 +158,7 @@ def test_nothing_is_dropped_unless_a_limit_is_set_and_somebody_agrees(old: Outbo
     assert (code, "nothing is ever dropped" in output) == (0, True)
     on = Command(retention_settings(old.dsn), tmp_path)
     code, output = on.run("run")
-    assert (code, "Drop 3 partitions" in output, "add --yes" in output) == (2, True, True)
+    assert (code, "drops 3 partitions" in output, "say --yes" in output) == (2, True, True)
     code, output = on.run("run", "--dry-run")
     assert (code, "drop" in output) == (0, True)
     assert partitions(old.dsn)[:4] == ["0", "1", "2", "3"]
@@ -170,11 +175,11 @@ def test_by_size_the_oldest_go_until_the_rest_fits(old: Outbox, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("point", "left"),
     [
-        ("retention.before_detach", ["0", "1", "2", "3"]),
+        pytest.param("retention.before_detach", ["0", "1", "2", "3"], marks=pytest.mark.faults),
         ("retention.after_detach", ["0-", "1", "2", "3"]),
-        ("retention.after_drop", ["1", "2", "3"]),
+        pytest.param("retention.after_drop", ["1", "2", "3"], marks=pytest.mark.faults),
         ("retention.during_pruning", ["3"]),
-        ("retention.after_ledger", ["3"]),
+        pytest.param("retention.after_ledger", ["3"], marks=pytest.mark.faults),
     ],
 )
 def test_a_kill_at_any_step_is_mended_by_the_next_run(

@@ -38,6 +38,7 @@ def test_good_options_pass() -> None:
             "acks": -1,
             "enable.idempotence": True,
             "group.id": "mine",
+            "socket.max.fails": 1,
         }
     )
 
@@ -54,6 +55,8 @@ def test_good_options_pass() -> None:
         ("allow.auto.create.topics", True),
         ("delivery.report.only.error", True),
         ("auto.offset.reset", "latest"),
+        ("socket.max.fails", 0),
+        ("socket.max.fails", "2"),
     ],
 )
 def test_an_option_that_exactness_forbids_is_refused_rather_than_overwritten(

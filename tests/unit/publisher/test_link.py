@@ -1,6 +1,7 @@
 """A lane whose connection to Kafka broke takes a new epoch, after what it delivered and before it delivers more."""
 
 import logging
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +12,14 @@ from publisher.lane import Lane
 from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
 from publisher.shared import Epoch, Shared, StartOverError
+from tests.unit.publisher.test_checks import IDENTITY
 
 # As librdkafka 2.16 writes it.
 CLOSED = (
     "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Disconnected: connection closed by peer: receive 0 after POLLIN"
     " (after 11024ms in state UP)"
 )
+TIMED_OUT = "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Timed out EndTxnRequest in flight (after 60000ms, timeout #0)"
 ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
@@ -33,8 +36,11 @@ class Opened:
 
 
 def opened(outcome: Outcome, *, breaks: bool) -> Lane:
-    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings())
-    lane = Lane(cast(Shared, SimpleNamespace(settings=settings, topics=None)), Epoch(1, 1, 1), 0)
+    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
+    shared = SimpleNamespace(
+        settings=settings, topics=None, identity=IDENTITY, stop=threading.Event(), outbox=None
+    )
+    lane = Lane(cast(Shared, shared), Epoch(1, 1, 1), 0)
     lane._open = cast(OpenLane, Opened(lane._link, outcome, breaks=breaks))
     return lane
 
@@ -60,3 +66,40 @@ def test_a_broker_that_cannot_be_reached_beside_the_coordinator_makes_no_lane_st
         "TxnCoordinator: Not coordinator: retrying",
     )
     assert not link.has_broken
+
+
+def test_a_commit_that_was_not_answered_in_time_counts_as_a_broken_link() -> None:
+    link = Link()
+    link.logger.log(logging.INFO, "%s [%s] %s", "REQTMOUT", "rdkafka#producer-1", TIMED_OUT)
+    assert link.has_broken
+
+
+def test_a_connection_that_failed_before_the_epoch_began_makes_no_lane_start_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Fencing:
+        """A producer that has lines of its log to serve."""
+
+        def __init__(self, logger: logging.Logger) -> None:
+            self._logger = logger
+            self.lines = [CLOSED]
+
+        def poll(self, _seconds: float) -> None:
+            while self.lines:
+                self._logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", self.lines.pop())
+
+    def fenced(*arguments: Any) -> Fencing:
+        producer = Fencing(arguments[4])
+        producer.poll(0)
+        producer.lines.append(CLOSED)
+        return producer
+
+    monkeypatch.setattr("publisher.lane.fencing_producer", fenced)
+    lane = opened(Outcome.DELIVERED, breaks=False)
+    producer = cast(Fencing, lane._init_producer())
+    producer.poll(0)
+    assert lane.run_once() is Outcome.DELIVERED
+    producer.lines.append(CLOSED)
+    producer.poll(0)
+    with pytest.raises(StartOverError):
+        lane.run_once()

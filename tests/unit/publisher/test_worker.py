@@ -134,3 +134,28 @@ def test_an_error_while_a_failure_is_handled_is_kept_for_the_process_to_raise() 
     worker = work(FakeLane(broken=broken), lambda *_: None)
     assert worker.bug is broken
     assert worker.stopped is None
+
+
+class Odd(FakeLane):
+    """The first steps raise what nothing explains."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(in_step=True)
+        self._left = failures
+
+    def _fail(self) -> None:
+        if self._left:
+            self._left -= 1
+            raise TypeError("odd")
+
+
+def test_an_exception_that_nothing_explains_holds_the_lane_and_does_not_end_the_process() -> None:
+    lane = Odd(3)
+    worker = worker_of(lane, threading.Event(), 0.001)
+    worker.run()
+    assert (worker.bug, worker.stopped, worker.done) == (None, None, True)
+    assert lane.opened == 4
+    (reason, why), *_ = lane.shown
+    assert why is Why.UNEXPECTED
+    assert "TypeError('odd')" in str(reason)
+    assert lane.shown[-1] == RUNNING

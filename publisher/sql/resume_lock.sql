@@ -1,0 +1,2 @@
+-- Until the connection ends.
+SELECT pg_advisory_lock(hashtextextended('outbox.resume', 0))

@@ -1,0 +1,96 @@
+"""What a lane looks at before it records, and before it believes a connection."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.checks import LaneStoppedError, Why
+from publisher.lane_connection import LaneConnection
+from publisher.lease import Lease, LeaseLostError
+from publisher.open_lane import Outcome
+from publisher.progress import Totals
+from publisher.refusals import Refusal
+from publisher.transaction import RecordRefusedError
+from tests.unit.publisher.test_checks import RECORD
+from tests.unit.publisher.test_link import opened
+
+LEASE: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 0, "lease_token": 1, "lease_s": 3.0})
+
+
+class Counting:
+    """A connection to a database that knows so many parked rows up to the cursor."""
+
+    def __init__(self, parked: int) -> None:
+        self._parked = parked
+        self.recorded = False
+
+    def execute(self, sql: Any, _parameters: object) -> Any:
+        text = sql if isinstance(sql, str) else str(sql)
+        self.recorded = self.recorded or "INSERT INTO outbox.delivery" in text
+        return SimpleNamespace(rowcount=1, fetchone=lambda: (self._parked,))
+
+
+@pytest.mark.parametrize(("known", "records"), [(2, True), (3, True), (1, False)])
+def test_a_resume_that_postgres_does_not_know_stands_only_with_the_rows_that_it_left_parked(
+    known: int, records: bool
+) -> None:
+    resumed = replace(RECORD, resumed="--from kafka", total=Totals(10, 200, 2))
+    connection = Counting(known)
+    lane = opened(Outcome.IDLE, breaks=False)
+    stops = pytest.raises(LaneStoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
+    with nullcontext() if records else stops:
+        lane._record(cast("psycopg.Connection[Any]", connection), LEASE, resumed)
+    assert connection.recorded is records
+
+
+class Elsewhere:
+    """A connection that the lane gets after a loss."""
+
+    closed = False
+
+    def execute(self, *_arguments: object) -> Any:
+        raise AssertionError("used before it is known to lead to the same outbox")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("use", ["confirm", "stopped", "park"])
+def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
+    monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    made: list[Elsewhere] = []
+
+    def connect(*_arguments: object, **_named: object) -> Elsewhere:
+        made.append(Elsewhere())
+        return made[-1]
+
+    def check(*_arguments: object) -> None:
+        raise LaneStoppedError(Why.OTHER_SERVER, "another one")
+
+    monkeypatch.setattr("publisher.lane_connection.connect", connect)
+    monkeypatch.setattr("publisher.lane_connection.check_unchanged", check)
+    lane = opened(Outcome.IDLE, breaks=False)
+    lane._lease = Lease(1, 0, 1, 3.0)
+    refused = RecordRefusedError(
+        KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
+    )
+    lane._hunt.refused(1)
+    acts: dict[str, Callable[[], None]] = {
+        "confirm": lane.confirm,
+        "stopped": lambda: lane.stopped("why", Why.RECORD_REFUSED),
+        "park": lambda: lane._put_aside(refused),
+    }
+    # Each time anew: what was refused once is not taken for known.
+    for _ in range(2):
+        with pytest.raises(LeaseLostError, match="leads elsewhere: other_postgres_server: another one"):
+            acts[use]()
+    assert [connection.closed for connection in made] == [True, True]
+    with pytest.raises(LaneStoppedError):
+        LaneConnection(lane._shared, "name").open()

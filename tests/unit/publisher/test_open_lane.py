@@ -1,0 +1,98 @@
+"""A lane finishes the Kafka transaction that it has begun, whatever becomes of Postgres meanwhile."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from db.settings import PublisherSettings
+from publisher.checks import Position
+from publisher.cursor import Cursor
+from publisher.open_lane import OpenLane
+from publisher.reader import Chunk
+from publisher.shared import Epoch, Shared
+from tests.unit.publisher.test_checks import COMMIT, IDENTITY
+from tests.unit.publisher.test_records import PLAIN
+
+
+class FakeProducer:
+    """Takes everything."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def begin_transaction(self) -> None:
+        self.calls.append("begin")
+
+    def produce(self, *_record: object, **_named: object) -> None: ...
+
+    def poll(self, _seconds: float) -> None: ...
+
+    def flush(self, _seconds: float) -> int:
+        return 0
+
+    def commit_transaction(self) -> None:
+        self.calls.append("commit")
+
+
+class LostConnection:
+    """Its server is gone, which the next use finds out."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.questions = 0
+
+    def pipeline(self) -> None:
+        self.questions += 1
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def execute(self, *_arguments: object) -> None:
+        raise psycopg.OperationalError("the connection is closed" if self.closed else "it is lost")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def opened(producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False) -> OpenLane:
+    """A lane that has read a chunk, with more behind it."""
+    settings = SimpleNamespace(publisher=PublisherSettings())
+    shared: Any = SimpleNamespace(
+        settings=settings,
+        topics=None,
+        identity=IDENTITY,
+        progress_topic="progress",
+        stop=threading.Event(),
+    )
+    lease: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 1, "lease_token": 1, "lease_s": 3.0})
+    admission: Any = SimpleNamespace(admit=lambda _connection, _lease, rows: rows)
+    lane = OpenLane(
+        cast(Shared, shared),
+        Epoch(1, 1, 2),
+        1,
+        cast("psycopg.Connection[Any]", connection),
+        lease,
+        producer,  # type: ignore[arg-type]
+        admission,
+        Position(0, Cursor(0), None),
+        most_rows=None,
+        one_by_one=one_by_one,
+    )
+    lane._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
+    return lane
+
+
+def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:
+    producer, connection = FakeProducer(), LostConnection()
+    with pytest.raises(psycopg.OperationalError, match="the connection is closed"):
+        opened(producer, connection).run_once()
+    assert connection.questions == 1
+    assert producer.calls == ["begin", "commit"]
+
+
+def test_a_lane_that_hunts_a_refused_row_keeps_its_connection_for_parking_it() -> None:
+    connection = LostConnection()
+    with pytest.raises(psycopg.OperationalError, match="it is lost"):
+        opened(FakeProducer(), connection, one_by_one=True).run_once()
+    assert connection.questions == 0

@@ -1,0 +1,77 @@
+"""A process ends because lanes stand still only when nobody is left who delivers anything."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from db.errors import ContinuityError
+from db.settings import PostgresSettings, PublisherSettings, Settings
+from publisher import sharing
+from publisher.checks import LaneStoppedError, Why
+from publisher.crew import Crew
+from publisher.relay import Relay
+from publisher.shared import Epoch
+from publisher.sharing import View
+from publisher.wakeup import Wakeup
+
+EPOCH = Epoch(1, 1, 2)
+STOP = LaneStoppedError(Why.KAFKA_LOST, "gone")
+
+
+class FakeMember:
+    """A worker on a lane, standing still or not."""
+
+    def __init__(self, stopped: LaneStoppedError | None) -> None:
+        self.worker = SimpleNamespace(stopped=stopped, bug=None, done=False, leave=lambda: None)
+
+    def ended(self, _timeout_s: float = 0.0) -> bool:
+        return False
+
+
+def look_and_wait(
+    monkeypatch: pytest.MonkeyPatch,
+    living: list[str],
+    holders: dict[int, str | None],
+    lanes: dict[int, LaneStoppedError | None],
+    through: frozenset[int] = frozenset(),
+) -> None:
+    """Let the process `me` look once and wait for a moment."""
+    settings = Settings.model_construct(
+        postgres=PostgresSettings(dsn=SecretStr("postgresql://nowhere")), publisher=PublisherSettings()
+    )
+    stop = threading.Event()
+    relay = Relay(settings, stop)
+    shared: Any = SimpleNamespace(holder="me", settings=settings)
+    crew = Crew(shared, Wakeup(settings.postgres, stop), threading.Event())
+    members: Any = {(1, lane): FakeMember(stopped) for lane, stopped in lanes.items()}
+    monkeypatch.setattr(crew, "_members", members)
+    monkeypatch.setattr(relay, "_epoch", EPOCH)
+    processes: Any = [SimpleNamespace(process_id=process) for process in living]
+    view = View(processes, EPOCH, holders, through)
+    monkeypatch.setattr(sharing, "read_view", lambda *_: view)
+    beating: Any = SimpleNamespace(failed=None)
+    relay._look(None, shared, crew)  # type: ignore[arg-type]
+    relay._wait(0.0, crew, beating)
+
+
+def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ContinuityError, match=r"(?s)no lane can go on.*lane 0: .*lane 1: "):
+        look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: STOP})
+    with pytest.raises(ContinuityError, match="lane 0"):
+        look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP}, frozenset({1}))
+
+
+def test_a_process_whose_own_lanes_stand_still_stands_by_while_another_delivers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look_and_wait(monkeypatch, ["me", "other"], {0: "me", 1: "other"}, {0: STOP})
+
+
+def test_a_process_stands_by_while_one_lane_goes_on_or_is_being_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: None})
+    look_and_wait(monkeypatch, ["me"], {0: "me", 1: "host:1 (resume)"}, {0: STOP})
