@@ -36,12 +36,21 @@ def fencing_producer(
     producer = clients.lane_producer(
         settings.kafka, transactional_id, settings.publisher.transaction_timeout_ms, batch_bytes, logger
     )
-    deadline = time.monotonic() + settings.kafka.request_timeout_s
+    initialise(producer, settings.kafka.request_timeout_s, give_up)
+    return producer
+
+
+def initialise(producer: Producer, timeout_s: float, give_up: Callable[[], bool]) -> None:
+    """Fence older producers with this one's transactional id and end their open transaction.
+
+    Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+    """
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
             producer.init_transactions(1.0)
-            return producer
+            return
         except KafkaException as error:
             # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
             if not error.args[0].retriable() or give_up() or time.monotonic() > deadline:

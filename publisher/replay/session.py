@@ -1,11 +1,10 @@
 """A replay taken over: lease, fenced producer, and the place from which it goes on. The protocol is the lanes' (lane.py)."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 
 from db.connection import connect
 from db.errors import UnavailableError
@@ -22,6 +21,7 @@ from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ReplayProgress, check_ledger, decide, progress_key, progress_partition
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import Target
+from publisher.takeover import initialise
 
 # Until the broker ends a killed replay's open transaction, consumers of its topics wait: live events too.
 _MOST_TRANSACTION_TIMEOUT_MS = 15_000
@@ -127,15 +127,10 @@ class Session:
             batch_bytes,
             self.link.logger,
         )
-        deadline = time.monotonic() + self._target.kafka.request_timeout_s
-        while True:
-            try:
-                producer.init_transactions(1.0)
-                return producer
-            except KafkaException as error:
-                again = error.args[0].code() == KafkaError._TIMED_OUT and error.args[0].retriable()
-                if not again or time.monotonic() > deadline:
-                    raise
+        initialise(producer, self._target.kafka.request_timeout_s, lambda: False)
+        producer.poll(0)  # serves the log
+        self.link.forget()
+        return producer
 
     def _read_progress(self) -> ReplayProgress | None:
         partition = progress_partition(self._replay.replay_id)
