@@ -157,6 +157,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.faults
 def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
 
 
+@pytest.mark.faults
 def test_a_quota_only_slows_the_lanes_down(
     outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
 ) -> None:
