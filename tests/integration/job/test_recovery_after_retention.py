@@ -1,18 +1,15 @@
-"""Retention takes nothing away that a recovery needs: random histories end as they would without it; each rule of pruning is needed.
+"""Retention takes nothing away that a recovery needs: random histories end as they would without it.
 
 The histories are those of test_recovery_histories.py, with retention between their steps, as greedy as it can be.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
-from db.errors import OutboxError
 from db.settings import RetentionSettings
-from db.statements import statement
 from devstack.databases import PostgresServer
 from publisher.retention import prune as pruning
 from publisher.retention import survey as surveying
@@ -25,7 +22,6 @@ from tests.integration.job.test_recovery_histories import wrong
 from tests.soak.stand import small_partitions
 
 HISTORIES = int(os.environ.get("HISTORIES", "8"))
-TRIES_FOR_A_MUTANT = 60
 _ALL_DUE = RetentionSettings(keep_bytes=0)
 
 Written = list[tuple[int, int, int, int, int]]
@@ -109,59 +105,6 @@ def play(postgres: PostgresServer, template_database: str, monkeypatch: pytest.M
 def test_every_history_ends_as_without_retention(play: Play) -> None:
     for seed in range(HISTORIES):
         assert play(seed) == [], f"seed {seed}"
-
-
-def _without(text: str) -> Callable[[str, str], LiteralString]:
-    """The statements, with one condition of pruning always true."""
-
-    def altered(package: str, name: str) -> LiteralString:
-        found: Any = statement(package, name)
-        if name == "prune_batches":
-            assert text in found, f"{text!r} is no part of prune_batches.sql"
-            found = found.replace(text, "AND (TRUE OR ")
-        result: LiteralString = found
-        return result
-
-    return altered
-
-
-def newest_stream_rows_are_pruned(patch: pytest.MonkeyPatch) -> None:
-    """The position and the greatest done of all time would be gone."""
-    patch.setattr(pruning, "statement", _without("AND (b.kind <> 'stream' OR "))
-
-
-def savepoints_are_pruned(patch: pytest.MonkeyPatch) -> None:
-    """A restore would find nothing."""
-
-    def altered(package: str, name: str) -> LiteralString:
-        found: Any = statement(package, name)
-        if name == "prune_batches":
-            found = found.replace(
-                "AND NOT EXISTS (SELECT FROM outbox.savepoint s WHERE s.batch_id = b.batch_id)", ""
-            )
-        result: LiteralString = found
-        return result
-
-    patch.setattr(pruning, "statement", altered)
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("mutant", [newest_stream_rows_are_pruned, savepoints_are_pruned])
-def test_each_rule_is_needed(
-    play: Play, mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it some history ends wrong, or cannot go on."""
-    mutant(monkeypatch)
-    for seed in range(TRIES_FOR_A_MUTANT):
-        try:
-            found = play(seed)
-        except (AssertionError, OutboxError, psycopg.Error) as error:
-            found = [f"{type(error).__name__}: {error}"]
-        if found:
-            print(f"history {seed}: {found[0]}")
-            return
-    pytest.fail(f"{TRIES_FOR_A_MUTANT} histories ended well without the rule")
 
 
 @pytest.mark.faults
