@@ -48,7 +48,7 @@ faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, z
 	FAULT_TABLES=docs $(BIN)/pytest -m faults
 
 .PHONY: faults-publisher
-faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 12 minutes); writes docs/faults-publisher.md
+faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 20 minutes); writes docs/faults-publisher.md
 	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
 
 .PHONY: soak
