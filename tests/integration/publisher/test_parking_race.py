@@ -63,6 +63,13 @@ def parked(dsn: str) -> list[tuple[str, int, str]]:
     return query(dsn, "SELECT session_key, batch_id, state FROM outbox.parked ORDER BY batch_id, session_key")
 
 
+def lane_connections(dsn: str) -> int:
+    """How many workers are on a lane."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'publisher lane%%'"
+    ((found,),) = query(dsn, sql)
+    return int(found)
+
+
 def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_successor(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
 ) -> None:
@@ -101,8 +108,9 @@ def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_se
             # So that the first one finds the row too large when it goes on.
             set_limit(kafka.bootstrap_servers, outbox.topic, LIMIT)
             plan.write()
+            assert lane_connections(outbox.dsn) == 2
             first.signal(signal.SIGCONT)
-            wait_until(lambda: "taken over by another publisher" in first.log(), first.log)
+            wait_until(lambda: lane_connections(outbox.dsn) == 1, first.log)
             wait_until_all_read(watcher)
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == []
