@@ -1,24 +1,16 @@
 """One Kafka transaction: every row's records, then the progress record, all or nothing."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from db.fault_points import reach
 from publisher.deliveries import Tally
+from publisher.outflow import Outflow
 from publisher.progress import Progress
 from publisher.records import SENT_NOW, DeliveryReport, ExtraHeaders, Row, is_plain, produce_plain, records
 from publisher.refusals import RECORD_ERRORS, Refusal
-
-# How long a transaction in flight may still wait for Kafka once the publisher is to stop.
-_STOP_GRACE_S = 10.0
-# How long to let librdkafka send before its full queue is tried again.
-_QUEUE_FULL_WAIT_S = 0.05
-_FLUSH_SLICE_S = 0.2
-_REPORTS_WAIT_S = 5.0
 
 
 class RecordRefusedError(Exception):
@@ -43,7 +35,7 @@ class Transaction:
         """`one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused."""
         self._producer = producer
         self._headers = headers
-        self._stop = stop
+        self._outflow = Outflow(producer, stop)
         self._one_by_one = one_by_one
         self.tally = Tally()
 
@@ -70,10 +62,10 @@ class Transaction:
                     self._send(row)
             reach("transaction.before_progress")
             # Last, so that whoever sees it sees every event before it.
-            self._produce(progress_topic, progress.encode(), progress.key(), progress.lane)
+            self._outflow.produce(progress_topic, progress.encode(), progress.key(), progress.lane)
             reach("transaction.before_flush")
             meanwhile()
-            self._flush()
+            self._outflow.flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
             # What librdkafka logged during the commit (link.py) is served before the next transaction begins.
@@ -81,12 +73,10 @@ class Transaction:
             reach("transaction.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.
-            cause = self._failure() or error.args[0]
+            cause = self._outflow.failure() or error.args[0]
             if cause.code() not in RECORD_ERRORS:
                 raise KafkaException(cause) from error
-            # The report that names the row may still wait to be served.
-            producer.purge()
-            producer.flush(_REPORTS_WAIT_S)
+            self._outflow.serve_reports()
             refused = {
                 row: Refusal(RECORD_ERRORS[code], f"Kafka refused it: {text}")
                 for row, (code, text) in self.tally.refused.items()
@@ -100,7 +90,7 @@ class Transaction:
                 produce_plain(self._producer.produce, row, reached[0], reached, self.tally.report)
                 return
             except BufferError:
-                self._wait_for_room()
+                self._outflow.wait_for_room()
 
     def _send(self, row: Row) -> None:
         report: DeliveryReport = self.tally.report
@@ -109,7 +99,7 @@ class Transaction:
                 report = self.tally.watch(
                     row.batch_id, row.session_key, own_timestamp=record.timestamp_ms != SENT_NOW
                 )
-            self._produce(
+            self._outflow.produce(
                 record.topic,
                 record.value,
                 record.key,
@@ -119,50 +109,3 @@ class Transaction:
                 record.timestamp_ms,
                 record.headers,
             )
-
-    def _produce(self, *record: Any) -> None:
-        """Produce one record, in the order of `Producer.produce`, as soon as the queue has room for it."""
-        while True:
-            try:
-                self._producer.produce(*record)
-                return
-            except BufferError:
-                self._wait_for_room()
-
-    def _wait_for_room(self) -> None:
-        """Let librdkafka send from its full queue. A failed transaction never empties it."""
-        self._producer.poll(_QUEUE_FULL_WAIT_S)
-        failure = self._failure()
-        if failure is not None:
-            raise KafkaException(failure)
-
-    def _flush(self) -> None:
-        stopped_at: float | None = None
-        while self._producer.flush(_FLUSH_SLICE_S):
-            # Records behind a failed one are held back until they time out; the failure itself is known now.
-            failure = self._failure()
-            if failure is not None:
-                raise KafkaException(failure)
-            if self._stop.is_set():
-                stopped_at = stopped_at or time.monotonic()
-                if time.monotonic() - stopped_at > _STOP_GRACE_S:
-                    raise KafkaException(
-                        KafkaError(KafkaError._TIMED_OUT, "stopped while Kafka did not answer")
-                    )
-
-    def _failure(self) -> KafkaError | None:
-        return transaction_failure(self._producer)
-
-
-def transaction_failure(producer: Producer) -> KafkaError | None:
-    """Return why the open transaction can no longer be committed, None while it can.
-
-    librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
-    (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
-    """
-    try:
-        producer.begin_transaction()
-    except KafkaException as error:
-        found: KafkaError = error.args[0]
-        return found if found.txn_requires_abort() or found.fatal() else None
-    return None
