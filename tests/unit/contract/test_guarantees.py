@@ -31,13 +31,14 @@ def rows() -> list[tuple[str, str]]:
 def defined_in(path: str) -> dict[str, bool]:
     """{name of a test: whether only `make faults` runs it} of a file."""
     module = ast.parse((ROOT / path).read_text("utf-8"))
-    marks = {
-        ast.unparse(node.value)
+    all_of_them = any(
+        _LONG_RUN in ast.unparse(node.value)
         for node in module.body
         if isinstance(node, ast.Assign) and "pytestmark" in {ast.unparse(target) for target in node.targets}
-    }
+    )
     return {
-        node.name: _LONG_RUN in marks | {ast.unparse(decorator) for decorator in node.decorator_list}
+        # Exactly: the mark of one parameter is no mark of the test.
+        node.name: all_of_them or _LONG_RUN in {ast.unparse(decorator) for decorator in node.decorator_list}
         for node in module.body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     }
