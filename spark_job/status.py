@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg.rows import dict_row
+from rich.markup import escape
 from rich.table import Table
 
 from db.connection import connect
@@ -85,14 +86,17 @@ def table(status: Status) -> Table:
         result.add_row("writer", "[yellow]none[/]: `spark-job run` starts one")
     if owner.held_back_since:
         result.add_row(
-            "held back", f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {owner.held_back_because}"
+            "held back",
+            f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {escape(owner.held_back_because or '')}",
         )
     if run := status.run:
-        result.add_row("last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {run.explanation}")
+        result.add_row(
+            "last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {escape(run.explanation)}"
+        )
         if run.read_again:
             result.add_row("read again", f"{run.read_again:,} offsets at the most")
         if run.ended_at:
-            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {run.ended_because}")
+            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {escape(run.ended_because or '')}")
     if generation:
         result.add_row(
             "generation",
