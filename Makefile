@@ -25,8 +25,8 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 install: $(INSTALLED) ## Make .venv with the pinned dependencies (the other targets do it)
 
 .PHONY: demo
-demo: $(INSTALLED) ## Real Postgres, Kafka, Spark and publisher on a real clickstream, two SIGKILLs, a verdict (< 3 minutes)
-	@$(BIN)/python -m examples.demo
+demo: $(INSTALLED) ## Real Postgres, Kafka, Spark and publisher on a real clickstream, two SIGKILLs, a verdict (< 3 minutes); KEEP=1: stays up
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
 
 .PHONY: check
 check: $(INSTALLED) ## Formatting, lint, types, import rules
