@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -37,7 +38,7 @@ check: $(INSTALLED) ## Formatting, lint, types, import rules
 
 .PHONY: test
 test: check ## Everything that CI runs
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## The tests that need no server
