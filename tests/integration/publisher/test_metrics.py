@@ -11,7 +11,8 @@ from db.errors import SettingsError
 from db.settings import MetricsSettings, PostgresSettings, Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher import metrics
+from publisher import endpoint
+from publisher.condition import Condition
 from publisher.outbox_metrics import OutboxMetrics
 from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
@@ -49,7 +50,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
     create_topics(kafka.bootstrap_servers, {small: (1, {"max.message.bytes": "1000"})})
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     outbox.batch({"a": [Session([b"1", b"2"], 10)], "b": [Session([b"x" * 2_000], 11, topics=[small])]})
-    with metrics.served(settings):
+    with endpoint.served(settings, Condition()):
         wait_until(lambda: ("outbox_postgres_up", ()) in scrape(settings), "the first look")
         before = scrape(settings)
         with InThread(settings):
@@ -80,7 +81,7 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 ) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     up = ("outbox_postgres_up", ())
-    with metrics.served(settings):
+    with endpoint.served(settings, Condition()):
         wait_until(lambda: scrape(settings)[up] == 1, "the first look")
         with psycopg.connect(outbox.dsn) as holder:
             holder.execute("LOCK TABLE outbox.parked IN ACCESS EXCLUSIVE MODE")
@@ -89,7 +90,7 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
             wait_until(lambda: scrape(settings)[up] == 0, "the look to give up")
         wait_until(lambda: scrape(settings)[up] == 1, "the next look")
     away = with_metrics(settings, postgres=PostgresSettings(dsn="postgresql://127.0.0.1:1/none"))  # type: ignore[arg-type]
-    with metrics.served(away):
+    with endpoint.served(away, Condition()):
         found = scrape(away)
         assert found[up] == 0
         assert not any(name.startswith(("outbox_lag", "outbox_parked")) for name, _ in found)
@@ -98,12 +99,12 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: KafkaServer) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     with (
-        metrics.served(settings),
+        endpoint.served(settings, Condition()),
         pytest.raises(SettingsError, match=rf"127.0.0.1:{settings.metrics.port}: .*OUTBOX_METRICS__PORT"),
-        metrics.served(settings),
+        endpoint.served(settings, Condition()),
     ):
         pass
-    with metrics.served(settings_for(outbox.dsn, kafka.bootstrap_servers)):
+    with endpoint.served(settings_for(outbox.dsn, kafka.bootstrap_servers), Condition()):
         pass  # port 0: nothing listens
 
 
