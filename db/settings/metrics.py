@@ -18,3 +18,7 @@ class MetricsSettings(Section):
     """Seconds within which each lane, or the job's query, must have got on for `/readyz` to say 200."""
     hung_s: float = Field(default=60.0, ge=1, le=86_400)
     """Seconds that a loop may be late beyond the longest wait that the other settings allow it, before `/healthz` says 503."""
+
+    def port_of_job(self) -> int:
+        """Return the port of `spark-job run`."""
+        return self.port if self.job_port is None else self.job_port
