@@ -47,6 +47,7 @@ def check_ledger(
         counts,
         orphans,
         _check_stream(connection, bounds),
+        _check_offsets(connection, bounds),
         _check_emitted_once(connection, spill),
         lanes,
     ]
@@ -86,13 +87,18 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
     check = Check(
         "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
     )
-    for batch, generation, spark_batch, part, former, former_spark, former_part in connection.execute(
-        statement(SQL, "stream"), bounds
-    ):
-        check.add(
-            f"generation {generation}: batch {batch} (Spark batch {spark_batch}, part {part}) does not continue batch "
-            f"{former} (Spark batch {former_spark}, part {former_part})"
-        )
+    for (wrong,) in connection.execute(statement(SQL, "stream"), bounds):
+        check.add(wrong)
+    return check
+
+
+def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
+    check = Check(
+        "ledger_forward",
+        "Do the ledger's times and offsets go forward, done up to the end and safe up to it at most?",
+    )
+    for batch, wrong in connection.execute(statement(SQL, "offsets_and_times"), bounds):
+        check.add(f"batch {batch}: {wrong}")
     return check
 
 
