@@ -58,6 +58,12 @@ CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, t
 $$;
 
 --
+-- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -114,6 +120,12 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
 $$;
 
 --
+-- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) IS 'Check: batches of a range whose ledger row and rows disagree.';
+
+--
 -- Name: check_emitted_twice(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -130,6 +142,12 @@ CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) R
 $$;
 
 --
+-- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) IS 'Check: sessions emitted more than once for a revision within a range of batches.';
+
+--
 -- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -142,6 +160,12 @@ CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batc
 $$;
 
 --
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
+
+--
 -- Name: cursor_text(bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -150,6 +174,12 @@ CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS te
     AS $$
     SELECT 'batch ' || batch_id || coalesce(' at ''' || session_key || '''', '')
 $$;
+
+--
+-- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) IS 'A cursor in words.';
 
 --
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -366,6 +396,132 @@ CREATE VIEW outbox.audit_dead_letter AS
    FROM outbox.dead_letter d;
 
 --
+-- Name: VIEW audit_dead_letter; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_dead_letter IS 'Input that made no output: one row per dead letter. Ask by session_key, or by state = ''open''.';
+
+--
+-- Name: COLUMN audit_dead_letter.dead_letter_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.dead_letter_id IS 'number of the letter, for `spark-job dead-letters`';
+
+--
+-- Name: COLUMN audit_dead_letter.created_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.created_at IS 'when it was written';
+
+--
+-- Name: COLUMN audit_dead_letter.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.reason IS 'malformed, no_start, restarted, timed_out, too_large or transform_failed';
+
+--
+-- Name: COLUMN audit_dead_letter.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.state IS 'open, resolved or discarded';
+
+--
+-- Name: COLUMN audit_dead_letter.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.session_key IS 'key of its events, NULL where none could be read';
+
+--
+-- Name: COLUMN audit_dead_letter.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.detail IS 'in words; of a failed transform the traceback';
+
+--
+-- Name: COLUMN audit_dead_letter.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.topic IS 'input topic';
+
+--
+-- Name: COLUMN audit_dead_letter.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.partition IS 'input partition';
+
+--
+-- Name: COLUMN audit_dead_letter.first_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.first_offset IS 'offset of its first event';
+
+--
+-- Name: COLUMN audit_dead_letter.last_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.last_offset IS 'offset of its last event';
+
+--
+-- Name: COLUMN audit_dead_letter.closing_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.closing_offset IS 'offset of the event that decided it';
+
+--
+-- Name: COLUMN audit_dead_letter.events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.events IS 'events that it consists of';
+
+--
+-- Name: COLUMN audit_dead_letter.kept_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.kept_events IS 'events that are kept';
+
+--
+-- Name: COLUMN audit_dead_letter.first_event; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.first_event IS 'the first event kept as JSON, NULL where it is none';
+
+--
+-- Name: COLUMN audit_dead_letter.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_dead_letter.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_dead_letter.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_dead_letter.resolved_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.resolved_batch IS 'batch whose outputs cover its events';
+
+--
+-- Name: COLUMN audit_dead_letter.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.ended_at IS 'when it was resolved or discarded, NULL: open';
+
+--
+-- Name: COLUMN audit_dead_letter.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.topic_id IS 'Kafka''s id of the input topic';
+
+--
 -- Name: audit_dead_letter_reason; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -378,6 +534,48 @@ CREATE VIEW outbox.audit_dead_letter_reason AS
     max(created_at) AS newest
    FROM outbox.dead_letter d
   GROUP BY reason, state;
+
+--
+-- Name: VIEW audit_dead_letter_reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_dead_letter_reason IS 'Dead letters by reason and state, with the age of the oldest.';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.reason IS 'why no output was made';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.state IS 'open, resolved or discarded';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.letters IS 'dead letters';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.events IS 'input events in them';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.oldest; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.oldest IS 'when the oldest of them was written';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.newest; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.newest IS 'when the newest of them was written';
 
 --
 -- Name: parked; Type: TABLE; Schema: outbox; Owner: -
@@ -516,6 +714,72 @@ CREATE VIEW outbox.audit_replayed AS
           WHERE ((k.replay_id = r.replay_id) AND (k.session_key = o.session_key))))) AND (NOT (EXISTS ( SELECT
            FROM outbox.parked p
           WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))));
+
+--
+-- Name: VIEW audit_replayed; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_replayed IS 'Rows that a replay has sent: one row per replay, session key and batch. A replay keeps no record of each transaction, so when is known only as between began_at and ended_at. Ask by session_key or replay_id.';
+
+--
+-- Name: COLUMN audit_replayed.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_replayed.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_replayed.replay_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.replay_id IS 'number of the replay';
+
+--
+-- Name: COLUMN audit_replayed.replay_uuid; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.replay_uuid IS 'header outbox-replay of what it sent';
+
+--
+-- Name: COLUMN audit_replayed.began_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.began_at IS 'when the replay was made';
+
+--
+-- Name: COLUMN audit_replayed.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.ended_at IS 'when the replay was done or cancelled, NULL: not yet';
+
+--
+-- Name: COLUMN audit_replayed.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.output_events IS 'output events of the row that the replay''s topics let through';
+
+--
+-- Name: COLUMN audit_replayed.target_topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.target_topic IS 'topic that it sends to, NULL: each event''s own';
+
+--
+-- Name: COLUMN audit_replayed.target_servers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.target_servers IS 'bootstrap servers of the target';
+
+--
+-- Name: COLUMN audit_replayed.certain; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.certain IS 'false: the replay left rows out, maybe this one';
 
 --
 -- Name: batch; Type: TABLE; Schema: outbox; Owner: -
@@ -679,6 +943,54 @@ UNION ALL
    FROM outbox.audit_replayed r;
 
 --
+-- Name: VIEW audit_history; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_history IS 'What happened to a session key, one row per thing that happened. Ask by session_key, order by at.';
+
+--
+-- Name: COLUMN audit_history.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_history.at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.at IS 'when; of a replay: when it was made';
+
+--
+-- Name: COLUMN audit_history.what; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.what IS 'closed, retried, reissued: a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter resolved, letter discarded; replayed';
+
+--
+-- Name: COLUMN audit_history.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.detail IS 'in words';
+
+--
+-- Name: COLUMN audit_history.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_history.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_history.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.revision IS 'NULL where it has none';
+
+--
 -- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -692,6 +1004,12 @@ CREATE VIEW outbox.output_partition AS
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
      CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$'::text) r(bounds))
   WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.bounds IS NOT NULL));
+
+--
+-- Name: VIEW output_partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_partition IS 'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
 
 --
 -- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -
@@ -772,6 +1090,48 @@ UNION ALL
   WHERE (b.created_at < f.created_at);
 
 --
+-- Name: VIEW audit_ledger; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_ledger IS 'Breaks of the ledger: no rows when all is well. Ask by batch_id for a part.';
+
+--
+-- Name: COLUMN audit_ledger.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.batch_id IS 'the batch that does not fit what is before it';
+
+--
+-- Name: COLUMN audit_ledger.problem; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended; offsets: end before start, safe after end or done before end; time: committed before its predecessor';
+
+--
+-- Name: COLUMN audit_ledger.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_ledger.first_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.first_missing IS 'first id left out';
+
+--
+-- Name: COLUMN audit_ledger.last_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.last_missing IS 'last id left out';
+
+--
+-- Name: COLUMN audit_ledger.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.detail IS 'in words';
+
+--
 -- Name: audit_minute; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -815,6 +1175,72 @@ CREATE VIEW outbox.audit_minute AS
   WHERE ((b.batches > 0) OR (d.deliveries > 0));
 
 --
+-- Name: VIEW audit_minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_minute IS 'Throughput and lag by minute. Ask by minute. Minutes in which nothing happened have no row.';
+
+--
+-- Name: COLUMN audit_minute.minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.minute IS 'begin of the minute';
+
+--
+-- Name: COLUMN audit_minute.batches; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.batches IS 'batches committed in this minute';
+
+--
+-- Name: COLUMN audit_minute.input_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.input_events IS 'input events read by them';
+
+--
+-- Name: COLUMN audit_minute.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.sessions IS 'sessions closed by them';
+
+--
+-- Name: COLUMN audit_minute.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.output_events IS 'output events made by them';
+
+--
+-- Name: COLUMN audit_minute.dead_letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.dead_letters IS 'dead letters written by them';
+
+--
+-- Name: COLUMN audit_minute.deliveries; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.deliveries IS 'Kafka transactions that carried events, recorded in this minute';
+
+--
+-- Name: COLUMN audit_minute.delivered_sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.delivered_sessions IS 'sessions sent by them';
+
+--
+-- Name: COLUMN audit_minute.delivered_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.delivered_events IS 'output events sent by them';
+
+--
+-- Name: COLUMN audit_minute.worst_lag_s; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS 'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or the rows are dropped';
+
+--
 -- Name: audit_reconciliation; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -827,6 +1253,54 @@ CREATE VIEW outbox.audit_reconciliation AS
     (session_key COLLATE "C") AS session_key,
     detail
    FROM outbox.audit_reconcile() r(check_name, severity, epoch, lane, batch_id, session_key, detail);
+
+--
+-- Name: VIEW audit_reconciliation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_reconciliation IS 'What does not agree: no rows when all is well. Reads the whole outbox; outbox.audit_reconcile(from_batch, to_batch) does the same for a range of batches.';
+
+--
+-- Name: COLUMN audit_reconciliation.check_name; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.check_name IS 'which check found it';
+
+--
+-- Name: COLUMN audit_reconciliation.severity; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.severity IS 'critical: outputs are or will be missing or there twice; error: the records about them disagree';
+
+--
+-- Name: COLUMN audit_reconciliation.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_reconciliation.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_reconciliation.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.batch_id IS 'batch that shows it, NULL: none';
+
+--
+-- Name: COLUMN audit_reconciliation.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.session_key IS 'session key that shows it, NULL: none';
+
+--
+-- Name: COLUMN audit_reconciliation.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.detail IS 'in words';
 
 --
 -- Name: audit_replay; Type: VIEW; Schema: outbox; Owner: -
@@ -863,6 +1337,132 @@ CREATE VIEW outbox.audit_replay AS
      CROSS JOIN LATERAL ( SELECT COALESCE(((r.lease_until >= now()) AND (EXISTS ( SELECT
                    FROM pg_stat_activity a
                   WHERE ((a.pid = r.lease_backend_pid) AND ((a.backend_start = r.lease_backend_start) IS NOT FALSE))))), false) AS held) h);
+
+--
+-- Name: VIEW audit_replay; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_replay IS 'Replays: what was sent once more on request, and how far they are.';
+
+--
+-- Name: COLUMN audit_replay.replay_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.replay_id IS 'number of the replay';
+
+--
+-- Name: COLUMN audit_replay.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.state IS 'running, interrupted (nobody works on it), paused, done or cancelled';
+
+--
+-- Name: COLUMN audit_replay.began_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.began_at IS 'when the replay was made';
+
+--
+-- Name: COLUMN audit_replay.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.ended_at IS 'when the replay was done or cancelled, NULL: not yet';
+
+--
+-- Name: COLUMN audit_replay.from_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.from_batch IS 'first batch that it covers';
+
+--
+-- Name: COLUMN audit_replay.to_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.to_batch IS 'last batch that it covers';
+
+--
+-- Name: COLUMN audit_replay.topics; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.topics IS 'only outputs for these topics, NULL: all';
+
+--
+-- Name: COLUMN audit_replay.only_keys; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.only_keys IS 'only the keys in outbox.replay_key';
+
+--
+-- Name: COLUMN audit_replay.target_topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.target_topic IS 'topic that it sends to, NULL: each event''s own';
+
+--
+-- Name: COLUMN audit_replay.target_servers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.target_servers IS 'bootstrap servers of the target';
+
+--
+-- Name: COLUMN audit_replay.rows_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_sent IS 'rows sent so far';
+
+--
+-- Name: COLUMN audit_replay.rows_total; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_total IS 'rows to send, counted when it was made';
+
+--
+-- Name: COLUMN audit_replay.events_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.events_sent IS 'output events sent so far';
+
+--
+-- Name: COLUMN audit_replay.events_total; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.events_total IS 'output events to send, counted when it was made';
+
+--
+-- Name: COLUMN audit_replay.rows_skipped; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_skipped IS 'rows that the target refused and that were left out';
+
+--
+-- Name: COLUMN audit_replay.cursor_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.cursor_batch IS 'how far it is';
+
+--
+-- Name: COLUMN audit_replay.cursor_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.cursor_key IS 'how far it is in that batch, NULL: all of it';
+
+--
+-- Name: COLUMN audit_replay.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.reason IS 'why it stands still or failed';
+
+--
+-- Name: COLUMN audit_replay.requested; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.requested IS 'the filter as it was given';
+
+--
+-- Name: COLUMN audit_replay.replay_uuid; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.replay_uuid IS 'header outbox-replay of what it sent';
 
 --
 -- Name: lane; Type: TABLE; Schema: outbox; Owner: -
@@ -950,6 +1550,12 @@ CREATE VIEW outbox.output_row AS
      LEFT JOIN outbox.parked p ON (((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))));
 
 --
+-- Name: VIEW output_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
+
+--
 -- Name: event; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1017,6 +1623,102 @@ CREATE VIEW outbox.audit_sent AS
    FROM (outbox.delivery d
      JOIN outbox.event e ON (((e.lane = d.lane) AND (e.epoch = d.epoch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, e.batch_id, e.session_key) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> e.batch_id))))
   WHERE ((d.kind = 'delivery'::text) AND (d.sessions > 0) AND (e.delivery_state = ANY (ARRAY['delivered'::text, 'pending'::text])));
+
+--
+-- Name: VIEW audit_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_sent IS 'What was sent to a topic: one row per output event and Kafka transaction of a lane that carried it. Ask by sent_at. What replays sent is in audit_replayed. Rows that retention has dropped are not here any more.';
+
+--
+-- Name: COLUMN audit_sent.sent_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.sent_at IS 'when the transaction was recorded, right after Kafka''s commit';
+
+--
+-- Name: COLUMN audit_sent.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_sent.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_sent.outbox_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.outbox_id IS 'header outbox-id: <input topic id>/<partition>/<offset of the session''s last event>/<index>';
+
+--
+-- Name: COLUMN audit_sent.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_sent.kafka_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.kafka_offsets IS '{partition: [first, last offset]} of its transaction in this topic, other rows'' records among them; with one partition named, that is the event''s. NULL: the offsets were lost in a crash, or it was not sent';
+
+--
+-- Name: COLUMN audit_sent.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_sent.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_sent.lag; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.lag IS 'from the commit to the outbox until sent_at';
+
+--
+-- Name: COLUMN audit_sent.value; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.value IS 'value of the Kafka record, NULL: a tombstone';
+
+--
+-- Name: COLUMN audit_sent.key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.key IS 'key of the Kafka record';
+
+--
+-- Name: COLUMN audit_sent.headers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.headers IS 'the transform''s own headers, [[name, value], ...]; NULL: none';
+
+--
+-- Name: COLUMN audit_sent.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_sent.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_sent.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
 
 --
 -- Name: generation; Type: TABLE; Schema: outbox; Owner: -
@@ -1092,6 +1794,132 @@ CREATE VIEW outbox.audit_session AS
      CROSS JOIN LATERAL UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs) s(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, events, outputs));
 
 --
+-- Name: VIEW audit_session; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_session IS 'What became of a session: one row per session. Ask by session_key, or by batch_id.';
+
+--
+-- Name: COLUMN audit_session.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_session.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_session.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.topic IS 'input topic';
+
+--
+-- Name: COLUMN audit_session.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.partition IS 'input partition';
+
+--
+-- Name: COLUMN audit_session.start_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.start_offset IS 'offset of its start event';
+
+--
+-- Name: COLUMN audit_session.end_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.end_offset IS 'offset of its end event';
+
+--
+-- Name: COLUMN audit_session.started_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.started_at IS 'event time of its start';
+
+--
+-- Name: COLUMN audit_session.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.ended_at IS 'event time of its end';
+
+--
+-- Name: COLUMN audit_session.input_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.input_events IS 'events that it consists of';
+
+--
+-- Name: COLUMN audit_session.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.output_events IS 'events that the transform made of it; 0 is possible';
+
+--
+-- Name: COLUMN audit_session.batch_kind; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.batch_kind IS 'stream; retry: out of a dead letter; requeue: a copy of a row that was parked';
+
+--
+-- Name: COLUMN audit_session.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_session.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_session.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_session.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.state IS 'delivered; pending; parked, requeued, discarded: Kafka refused the row for itself (outbox.parked); skipped: a resume passed over it';
+
+--
+-- Name: COLUMN audit_session.delivered_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.delivered_at IS 'when the first transaction that carried it was recorded, right after Kafka''s commit; NULL: not sent, or retention has that record no more';
+
+--
+-- Name: COLUMN audit_session.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_session.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_session.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
+
+--
+-- Name: COLUMN audit_session.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.topic_id IS 'Kafka''s id of the input topic';
+
+--
 -- Name: audit_session_output; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1118,6 +1946,114 @@ CREATE VIEW outbox.audit_session_output AS
     d.seq AS delivery_seq
    FROM (outbox.event e
      LEFT JOIN outbox.delivery d ON (((d.epoch = e.epoch) AND (d.lane = e.lane) AND (d.seq = e.delivery_seq))));
+
+--
+-- Name: VIEW audit_session_output; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_session_output IS 'Where each output of a session went: one row per output event. Ask by session_key, or by batch_id.';
+
+--
+-- Name: COLUMN audit_session_output.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_session_output.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_session_output.outbox_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.outbox_id IS 'header outbox-id: <input topic id>/<partition>/<offset of the session''s last event>/<index>';
+
+--
+-- Name: COLUMN audit_session_output.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_session_output.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_session_output.kafka_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.kafka_offsets IS '{partition: [first, last offset]} of its transaction in this topic, other rows'' records among them; with one partition named, that is the event''s. NULL: the offsets were lost in a crash, or it was not sent';
+
+--
+-- Name: COLUMN audit_session_output.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.state IS 'delivered, pending, parked, requeued or discarded, as in audit_session';
+
+--
+-- Name: COLUMN audit_session_output.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_session_output.delivered_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.delivered_at IS 'when the first transaction that carried it was recorded; NULL: not sent, or retention has that record no more';
+
+--
+-- Name: COLUMN audit_session_output.value_json; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.value_json IS 'the value as JSON, NULL where it is none';
+
+--
+-- Name: COLUMN audit_session_output.value; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.value IS 'value of the Kafka record, NULL: a tombstone';
+
+--
+-- Name: COLUMN audit_session_output.key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.key IS 'key of the Kafka record';
+
+--
+-- Name: COLUMN audit_session_output.headers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.headers IS 'the transform''s own headers, [[name, value], ...]; NULL: none';
+
+--
+-- Name: COLUMN audit_session_output.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_session_output.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_session_output.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_session_output.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
 
 --
 -- Name: audit_topic_minute; Type: VIEW; Schema: outbox; Owner: -
@@ -1148,6 +2084,36 @@ CREATE VIEW outbox.audit_topic_minute AS
           GROUP BY c.topic) t);
 
 --
+-- Name: VIEW audit_topic_minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_topic_minute IS 'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then.';
+
+--
+-- Name: COLUMN audit_topic_minute.minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.minute IS 'begin of the minute';
+
+--
+-- Name: COLUMN audit_topic_minute.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_topic_minute.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.output_events IS 'output events sent in this minute';
+
+--
+-- Name: COLUMN audit_topic_minute.deliveries; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.deliveries IS 'Kafka transactions with events for this topic';
+
+--
 -- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1160,6 +2126,12 @@ CREATE VIEW outbox.epoch_range AS
     lanes,
     created_at
    FROM outbox.lane_epoch e;
+
+--
+-- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
 
 --
 -- Name: lane_position; Type: VIEW; Schema: outbox; Owner: -
@@ -1192,6 +2164,12 @@ CREATE VIEW outbox.lane_position AS
      LEFT JOIN outbox.lane l ON (((l.epoch = e.epoch) AND (l.lane = n.lane))));
 
 --
+-- Name: VIEW lane_position; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.lane_position IS 'Where each lane of each epoch is, also those that no publisher has run yet. through_batch: the last batch of which nothing is left; last_batch: the last one that it has to deliver so far; ended: it has come to its epoch''s end; held: a living process holds its lease.';
+
+--
 -- Name: audit_undelivered; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1221,6 +2199,66 @@ CREATE VIEW outbox.audit_undelivered AS
   WHERE (NOT l.ended);
 
 --
+-- Name: VIEW audit_undelivered; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_undelivered IS 'Lanes with rows that wait to be delivered: no rows when nothing waits.';
+
+--
+-- Name: COLUMN audit_undelivered.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_undelivered.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.lane IS 'lane of the epoch';
+
+--
+-- Name: COLUMN audit_undelivered.publisher; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.publisher IS 'running; nobody: no living process holds the lane; stopped: see stopped_reason';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_batch IS 'batch of the oldest row that waits';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_committed_at IS 'when that was committed';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_age; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_age IS 'for how long it waits';
+
+--
+-- Name: COLUMN audit_undelivered.batches_behind; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.batches_behind IS 'batches after the lane''s cursor, with rows in this lane or without';
+
+--
+-- Name: COLUMN audit_undelivered.waiting_rows; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.waiting_rows IS 'rows that wait. Counted when it is asked for: seconds for millions; leave it out where the rest is enough';
+
+--
+-- Name: COLUMN audit_undelivered.stopped_reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.stopped_reason IS 'why the lane does not go on, and the commands that mend it';
+
+--
 -- Name: audit_undelivered_row; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1237,6 +2275,60 @@ CREATE VIEW outbox.audit_undelivered_row AS
      JOIN outbox.session_output o ON (((o.lane = l.lane) AND (o.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (o.batch_id <= l.last_batch) AND ((o.batch_id > l.cursor_batch) OR (o.session_key > l.cursor_key)))))
      JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
   WHERE (NOT l.ended);
+
+--
+-- Name: VIEW audit_undelivered_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_undelivered_row IS 'Rows that wait to be delivered: one row per session key and batch.';
+
+--
+-- Name: COLUMN audit_undelivered_row.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_undelivered_row.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_undelivered_row.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_undelivered_row.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_undelivered_row.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_undelivered_row.age; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.age IS 'for how long it waits';
+
+--
+-- Name: COLUMN audit_undelivered_row.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.sessions IS 'sessions in the row';
+
+--
+-- Name: COLUMN audit_undelivered_row.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.output_events IS 'output events in the row';
 
 --
 -- Name: bucket; Type: TABLE; Schema: outbox; Owner: -
@@ -1291,6 +2383,12 @@ CREATE VIEW outbox.check_delivery_chain AS
   WHERE ((d.kind = 'delivery'::text) AND ((d.seq <> (f.seq + 1)) OR ((d.after_batch IS NOT NULL) AND (f.to_batch IS NOT NULL) AND ((d.after_batch IS DISTINCT FROM f.to_batch) OR (d.after_key IS DISTINCT FROM f.to_key)))));
 
 --
+-- Name: VIEW check_delivery_chain; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_chain IS 'Check: deliveries that do not continue the one before them.';
+
+--
 -- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1314,6 +2412,12 @@ CREATE VIEW outbox.check_delivery_counts AS
                    FROM outbox.parked p
                   WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))))) r)
   WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
+
+--
+-- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
 
 --
 -- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
@@ -1356,6 +2460,12 @@ CREATE VIEW outbox.check_mirror AS
   WHERE (w.detail IS NOT NULL);
 
 --
+-- Name: VIEW check_mirror; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_mirror IS 'Check: lanes whose mirror is not their newest delivery, or not of this ledger.';
+
+--
 -- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1379,6 +2489,12 @@ CREATE VIEW outbox.check_parked AS
   WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
            FROM outbox.output_partition k
           WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
+
+--
+-- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
 
 --
 -- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
@@ -1432,6 +2548,12 @@ UNION ALL
            FROM outbox.session_output r
           WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
          OFFSET 0) o);
+
+--
+-- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
 
 --
 -- Name: dead_letter_dead_letter_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -

@@ -9,6 +9,7 @@ down_revision = "0003"
 def upgrade() -> None:
     """Add the views, their functions and one index."""
     run_script("0004_audit_up")
+    run_script("0004_audit_comments")
 
 
 def downgrade() -> None:
