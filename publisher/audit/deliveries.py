@@ -1,6 +1,5 @@
-"""The checks over deliveries, mirrors and what was put aside: SQL alone."""
+"""The checks over the chain of deliveries, mirrors and what was put aside: SQL alone."""
 
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -9,26 +8,16 @@ from db.statements import statement
 from publisher.audit import SQL
 from publisher.audit.findings import Check
 from publisher.audit.scope import Scope
-from publisher.cursor import Cursor
-
-_DELIVERIES = 500
 
 
-def check_deliveries(
-    connection: psycopg.Connection[Any], scope: Scope, advance: Callable[[int], None]
-) -> list[Check]:
-    """Return the checks of the deliveries. `advance` is called with the number of sessions that were looked at."""
-    counts = Check(
-        "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
-    )
-    for epoch, lane in scope.cursors:
-        _check_counts(connection, scope, epoch, lane, counts, advance)
+def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
+    """Return the checks of the deliveries that need no rows."""
     mirror = Check("mirror", "Is each lane's mirror its newest delivery?")
     with connection.transaction():
         connection.execute(statement("publisher", "snapshot"))
         chain = _check_chain(connection, scope)
         _check_mirror(connection, mirror)
-    return [chain, counts, mirror, _resumes(scope)]
+    return [chain, mirror, _resumes(scope)]
 
 
 def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
@@ -61,34 +50,6 @@ def _check_chain(connection: psycopg.Connection[Any], scope: Scope) -> Check:
     ):
         check.add(f"epoch {epoch}, lane {lane}: {wrong}", missing)
     return check
-
-
-def _check_counts(
-    connection: psycopg.Connection[Any],
-    scope: Scope,
-    epoch: int,
-    lane: int,
-    check: Check,
-    advance: Callable[[int], None],
-) -> None:
-    seq = 0
-    while True:
-        rows = connection.execute(
-            statement(SQL, "delivery_counts"),
-            {"epoch": epoch, "lane": lane, "after_seq": seq, "deliveries": _DELIVERIES},
-        ).fetchall()
-        for seq, sessions, events, held, held_events, after, after_key, to, to_key in rows:
-            first = after if after_key is not None else after + 1
-            if first <= to and not scope.holds(first, to):
-                continue
-            advance(sessions)
-            if (sessions, events) != (held, held_events):
-                check.add(
-                    f"epoch {epoch}, lane {lane}, delivery {seq}: {sessions} sessions with {events} events, but its range "
-                    f"from {Cursor(after, after_key)} (exclusive) to {Cursor(to, to_key)} holds {held} with {held_events}"
-                )
-        if len(rows) < _DELIVERIES:
-            return
 
 
 def _check_mirror(connection: psycopg.Connection[Any], check: Check) -> None:

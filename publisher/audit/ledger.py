@@ -1,6 +1,7 @@
 """The checks over the ledger and its rows, range by range of batches: SQL alone, each range in a snapshot of its own.
 
-Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot.
+Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot. All that reads a range's rows comes
+together: Postgres has them at hand then, where lane after lane it would read the table from disk once a lane.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from publisher.audit.digest import bucket_of, identity_of
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
 from publisher.audit.spill import Spill
+from publisher.cursor import Cursor
 
 _EMITTED = Struct("<16sq")
 _FETCH_ROWS = 5_000
@@ -33,6 +35,9 @@ def check_ledger(
     counts = Check("batch_counts", "Does each ledger row count what its rows hold?")
     orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
     lanes = Check("lanes", "Is every row's lane one that its epoch has?")
+    delivered = Check(
+        "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
+    )
     spill = Spill(folder, "emitted", _EMITTED, 1 + sessions // _SESSIONS_A_BUCKET)
     spill.restore([])
     for batches in ranges(connection, scope.kept):
@@ -40,6 +45,7 @@ def check_ledger(
             connection.execute(statement("publisher", "snapshot"))
             _check_counts(connection, batches, counts, orphans)
             _check_lanes(connection, batches, lanes)
+            _check_delivered(connection, batches, scope, delivered)
             _spill_sessions(connection, batches, spill)
         advance(batches.sessions)
     return [
@@ -50,6 +56,7 @@ def check_ledger(
         _check_offsets(connection, bounds),
         _check_emitted_once(connection, spill),
         lanes,
+        delivered,
     ]
 
 
@@ -81,6 +88,31 @@ def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Che
     for batch_id, key, lane, epoch, lanes in connection.execute(statement(SQL, "lanes"), bounds):
         has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
+
+
+def _check_delivered(connection: psycopg.Connection[Any], batches: Range, scope: Scope, check: Check) -> None:
+    """Look at the deliveries that end in these batches; one that began in batches that are not kept or audited says nothing."""
+    bounds = {"from_batch": batches.first, "to_batch": batches.last}
+    for (
+        epoch,
+        lane,
+        seq,
+        sessions,
+        events,
+        held,
+        held_events,
+        after,
+        after_key,
+        to,
+        to_key,
+    ) in connection.execute(statement(SQL, "delivery_counts"), bounds):
+        first = after if after_key is not None else after + 1
+        if first <= to and not scope.holds(first, to):
+            continue
+        check.add(
+            f"epoch {epoch}, lane {lane}, delivery {seq}: {sessions} sessions with {events} events, but its range "
+            f"from {Cursor(after, after_key)} (exclusive) to {Cursor(to, to_key)} holds {held} with {held_events}"
+        )
 
 
 def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
