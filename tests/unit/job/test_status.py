@@ -31,6 +31,6 @@ def test_what_a_run_says_keeps_the_settings_that_it_names(capsys: pytest.Capture
         }
     )
     owner = Owner(UUID(int=1), "vm", 7, 8, NOW, NOW, 0.1, True, NOW, HELD)
-    Console(width=400).print(status.table(Status(owner, True, None, None, {}, {}, run)))
+    Console(width=400).print(status.table(Status(owner, True, None, None, {}, {}, run, rates=[])))
     said = capsys.readouterr().out
     assert all(text in said for text in (HELD, ENDED, "[fresh]"))
