@@ -18,7 +18,12 @@ def test_no_rows_in_an_empty_outbox(outbox: Outbox) -> None:
 
 
 DAMAGES = [
-    ("DELETE FROM outbox.batch WHERE batch_id = 3", {"ledger_missing", "ledger_discontinuous", "rows_in_ledger", "mirror"}, 4, "batch 3 is missing"),
+    (
+        "DELETE FROM outbox.batch WHERE batch_id = 3",
+        {"ledger_missing", "ledger_discontinuous", "rows_in_ledger", "mirror"},
+        4,
+        "batch 3 is missing",
+    ),
     ("DELETE FROM outbox.batch WHERE batch_id < 3", {"ledger_missing", "rows_in_ledger"}, 3, "batches 1 to 2 are missing"),
     (
         """UPDATE outbox.batch SET start_offsets = '{"topic": {"0": 101}}' WHERE batch_id = 2""",
@@ -116,10 +121,10 @@ def test_rows_before_the_first_epoch_are_named(world: Outbox) -> None:
 def test_a_range_of_batches_leaves_the_others_out(world: Outbox) -> None:
     world.connection.execute("UPDATE outbox.batch SET sessions = 3 WHERE batch_id IN (1, 3)")
     checks = "SELECT batch_id FROM outbox.audit_reconcile({}) ORDER BY 1"
-    assert world.rows(checks.format("")) == [(1,), (3,)]  # type: ignore[arg-type]
-    assert world.rows(checks.format("2, NULL")) == [(3,)]  # type: ignore[arg-type]
-    assert world.rows(checks.format("NULL, 2")) == [(1,)]  # type: ignore[arg-type]
-    assert world.rows(checks.format("2, 2")) == []  # type: ignore[arg-type]
+    assert world.rows(checks.format("")) == [(1,), (3,)]
+    assert world.rows(checks.format("2, NULL")) == [(3,)]
+    assert world.rows(checks.format("NULL, 2")) == [(1,)]
+    assert world.rows(checks.format("2, 2")) == []
 
 
 def test_what_retention_has_taken_is_no_break(world: Outbox) -> None:

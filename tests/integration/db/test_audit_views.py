@@ -83,10 +83,10 @@ def test_an_output_for_a_partition_of_its_own_shows_the_offsets_there(world: Out
     )
     offsets = "SELECT kafka_offsets FROM outbox.{} WHERE session_key = 'b' AND batch_id = 2 AND topic = 'log'"
     for view in ("audit_session_output", "audit_sent"):
-        assert world.rows(offsets.format(view)) == [({"1": [0, 9]},)]  # type: ignore[arg-type]
+        assert world.rows(offsets.format(view)) == [({"1": [0, 9]},)]
     world.connection.execute("UPDATE outbox.delivery SET kafka_offsets = NULL")
     for view in ("audit_session_output", "audit_sent"):
-        assert world.rows(offsets.format(view)) == [({"1": None},)]  # type: ignore[arg-type]
+        assert world.rows(offsets.format(view)) == [({"1": None},)]
 
 
 def test_the_history_of_a_key_tells_everything_in_order(shared_world: Outbox) -> None:
