@@ -895,7 +895,11 @@ UNION ALL
         END AS what,
         CASE d.kind
             WHEN 'resume'::text THEN (((((('passed over by resume '::text || d.seq) || ' of epoch '::text) || d.epoch) || ', lane '::text) || d.lane) || COALESCE((': '::text || d.note), ''::text))
-            ELSE (((((((cardinality(o.topics) || ' outputs in delivery '::text) || d.seq) || ' of epoch '::text) || d.epoch) || ', lane '::text) || d.lane) || COALESCE((', offsets '::text || (d.kafka_offsets)::text), ', offsets unknown'::text))
+            ELSE (((((((cardinality(o.topics) || ' outputs in delivery '::text) || d.seq) || ' of epoch '::text) || d.epoch) || ', lane '::text) || d.lane) ||
+            CASE
+                WHEN (d.kafka_offsets IS NULL) THEN ', offsets unknown'::text
+                ELSE ''::text
+            END)
         END AS detail,
     o.batch_id,
     b.generation,
@@ -931,8 +935,7 @@ UNION ALL
  SELECT d.session_key,
     d.created_at AS at,
     'dead-lettered'::text AS what,
-    ((((((((((((((d.reason || ', letter '::text) || d.dead_letter_id) || ', '::text) || d.event_count) || ' events '::text) || d.topic) || '/'::text) || d.partition) || '/'::text) || d.first_offset) || ' to '::text) || d.last_offset) || ': '::text) || split_part(d.detail, '
-'::text, 1)) AS detail,
+    ((((((((((((((d.reason || ', letter '::text) || d.dead_letter_id) || ', '::text) || d.event_count) || ' events '::text) || d.topic) || '/'::text) || d.partition) || '/'::text) || d.first_offset) || ' to '::text) || d.last_offset) || ': '::text) || (regexp_match(d.detail, '[^\n]*\n*$'::text))[1]) AS detail,
     d.batch_id,
     d.generation,
     d.revision

@@ -674,7 +674,7 @@ SELECT
     CASE d.kind WHEN 'resume' THEN 'skipped' ELSE 'delivered' END,
     CASE d.kind WHEN 'resume' THEN 'passed over by resume ' || d.seq || ' of epoch ' || d.epoch || ', lane ' || d.lane || coalesce(': ' || d.note, '')
          ELSE cardinality(o.topics) || ' outputs in delivery ' || d.seq || ' of epoch ' || d.epoch || ', lane ' || d.lane
-              || coalesce(', offsets ' || d.kafka_offsets::text, ', offsets unknown') END,
+              || CASE WHEN d.kafka_offsets IS NULL THEN ', offsets unknown' ELSE '' END END,
     o.batch_id,
     b.generation,
     o.revision
@@ -697,7 +697,7 @@ WHERE p.state <> 'parked'
 UNION ALL
 SELECT d.session_key, d.created_at, 'dead-lettered',
        d.reason || ', letter ' || d.dead_letter_id || ', ' || d.event_count || ' events ' || d.topic || '/' || d.partition || '/' || d.first_offset
-           || ' to ' || d.last_offset || ': ' || split_part(d.detail, E'\n', 1),
+           || ' to ' || d.last_offset || ': ' || (regexp_match(d.detail, '[^\n]*\n*$'))[1],
        d.batch_id, d.generation, d.revision
 FROM outbox.dead_letter d
 UNION ALL
@@ -712,7 +712,7 @@ SELECT r.session_key, r.began_at, 'replayed',
        r.batch_id, NULL, NULL
 FROM outbox.audit_replayed r;
 
--- Everything that must not be. NULL: no bound. Inlined, so that what is not asked for (check_name) is not looked at.
+-- Everything that must not be. NULL: no bound. Inlined, so that a check_name that is asked for leaves most other checks out.
 CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL, to_batch bigint DEFAULT NULL)
 RETURNS TABLE (check_name text, severity text, epoch integer, lane integer, batch_id bigint, session_key text, detail text)
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
