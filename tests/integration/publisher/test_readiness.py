@@ -178,7 +178,7 @@ def test_a_process_with_an_endpoint_is_probed_and_ends_in_order(
         } == {
             "heartbeat",
             "lane",
-            "lanes'",
+            "main",
             "wakeup",
         }
         process.signal(signal.SIGTERM)
