@@ -2,11 +2,13 @@
 
 import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from db.statements import statement
+from publisher.condition import Condition
 from publisher.heartbeat import Heartbeat
 from publisher.identity import read_identity
 from publisher.sharing import read_living, read_view
@@ -128,7 +130,8 @@ def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outb
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         identity = read_identity(connection)
         me = str(uuid.uuid4())
-        heartbeat = Heartbeat(SimpleNamespace(settings=settings, outbox=identity, holder=me))  # type: ignore[arg-type]
+        shared: Any = SimpleNamespace(settings=settings, outbox=identity, holder=me)
+        heartbeat = Heartbeat(shared, Condition())
         heartbeat.start()
         try:
             wait_until(lambda: [each.process_id for each in read_living(connection)] == [me], "the process")
