@@ -4,6 +4,7 @@ OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS name other ones to use 
 cannot be had is an error, never a skip: a run that tested nothing must not look green.
 """
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -15,7 +16,8 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
 
-TEMPLATE_DATABASE = "outbox_template"
+# Two workers of one run may share a server.
+TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 
 
 @pytest.fixture(scope="session")
