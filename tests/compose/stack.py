@@ -111,8 +111,9 @@ class Stack:
         return self.compose("exec", "-T", service, *command)
 
     def log(self, service: str) -> str:
-        """All that the service's containers printed."""
-        return self.compose("logs", "--no-color", "--no-log-prefix", service)
+        """All that the service's containers printed, in all their lives."""
+        printed = [self._engine.run("logs", container.id) for container in self.containers(service)]
+        return "".join(each.stdout + each.stderr for each in printed)
 
     def logs(self) -> str:
         """The end of every container's log, for the messages of failed tests."""
