@@ -28,7 +28,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1} %m%n
 """
 # What one node needs instead of the defaults for three, and what makes it start fast.
-_ONE_NODE = {
+ONE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
@@ -155,7 +155,7 @@ class Kafka(LocalServer):
             self._controller_port = ReservedPort()
         controller = f"{LOOPBACK}:{self._controller_port.number}"
         return (
-            _ONE_NODE
+            ONE_NODE
             | {
                 "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
                 "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",

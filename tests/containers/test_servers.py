@@ -1,0 +1,59 @@
+"""With OUTBOX_TEST_SERVERS=containers the fixtures are containers, with devstack's settings, and one that fails says why."""
+
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from devstack.databases import PostgresServer
+from devstack.kafka import ONE_NODE, KafkaServer
+from devstack.postgres import FAST, MAX_CONNECTIONS
+from tests.containers.postgres import ContainerPostgres
+from tests.containers.server import OWNER_LABEL, remove_leftovers
+from tests.images.engine import Engine
+from tests.images.errors import EngineError
+
+
+def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: PostgresServer) -> None:
+    expected = FAST | {
+        "max_connections": str(MAX_CONNECTIONS),
+        "server_encoding": "UTF8",
+        "data_directory": "/var/lib/postgresql/18/docker",
+    }
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        found = dict(connection.execute("SELECT name, setting FROM pg_settings").fetchall())
+        locale = connection.execute(
+            "SELECT datlocprovider, datlocale FROM pg_database WHERE datname = 'template1'"
+        ).fetchone()
+    assert {name: found[name] for name in expected} == expected
+    assert locale == ("b", "C.UTF-8")
+
+
+def test_kafka_runs_in_a_container_with_devstacks_settings(kafka: KafkaServer) -> None:
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    resource = ConfigResource(ResourceType.BROKER, ONE_NODE["node.id"])
+    found = {
+        name: entry.value for name, entry in client.describe_configs([resource])[resource].result(30).items()
+    }
+    expected = ONE_NODE | {"log.dirs": "/var/lib/kafka/data"}
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_container_that_does_not_come_up_is_removed_and_its_log_is_told(server_engine: Engine) -> None:
+    class Refusing(ContainerPostgres):
+        def arguments(self) -> list[str]:
+            return ["-c", "no_such_setting=1"]
+
+    server = Refusing(server_engine)
+    with pytest.raises(EngineError, match="no_such_setting"):
+        server.start()
+    assert server_engine.run("ps", "--all", "--quiet", "--filter", f"publish={server.port}").stdout == ""
+
+
+def test_containers_of_a_killed_run_are_removed_and_those_of_a_living_one_are_not(
+    server_engine: Engine, postgres: PostgresServer
+) -> None:
+    create = ("create", f"--label={OWNER_LABEL}=1@another-boot/1", ContainerPostgres.image)
+    left = server_engine.run(*create).stdout.strip()
+    remove_leftovers(server_engine)
+    assert left not in server_engine.run("ps", "--all", "--quiet", "--no-trunc").stdout
+    assert postgres.has_database("postgres")

@@ -1,0 +1,45 @@
+"""The part of the integration suite that `make test` runs on containers; `make test-containers` runs all of it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.images.engine import Engine
+from tests.server_choice import SERVERS_VARIABLE
+
+_ROOT = Path(__file__).parent.parent.parent
+# What a container could change: roles and constraints of another Postgres, transactions through another address.
+PART = (
+    "tests/containers",
+    "tests/integration/db/test_constraints.py",
+    "tests/integration/db/test_roles.py",
+    "tests/integration/job/test_sink.py",
+    "tests/integration/publisher/test_delivery.py",
+)
+
+
+# The first run builds images.
+@pytest.mark.timeout(1200)
+def test_a_part_of_the_integration_suite_passes_on_containers(server_engine: Engine, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'run'}", *PART]
+    environment = {
+        name: value for name, value in server_engine.environment.items() if not name.startswith("PYTEST_")
+    }
+    # Servers that somebody else runs would win over containers.
+    for name in ("OUTBOX_POSTGRES__DSN", "OUTBOX_KAFKA__BOOTSTRAP_SERVERS", "OUTBOX_TEST_ENGINE"):
+        environment.pop(name, None)
+    result = subprocess.run(
+        command,
+        cwd=_ROOT,
+        env=environment | {SERVERS_VARIABLE: "containers", "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    last = result.stdout.strip().splitlines()[-1]
+    assert result.returncode == 0, result.stdout
+    assert re.fullmatch(r"\d+ passed.* in .*", last), last

@@ -1,0 +1,137 @@
+"""A container engine for tests: one that runs here, else one of our own."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_job.jars import cache_dir
+from tests.images import daemon
+from tests.images.errors import EngineError
+from tests.images.machine import WAY_OUT, Machine
+
+OWN_VARIABLE = "OUTBOX_TEST_ENGINE"
+_LAST_CHARACTERS = 3000
+
+
+class Engine:
+    """An engine that answers. `is_ours`: started by us, for this run, with nothing of anybody else's on it."""
+
+    def __init__(self, environment: Mapping[str, str], *, is_ours: bool) -> None:
+        """`environment`: the whole environment for programs that talk to it, DOCKER_HOST among it."""
+        self.environment = dict(environment)
+        self.is_ours = is_ours
+
+    def run(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        stdin: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = 600.0,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `docker ARGUMENTS` on this engine and return its exit code and output; `environment` is added to ours.
+
+        Raises EngineError with the end of its output when it fails (unless not `check`) or takes longer than `timeout_s`.
+        """
+        command = ["docker", *arguments]
+        try:
+            result = subprocess.run(
+                command,
+                cwd=cwd,
+                input=stdin,
+                env=self.environment | dict(environment or {}),
+                timeout=timeout_s,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(f"'{' '.join(command)}' took longer than {timeout_s:g} s") from error
+        if check and result.returncode != 0:
+            said = (result.stdout + result.stderr)[-_LAST_CHARACTERS:].strip()
+            raise EngineError(f"'{' '.join(command)}' failed with exit code {result.returncode}:\n{said}")
+        return result
+
+    def has_image(self, name: str) -> bool:
+        """Whether the engine has an image of this name."""
+        return self.run("image", "inspect", name, check=False).returncode == 0
+
+    def label(self, image: str, name: str) -> str | None:
+        """An image's label of this name, None where image or label is missing."""
+        result = self.run(
+            "image", "inspect", "--format", f'{{{{index .Config.Labels "{name}"}}}}', image, check=False
+        )
+        return result.stdout.strip() or None if result.returncode == 0 else None
+
+
+def engine_cache() -> Path:
+    """Where an engine's images, Compose and the base system are kept: containers/ beside the jars of the user's cache."""
+    return cache_dir().parent / "containers"
+
+
+@contextmanager
+def open_engine(environment: Mapping[str, str] | None = None) -> Iterator[Engine]:
+    """The engine that DOCKER_HOST names or that answers on the default socket; else one of our own for the block's time.
+
+    OUTBOX_TEST_ENGINE=own asks for one of our own in any case. Raises EngineError with the reason and the way out
+    where none can be had.
+    """
+    environment = dict(os.environ if environment is None else environment)
+    wish = environment.get(OWN_VARIABLE, "")
+    if wish not in ("", "own"):
+        raise EngineError(
+            f"{OWN_VARIABLE} is {wish!r}; it can be 'own', or unset for any engine that answers"
+        )
+    if not wish and _answers(environment):
+        yield Engine(environment, is_ours=False)
+        return
+    machine = Machine.this()
+    obstacle = machine.obstacle()
+    if obstacle is not None:
+        raise EngineError(f"No container engine answers{_where(environment)}, and {obstacle} {WAY_OUT}")
+    if machine.missing:
+        _install(machine)
+        # Where services run, the package has started one.
+        if not wish and _answers(environment):
+            yield Engine(environment, is_ours=False)
+            return
+    with daemon.running(
+        engine_cache(), lambda address: _answers(environment | {"DOCKER_HOST": address})
+    ) as address:
+        yield Engine(environment | {"DOCKER_HOST": address}, is_ours=True)
+
+
+def _where(environment: Mapping[str, str]) -> str:
+    host = environment.get("DOCKER_HOST")
+    return f" on DOCKER_HOST={host}" if host else " on the default socket"
+
+
+def _answers(environment: Mapping[str, str]) -> bool:
+    if shutil.which("docker", path=environment.get("PATH")) is None:
+        return False
+    command = ["docker", "version", "--format", "{{.Server.Version}}"]
+    try:
+        return (
+            subprocess.run(command, env=environment, capture_output=True, timeout=20, check=False).returncode
+            == 0
+        )
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _install(machine: Machine) -> None:
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-qq", "--no-install-recommends", *machine.packages()],
+    ):
+        result = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            said = (result.stdout + result.stderr)[-_LAST_CHARACTERS:].strip()
+            raise EngineError(
+                f"'{' '.join(command)}' failed, so there is no engine to start. {WAY_OUT}\n{said}"
+            )
