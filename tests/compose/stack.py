@@ -44,7 +44,7 @@ class Container:
     def healthy(self) -> bool:
         """Whether it runs and its health check says so."""
         state = self.described["State"]
-        return state["Status"] == "running" and state.get("Health", {}).get("Status") == "healthy"
+        return (state["Status"], state.get("Health", {}).get("Status")) == ("running", "healthy")
 
     @property
     def restarts(self) -> int:
