@@ -82,17 +82,16 @@ class Condition:
         self._has_epoch = False
         self._nobody: tuple[int, ...] = ()
 
-    def began(self) -> None:
-        """The outbox is bound to Kafka: from now on this process takes its share."""
-        self._phase = "running"
-        self._looked_at = self._beat_at = time.monotonic()
-
     def stopping(self) -> None:
         """The process is to end."""
         self._phase = "stopping"
 
     def looked(self, *, has_epoch: bool, nobody: Iterable[int] = ()) -> None:
-        """It was seen who runs which lane. `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder."""
+        """It was seen who runs which lane, and this process' share is being worked on.
+
+        `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder.
+        """
+        self._phase = "running"
         self._has_epoch, self._nobody = has_epoch, tuple(sorted(nobody))
         self._trouble = ""
         self._looked_at = time.monotonic()

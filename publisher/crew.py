@@ -44,10 +44,10 @@ class _Member:
         )
         # A daemon: one that waits for a Kafka that is away must not hold the process back once its grace is over.
         self._thread = threading.Thread(target=self._run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
+        condition.join(self._of_lane)
         self._thread.start()
 
     def _run(self) -> None:
-        self._condition.join(self._of_lane)
         name = f"lane {self._of_lane.epoch}/{self._of_lane.lane}"
         try:
             with self._condition.loops.loop(name, self._longest_turn_s) as loop:

@@ -83,7 +83,6 @@ class Relay:
             raise
         crew = Crew(shared, self._wakeup, self._changed, self._condition)
         heartbeat = Heartbeat(shared, self._condition)
-        self._condition.began()
         self._wakeup.start()
         heartbeat.start()
         try:

@@ -35,7 +35,9 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
         return
     outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_LOOK_S, InputLag(settings.kafka).read)
     process = ProcessMetrics(settings, condition)
-    pages = endpoint.pages(metrics.REGISTRY, condition.loops.verdict, lambda: ready(settings, condition))
+    pages = endpoint.pages(
+        [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
+    )
     with ExitStack() as cleanup:
         cleanup.enter_context(
             endpoint.served(
@@ -45,9 +47,6 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
                 "[metrics] port (OUTBOX_METRICS__PORT), or the job with job_port (OUTBOX_METRICS__JOB_PORT)",
             )
         )
-        for collector in (outbox, process):
-            metrics.REGISTRY.register(collector)
-            cleanup.callback(metrics.REGISTRY.unregister, collector)
         cleanup.enter_context(looking(settings, "spark-job metrics", outbox.look, outbox.lost))
         yield
 

@@ -6,7 +6,7 @@ A thread for each request, so that one that hangs holds up no other. Neither TLS
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import orjson
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from db.errors import SettingsError
 from db.monitoring.verdict import Verdict
@@ -39,11 +40,12 @@ Page = Callable[[str], Answer]
 
 
 def pages(
-    registry: CollectorRegistry, healthy: Callable[[], Verdict], ready: Callable[[], Verdict]
+    collectors: Sequence[Collector], healthy: Callable[[], Verdict], ready: Callable[[], Verdict]
 ) -> dict[str, Page]:
-    """Return the three pages of a service."""
+    """Return the three pages of a service. `collectors` have different metrics."""
+    together = _Together(collectors)
     return {
-        "/metrics": lambda accept: _metrics(registry, accept),
+        "/metrics": lambda accept: _metrics(together, accept),
         "/healthz": lambda _accept: _verdict("healthy", healthy()),
         "/readyz": lambda _accept: _verdict("ready", ready()),
     }
@@ -79,9 +81,18 @@ def _address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     return family, address
 
 
-def _metrics(registry: CollectorRegistry, accept: str) -> Answer:
+class _Together(Collector):
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Metric]:
+        for collector in self._collectors:
+            yield from collector.collect()
+
+
+def _metrics(collector: Collector, accept: str) -> Answer:
     encode, content_type = choose_encoder(accept)
-    return Answer(200, content_type, encode(registry))
+    return Answer(200, content_type, encode(collector))
 
 
 def _verdict(word: str, verdict: Verdict) -> Answer:

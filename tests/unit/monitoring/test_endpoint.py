@@ -40,7 +40,7 @@ def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
 def service(healthy: Verdict, ready: Verdict) -> dict[str, Page]:
     registry = CollectorRegistry()
     Counter("outbox_things", "Things.", registry=registry).inc(3)
-    return endpoint.pages(registry, lambda: healthy, lambda: ready)
+    return endpoint.pages([registry], lambda: healthy, lambda: ready)
 
 
 def test_the_three_pages_and_nothing_else() -> None:

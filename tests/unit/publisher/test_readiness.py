@@ -94,8 +94,8 @@ def test_a_process_with_nothing_to_deliver_is_ready_and_says_so(seen: Seen, note
 
 def test_a_lane_is_as_its_last_step_left_it() -> None:
     condition, lane = Condition(), LaneCondition(1, 0)
+    assert reasons(condition.seen()) == ["starting: Postgres and Kafka have not answered yet"]
     condition.join(lane)
-    condition.began()
     condition.looked(has_epoch=True)
     assert reasons(condition.seen())[0].startswith("lane 0 is being opened")
     lane.failed(LaneState.RETRYING, "Kafka: timed out")
