@@ -54,15 +54,16 @@ def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> li
     """Paths of the jars of a lock file, in its order, downloading those that the cache lacks.
 
     Every jar's checksum is verified on every call. Several processes may call this at once: one downloads,
-    the others wait. Raises JarsError for a malformed lock file, a failed download or a jar with another
-    checksum.
+    the others wait. A cache that has them all is only read, so it may be part of an image. Raises JarsError
+    for a malformed lock file, a failed download or a jar with another checksum.
     """
     jars = parse_lock(lock.read_text(encoding="utf-8"), source=str(lock))
     cache = cache_dir()
-    with _locked(cache):
-        missing = [jar for jar in jars if not _is_intact(jar, cache)]
-        if missing:
-            _download(missing, cache, progress)
+    if _missing(jars, cache):
+        with _locked(cache):
+            # Another process may have brought them while this one waited.
+            if missing := _missing(jars, cache):
+                _download(missing, cache, progress)
     return [_cached_path(jar, cache) for jar in jars]
 
 
@@ -138,6 +139,10 @@ def _sha256(path: Path) -> str:
 def _cached_path(jar: Jar, cache: Path) -> Path:
     # The folder is named by content, so that two lock files may pin the same name differently.
     return cache / jar.sha256[:16] / jar.filename
+
+
+def _missing(jars: list[Jar], cache: Path) -> list[Jar]:
+    return [jar for jar in jars if not _is_intact(jar, cache)]
 
 
 def _is_intact(jar: Jar, cache: Path) -> bool:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -19,7 +20,7 @@ from db.settings import load_settings
 from examples.clickstream.dataset import DatasetError, read_clicks
 from examples.clickstream.events import Record, from_clicks
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
-from examples.clickstream.topics import CLICKS, CONFIG, Config
+from examples.clickstream.topics import CLICKS, CONFIG, Config, has_records
 
 screen = Console(stderr=True)
 
@@ -28,15 +29,21 @@ def load(
     speed_up: Annotated[float, typer.Option(min=0, help="Event seconds a second; 0: do not wait.")] = 0,
     topic: Annotated[str, typer.Option(help="Topic to write to.")] = CLICKS,
     rebase: Annotated[bool, typer.Option("--rebase", help="Shift event times: the first is now.")] = False,
+    unless_played: Annotated[
+        bool, typer.Option("--unless-played", help="Do nothing where the topic has records already.")
+    ] = False,
     config: Config = CONFIG,
 ) -> None:
     """Play the sample clickstream into a Kafka topic as start, entry and end events."""
     try:
         settings = load_settings(config)
+        if unless_played and has_records(settings.kafka, topic):
+            print(f"loader: topic={topic} has records already, nothing was played")
+            return
         records = list(from_clicks(read_clicks(), datetime.now(UTC) if rebase else None))
         with TopicWriter(settings.kafka, topic) as writer:
             play(writer, records, speed_up, f"clickstream to {topic}")
-    except (DatasetError, ProduceError, SettingsError) as error:
+    except (DatasetError, KafkaException, ProduceError, SettingsError) as error:
         screen.print(f"loader: {error}", style="red", markup=False)
         raise typer.Exit(2) from None
     print(f"loader: topic={topic} events={len(records)} sessions={len({key for key, _, _ in records})}")

@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 
+import structlog
+
 from db import fault_points, logs
 from db.settings import Settings, load_settings
 from publisher import endpoint
@@ -13,6 +15,8 @@ from publisher.identity import OutboxIdentity
 from publisher.relay import Relay
 from publisher.shared import Epoch
 from publisher.shutdown import stop_on_signals
+
+_log = structlog.get_logger()
 
 
 def run(config: Config = None) -> None:
@@ -41,6 +45,17 @@ def run(config: Config = None) -> None:
 
 def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
     # Counts nothing: a large backlog would keep the lanes from starting.
+    if settings.log.format == "json":  # whoever reads lines of JSON gets nothing else
+        _log.info(
+            "publisher_started",
+            outbox=str(identity.outbox_uuid),
+            cluster=identity.cluster_id,
+            bootstrap_servers=settings.kafka.bootstrap_servers,
+            epoch=epoch.epoch,
+            from_batch=epoch.from_batch,
+            lanes=epoch.lanes,
+        )
+        return
     console().print(
         f"outbox {identity.outbox_uuid} -> Kafka cluster {identity.cluster_id} at {settings.kafka.bootstrap_servers}\n"
         f"epoch {epoch.epoch} from batch {epoch.from_batch}, {epoch.lanes} lanes; `publisher status` shows how far they are"

@@ -116,6 +116,15 @@ def test_a_jar_is_downloaded_once_and_then_taken_from_the_cache(
     assert seen == [(0, 1), (1, 1)]
 
 
+def test_a_cache_that_has_every_jar_is_only_read(tmp_path: Path, cache: Path, served: Path) -> None:
+    _serve(served, CONTENT)
+    (jar,) = jars.resolve(_lock(tmp_path))
+    (cache / ".lock").unlink()
+    assert jars.resolve(_lock(tmp_path)) == [jar]
+    # In an image the cache is nobody's to write: not even the lock may be taken there.
+    assert not (cache / ".lock").exists()
+
+
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(
     tmp_path: Path, cache: Path, served: Path
 ) -> None:

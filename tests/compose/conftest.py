@@ -1,0 +1,38 @@
+"""The shipped pipeline, up and healthy, for the tests of this folder."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from devstack.port import ReservedPort
+from tests.compose.python_image import python_image
+from tests.compose.stack import Stack
+from tests.images.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def stack(compose_engine: Engine) -> Iterator[Stack]:
+    """Build the images and bring everything up, as a user does. Everything is removed after the tests."""
+    ports = [ReservedPort() for _ in range(2)]
+    kafka_port, postgres_port = (port.number for port in ports)
+    for port in ports:
+        port.close()
+    with ExitStack() as cleanup:
+        made = Stack(
+            compose_engine,
+            f"spark-outbox-test-{uuid.uuid4().hex[:8]}",
+            kafka_port,
+            postgres_port,
+            python_image(compose_engine),
+        )
+        cleanup.callback(made.destroy)
+        with made.timed("build"):
+            made.compose("build")
+        with made.timed("up, until everything is healthy"):
+            made.compose("up", "--detach", "--no-build")
+            made.wait_until_healthy()
+        yield made
+        print(json.dumps(made.seconds))
