@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import psycopg
 import pytest
 
@@ -17,6 +18,10 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
 from tests.server_choice import containers_are_wanted
+
+# How long an example takes says something of the machine only.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 pytest_plugins = ["tests.images.fixture", "tests.one_engine"]
 

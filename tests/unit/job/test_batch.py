@@ -1,6 +1,6 @@
 """A batch on the driver: what is dropped, how rows are formed, what the hash sees."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_job import batch, pgcopy
@@ -51,7 +51,6 @@ def test_sessions_without_own_keys_get_null_elements_beside_one_that_has() -> No
     assert pgcopy.array(pgcopy.BYTEA, 2, pgcopy.NULL + pgcopy.data(b"k")) in rows[0].fields
 
 
-@settings(deadline=None)
 @given(
     st.permutations([session("a", 1), session("b", 2), session("a", 3), session("ä", 4), session("a", 9, P1)])
 )

@@ -1,7 +1,7 @@
 """What is packed before the shuffle comes out whole behind it, byte for byte."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_job.packing import SCHEMA, pack, unpack
@@ -27,7 +27,6 @@ def batch(rows: list[tuple[int, bytes | None, bytes | None]], first: int) -> pa.
     )
 
 
-@settings(deadline=None)
 @given(st.lists(events, max_size=3))
 def test_every_event_arrives_once_in_its_bucket_with_its_exact_bytes(batches: list) -> None:  # type: ignore[type-arg]
     packed = [

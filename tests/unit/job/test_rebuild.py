@@ -20,7 +20,7 @@ from spark_job.sessions import AssemblySettings, assemble, to_session
 from tests.reference.assembled import table
 from tests.reference.model import Record
 
-PROFILE = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PROFILE = settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=4, max_bytes=700)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

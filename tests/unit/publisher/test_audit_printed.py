@@ -27,7 +27,7 @@ def printed_words(text: str) -> list[str]:
     return ended.stdout.decode().split("\0")[:-1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])))
 def test_any_key_is_the_same_key_behind_the_shell_and_shows_on_a_terminal(key: str) -> None:
     assert shell_word(key).isprintable()

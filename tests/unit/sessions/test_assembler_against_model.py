@@ -16,7 +16,7 @@ from spark_job.sessions import AssemblySettings
 from tests.reference.assembled import assembled, expected_outcome
 from tests.reference.model import Record, expected_sessions
 
-PROFILE = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
 
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=3, max_bytes=700)
 KEYS = ["a", "b", "Schlüssel-\U0001f511", "ab"]

@@ -231,7 +231,7 @@ def payloads(draw: st.DrawFn) -> bytes:
     return bytes(value)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.lists(payloads(), min_size=1, max_size=40))
 def test_a_blocks_verdict_on_each_record_is_the_models_on_that_record_alone(values: list[bytes]) -> None:
     records = []

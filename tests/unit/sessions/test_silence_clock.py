@@ -13,7 +13,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(RECORDS, st.data())
 def test_the_clock_agrees_with_looking_at_each_record(
     records: list[tuple[int, int, int]], data: st.DataObject

@@ -73,7 +73,7 @@ TEXTS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(TEXTS, min_size=1, max_size=20))
 def test_iso_8601_is_read_as_the_standard_library_reads_it(texts: list[str]) -> None:
     times, good = iso8601_ms(pa.array(texts))
