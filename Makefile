@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -25,8 +26,8 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 install: $(INSTALLED) ## Make .venv with the pinned dependencies (the other targets do it)
 
 .PHONY: demo
-demo: $(INSTALLED) ## Real Postgres, Kafka, Spark and publisher on a real clickstream, two SIGKILLs, a verdict (< 3 minutes)
-	@$(BIN)/python -m examples.demo
+demo: $(INSTALLED) ## Real Postgres, Kafka, Spark and publisher on a real clickstream, two SIGKILLs, a verdict (< 3 minutes); KEEP=1: stays up
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
 
 .PHONY: check
 check: $(INSTALLED) ## Formatting, lint, types, import rules
@@ -37,7 +38,7 @@ check: $(INSTALLED) ## Formatting, lint, types, import rules
 
 .PHONY: test
 test: check ## Everything that CI runs
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## The tests that need no server

@@ -16,6 +16,16 @@ _SESSION_OPTIONS = (
 )
 
 
+# How long a statement waits for a server that has gone without a word.
+_GONE_S = 30
+
+
+def longest_wait_s(settings: PostgresSettings) -> float:
+    """Return how long a connection attempt and a statement may wait for a server that does not answer, or for a lock."""
+    hosts = settings.address().rpartition("/")[0].count(",") + 1
+    return settings.connect_timeout_s * hosts + max(_GONE_S, settings.lock_timeout_ms / 1000)
+
+
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
     """Open a connection that pg_stat_activity shows as `application`.
 
@@ -35,7 +45,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=3,
-            tcp_user_timeout=30_000,
+            tcp_user_timeout=_GONE_S * 1000,
             **options,
         )
     except psycopg.Error as error:

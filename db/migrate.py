@@ -15,7 +15,7 @@ from db.errors import OutboxError, SchemaError, UnavailableError
 from db.settings import PostgresSettings
 from db.statements import statement
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision that this code reads and writes."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")

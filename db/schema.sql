@@ -7,6 +7,63 @@
 CREATE SCHEMA outbox;
 
 --
+-- Name: audit_reconcile(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, to_batch bigint DEFAULT NULL::bigint) RETURNS TABLE(check_name text, severity text, epoch integer, lane integer, batch_id bigint, session_key text, detail text)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    AS $$
+    SELECT 'ledger_' || l.problem, CASE l.problem WHEN 'missing' THEN 'critical' ELSE 'error' END, NULL::integer, NULL::integer, l.batch_id,
+           NULL::text, l.detail
+    FROM outbox.audit_ledger l
+    WHERE l.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND l.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    UNION ALL
+    SELECT CASE WHEN c.in_ledger THEN 'batch_counts' ELSE 'rows_in_ledger' END, 'critical', NULL, NULL, c.batch_id, NULL,
+           CASE WHEN c.in_ledger THEN 'the ledger says ' || c.ledger_sessions || ' sessions, ' || c.ledger_events || ' outputs, ' || c.ledger_bytes
+                || ' bytes; its rows hold ' || c.row_sessions || ', ' || c.row_events || ', ' || c.row_bytes
+                ELSE 'rows with ' || c.row_sessions || ' sessions, and no ledger row' END
+    FROM outbox.check_batch_counts(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) c
+    UNION ALL
+    SELECT 'lanes', 'critical', s.epoch, s.lane, s.batch_id, s.session_key,
+           CASE WHEN s.epoch IS NULL THEN 'no epoch begins before it' ELSE 'epoch ' || s.epoch || ' has ' || s.lanes || ' lanes' END
+    FROM outbox.check_stray_row s
+    WHERE s.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND s.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    UNION ALL
+    SELECT 'emitted_once', 'critical', NULL, NULL, t.last_batch, t.session_key,
+           'the session ending at ' || t.topic_id || '/' || t.partition || '/' || t.end_offset || ' was emitted ' || t.times || ' times for revision '
+               || t.revision || ', first in batch ' || t.first_batch
+    FROM outbox.check_emitted_twice(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) t
+    UNION ALL
+    SELECT 'delivery_chain', 'error', d.epoch, d.lane, d.to_batch, NULL, d.detail
+    FROM outbox.check_delivery_chain d
+    WHERE d.to_batch >= coalesce(audit_reconcile.from_batch, 0)
+      AND coalesce(d.after_batch, 0) <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    UNION ALL
+    SELECT 'delivery_counts', 'critical', d.epoch, d.lane, d.to_batch, NULL,
+           'delivery ' || d.seq || ' says ' || d.sessions || ' sessions with ' || d.events || ' outputs; its range from '
+               || outbox.cursor_text(d.after_batch, d.after_key) || ' (exclusive) to ' || outbox.cursor_text(d.to_batch, d.to_key) || ' holds '
+               || d.row_sessions || ' with ' || d.row_events
+    FROM outbox.check_delivery_counts d
+    WHERE int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(audit_reconcile.from_batch, audit_reconcile.to_batch, '[]')
+      AND (SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p WHERE NOT p.detaching)
+          @> int8range(least(d.after_batch + (d.after_key IS NULL)::integer, d.to_batch), d.to_batch, '[]')
+      AND (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
+    UNION ALL
+    SELECT 'mirror', 'error', m.epoch, m.lane, NULL, NULL, m.detail
+    FROM outbox.check_mirror m
+    UNION ALL
+    SELECT 'parked_kept', 'critical', p.epoch, p.lane, p.batch_id, p.session_key, p.detail
+    FROM outbox.check_parked p
+    WHERE p.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND p.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+$$;
+
+--
+-- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -35,6 +92,94 @@ BEGIN
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
     PERFORM pg_notify('outbox_batch', '');
 END $$;
+
+--
+-- Name: check_batch_counts(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RETURNS TABLE(batch_id bigint, in_ledger boolean, ledger_sessions bigint, ledger_events bigint, ledger_bytes bigint, row_sessions bigint, row_events bigint, row_bytes bigint)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    AS $$
+    SELECT coalesce(b.batch_id, r.batch_id), b.batch_id IS NOT NULL, b.sessions::bigint, b.output_events, b.output_bytes,
+           coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0)
+    FROM (
+        SELECT l.batch_id, l.sessions, l.output_events, l.output_bytes
+        FROM outbox.batch l
+        WHERE l.batch_id >= check_batch_counts.from_batch AND l.batch_id <= check_batch_counts.to_batch
+          AND EXISTS (SELECT FROM outbox.output_partition p WHERE NOT p.detaching AND l.batch_id >= p.from_batch AND l.batch_id <= p.to_batch)
+    ) b
+    FULL JOIN (
+        SELECT o.batch_id, sum(cardinality(o.session_ends)) AS sessions, sum(cardinality(o.topics)) AS events,
+               sum((SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v))::bigint AS bytes
+        FROM outbox.session_output o
+        WHERE o.batch_id >= check_batch_counts.from_batch AND o.batch_id <= check_batch_counts.to_batch
+        GROUP BY o.batch_id
+    ) r ON r.batch_id = b.batch_id
+    WHERE b.batch_id IS NULL
+       OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
+$$;
+
+--
+-- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) IS 'Check: batches of a range whose ledger row and rows disagree.';
+
+--
+-- Name: check_emitted_twice(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) RETURNS TABLE(session_key text, revision integer, topic_id text, partition integer, end_offset bigint, times bigint, first_batch bigint, last_batch bigint)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    AS $$
+    SELECT min(o.session_key), o.revision, s.topic_id, s.partition, s.end_offset, count(*), min(o.batch_id), max(o.batch_id)
+    FROM outbox.session_output o
+    CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_ends) AS s (topic_id, partition, end_offset)
+    WHERE o.batch_id >= check_emitted_twice.from_batch AND o.batch_id <= check_emitted_twice.to_batch
+      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+    GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
+    HAVING count(*) > 1
+$$;
+
+--
+-- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) IS 'Check: sessions emitted more than once for a revision within a range of batches.';
+
+--
+-- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT batch_id >= after_batch AND batch_id <= to_batch
+       AND (batch_id, session_key COLLATE "C") > (after_batch + (after_key IS NULL)::integer, coalesce(after_key, ''))
+       AND (to_key IS NULL OR (batch_id, session_key COLLATE "C") <= (to_batch, to_key))
+$$;
+
+--
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
+
+--
+-- Name: cursor_text(bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT 'batch ' || batch_id || coalesce(' at ''' || session_key || '''', '')
+$$;
+
+--
+-- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) IS 'A cursor in words.';
 
 --
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -185,65 +330,6 @@ CREATE TABLE outbox.alembic_version (
 );
 
 --
--- Name: batch; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.batch (
-    batch_id bigint NOT NULL,
-    kind text NOT NULL,
-    generation integer NOT NULL,
-    spark_batch bigint,
-    part smallint DEFAULT 0 NOT NULL,
-    commit_id uuid DEFAULT gen_random_uuid() NOT NULL,
-    run_id uuid NOT NULL,
-    start_offsets jsonb,
-    end_offsets jsonb,
-    done_offsets jsonb,
-    safe_offsets jsonb,
-    input_events bigint DEFAULT 0 NOT NULL,
-    sessions integer DEFAULT 0 NOT NULL,
-    output_events bigint DEFAULT 0 NOT NULL,
-    dead_letters integer DEFAULT 0 NOT NULL,
-    duplicate_events integer DEFAULT 0 NOT NULL,
-    skipped_sessions integer DEFAULT 0 NOT NULL,
-    content_hash bytea NOT NULL,
-    transform_fingerprint text NOT NULL,
-    recomputed_at timestamp with time zone,
-    recomputed_hash bytea,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    output_bytes bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
-    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
-    CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
-    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
-    CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
-    CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
-    CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
-    CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
-CASE kind
-    WHEN 'stream'::text THEN 0
-    ELSE 5
-END))
-);
-
---
--- Name: bucket; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.bucket (
-    generation integer NOT NULL,
-    bucket integer NOT NULL,
-    batch_id bigint NOT NULL,
-    open_sessions integer NOT NULL,
-    open_events bigint NOT NULL,
-    open_bytes bigint NOT NULL,
-    state_bytes bigint NOT NULL,
-    oldest_open jsonb NOT NULL,
-    CONSTRAINT bucket_counts_natural CHECK (((LEAST((bucket)::bigint, (open_sessions)::bigint, open_events, open_bytes, state_bytes) >= 0) AND (batch_id > 0))),
-    CONSTRAINT bucket_oldest_open_object CHECK ((jsonb_typeof(oldest_open) = 'object'::text))
-);
-
---
 -- Name: dead_letter; Type: TABLE; Schema: outbox; Owner: -
 --
 
@@ -280,82 +366,216 @@ CREATE TABLE outbox.dead_letter (
 );
 
 --
--- Name: dead_letter_dead_letter_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+-- Name: audit_dead_letter; Type: VIEW; Schema: outbox; Owner: -
 --
 
-ALTER TABLE outbox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME outbox.dead_letter_dead_letter_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
+CREATE VIEW outbox.audit_dead_letter AS
+ SELECT dead_letter_id,
+    created_at,
+    reason,
+    state,
+    session_key,
+    detail,
+    topic,
+    partition,
+    first_offset,
+    last_offset,
+    closing_offset,
+    event_count AS events,
+    cardinality(event_values) AS kept_events,
+    outbox.try_json(event_values[1]) AS first_event,
+    batch_id,
+    generation,
+    revision,
+    resolved_batch,
+        CASE
+            WHEN (state <> 'open'::text) THEN state_changed_at
+            ELSE NULL::timestamp with time zone
+        END AS ended_at,
+    topic_id
+   FROM outbox.dead_letter d;
 
 --
--- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
+-- Name: VIEW audit_dead_letter; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-CREATE TABLE outbox.delivery (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    seq bigint NOT NULL,
-    after_batch bigint,
-    after_key text COLLATE pg_catalog."C",
-    to_batch bigint NOT NULL,
-    to_key text COLLATE pg_catalog."C",
-    sessions bigint NOT NULL,
-    events bigint NOT NULL,
-    kafka_offsets jsonb,
-    committed_at timestamp with time zone DEFAULT now() NOT NULL,
-    kind text DEFAULT 'delivery'::text NOT NULL,
-    note text,
-    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
-    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
-    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
-    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
-    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
-);
+COMMENT ON VIEW outbox.audit_dead_letter IS 'Input that made no output: one row per dead letter. Ask by session_key, or by state = ''open''.';
 
 --
--- Name: lane; Type: TABLE; Schema: outbox; Owner: -
+-- Name: COLUMN audit_dead_letter.dead_letter_id; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-CREATE TABLE outbox.lane (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    lease_token bigint DEFAULT 0 NOT NULL,
-    lease_holder text,
-    lease_until timestamp with time zone,
-    lease_backend_pid integer,
-    lease_backend_start timestamp with time zone,
-    seq bigint DEFAULT 0 NOT NULL,
-    cursor_batch bigint DEFAULT 0 NOT NULL,
-    cursor_key text COLLATE pg_catalog."C",
-    cursor_commit_id uuid,
-    sessions bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    stopped_reason text,
-    mirrored_at timestamp with time zone,
-    stopped_why text,
-    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
-    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
-    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
-    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
-);
+COMMENT ON COLUMN outbox.audit_dead_letter.dead_letter_id IS 'number of the letter, for `spark-job dead-letters`';
 
 --
--- Name: lane_epoch; Type: TABLE; Schema: outbox; Owner: -
+-- Name: COLUMN audit_dead_letter.created_at; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-CREATE TABLE outbox.lane_epoch (
-    epoch integer NOT NULL,
-    from_batch bigint NOT NULL,
-    lanes integer NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT lane_epoch_positive CHECK (((epoch > 0) AND (from_batch > 0) AND ((lanes >= 1) AND (lanes <= 1024))))
-);
+COMMENT ON COLUMN outbox.audit_dead_letter.created_at IS 'when it was written';
+
+--
+-- Name: COLUMN audit_dead_letter.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.reason IS 'malformed, no_start, restarted, timed_out, too_large or transform_failed';
+
+--
+-- Name: COLUMN audit_dead_letter.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.state IS 'open, resolved or discarded';
+
+--
+-- Name: COLUMN audit_dead_letter.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.session_key IS 'key of its events, NULL where none could be read';
+
+--
+-- Name: COLUMN audit_dead_letter.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.detail IS 'in words; of a failed transform the traceback';
+
+--
+-- Name: COLUMN audit_dead_letter.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.topic IS 'input topic';
+
+--
+-- Name: COLUMN audit_dead_letter.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.partition IS 'input partition';
+
+--
+-- Name: COLUMN audit_dead_letter.first_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.first_offset IS 'offset of its first event';
+
+--
+-- Name: COLUMN audit_dead_letter.last_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.last_offset IS 'offset of its last event';
+
+--
+-- Name: COLUMN audit_dead_letter.closing_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.closing_offset IS 'offset of the event that decided it';
+
+--
+-- Name: COLUMN audit_dead_letter.events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.events IS 'events that it consists of';
+
+--
+-- Name: COLUMN audit_dead_letter.kept_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.kept_events IS 'events that are kept';
+
+--
+-- Name: COLUMN audit_dead_letter.first_event; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.first_event IS 'the first event kept as JSON, NULL where it is none';
+
+--
+-- Name: COLUMN audit_dead_letter.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_dead_letter.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_dead_letter.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_dead_letter.resolved_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.resolved_batch IS 'batch whose outputs cover its events';
+
+--
+-- Name: COLUMN audit_dead_letter.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.ended_at IS 'when it was resolved or discarded, NULL: open';
+
+--
+-- Name: COLUMN audit_dead_letter.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter.topic_id IS 'Kafka''s id of the input topic';
+
+--
+-- Name: audit_dead_letter_reason; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_dead_letter_reason AS
+ SELECT reason,
+    state,
+    count(*) AS letters,
+    sum(event_count) AS events,
+    min(created_at) AS oldest,
+    max(created_at) AS newest
+   FROM outbox.dead_letter d
+  GROUP BY reason, state;
+
+--
+-- Name: VIEW audit_dead_letter_reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_dead_letter_reason IS 'Dead letters by reason and state, with the age of the oldest.';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.reason IS 'why no output was made';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.state IS 'open, resolved or discarded';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.letters IS 'dead letters';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.events IS 'input events in them';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.oldest; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.oldest IS 'when the oldest of them was written';
+
+--
+-- Name: COLUMN audit_dead_letter_reason.newest; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_dead_letter_reason.newest IS 'when the newest of them was written';
 
 --
 -- Name: parked; Type: TABLE; Schema: outbox; Owner: -
@@ -377,161 +597,6 @@ CREATE TABLE outbox.parked (
     CONSTRAINT parked_requeued_by CHECK (((state = 'requeued'::text) = (requeued_batch IS NOT NULL))),
     CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
     CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
-);
-
---
--- Name: session_output; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.session_output (
-    session_key text NOT NULL COLLATE pg_catalog."C",
-    batch_id bigint NOT NULL,
-    lane integer NOT NULL,
-    revision integer NOT NULL,
-    session_topic_ids text[] NOT NULL,
-    session_partitions integer[] NOT NULL,
-    session_starts bigint[] NOT NULL,
-    session_ends bigint[] NOT NULL,
-    session_started_ms bigint[] NOT NULL,
-    session_ended_ms bigint[] NOT NULL,
-    session_events integer[] NOT NULL,
-    session_outputs integer[] NOT NULL,
-    topics text[] NOT NULL,
-    "values" bytea[] NOT NULL,
-    keys bytea[],
-    headers jsonb[],
-    partitions integer[],
-    timestamps_ms bigint[],
-    CONSTRAINT session_output_counts_agree CHECK ((NOT (
-CASE cardinality(session_outputs)
-    WHEN 1 THEN (session_outputs[1])::bigint
-    ELSE outbox.total(session_outputs)
-END IS DISTINCT FROM cardinality(topics)))),
-    CONSTRAINT session_output_events_parallel CHECK (((cardinality("values") = cardinality(topics)) AND (COALESCE(cardinality(keys), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(headers), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(partitions), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(timestamps_ms), cardinality(topics)) = cardinality(topics)))),
-    CONSTRAINT session_output_key_bounds CHECK (((session_key <> ''::text) AND (octet_length(session_key) <= 1024))),
-    CONSTRAINT session_output_natural CHECK (((lane >= 0) AND (revision >= 0))),
-    CONSTRAINT session_output_sessions_natural CHECK ((((0 <= ALL (session_partitions)) IS TRUE) AND ((0 <= ALL (session_starts)) IS TRUE) AND ((0 <= ALL (session_ends)) IS TRUE) AND ((1 <= ALL (session_events)) IS TRUE) AND ((0 <= ALL (session_outputs)) IS TRUE) AND ((''::text <> ALL (session_topic_ids)) IS TRUE) AND (array_position(session_started_ms, NULL::bigint) IS NULL) AND (array_position(session_ended_ms, NULL::bigint) IS NULL))),
-    CONSTRAINT session_output_sessions_parallel CHECK (((cardinality(session_ends) > 0) AND (cardinality(session_topic_ids) = cardinality(session_ends)) AND (cardinality(session_partitions) = cardinality(session_ends)) AND (cardinality(session_starts) = cardinality(session_ends)) AND (cardinality(session_started_ms) = cardinality(session_ends)) AND (cardinality(session_ended_ms) = cardinality(session_ends)) AND (cardinality(session_events) = cardinality(session_ends)) AND (cardinality(session_outputs) = cardinality(session_ends)))),
-    CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
-)
-PARTITION BY RANGE (batch_id);
-
---
--- Name: event; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.event AS
- SELECT o.batch_id,
-    o.session_key,
-    ((((((s.topic_id || '/'::text) || s.partition) || '/'::text) || s.end_offset) || '/'::text) || ((e.n - s.before) - 1)) AS outbox_id,
-    o.revision,
-    e.topic,
-    COALESCE(e.key, convert_to(o.session_key, 'UTF8'::name)) AS key,
-    e.value,
-    outbox.try_json(e.value) AS value_json,
-    e.headers,
-    e.partition AS target_partition,
-    to_timestamp((((e.timestamp_ms)::numeric / 1000.0))::double precision) AS event_timestamp,
-    s.topic_id AS input_topic_id,
-    s.partition AS input_partition,
-    s.start_offset AS session_start_offset,
-    s.end_offset AS session_end_offset,
-    to_timestamp((((s.started_ms)::numeric / 1000.0))::double precision) AS session_started_at,
-    to_timestamp((((s.ended_ms)::numeric / 1000.0))::double precision) AS session_ended_at,
-    o.lane,
-        CASE
-            WHEN (p.state IS NOT NULL) THEN p.state
-            WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
-            ELSE 'pending'::text
-        END AS delivery_state,
-    b.created_at AS committed_at,
-    b.kind AS batch_kind,
-    b.generation
-   FROM ((((((outbox.session_output o
-     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
-     CROSS JOIN LATERAL ( SELECT t.topic_id,
-            t.partition,
-            t.start_offset,
-            t.end_offset,
-            t.started_ms,
-            t.ended_ms,
-            t.outputs,
-            t.n,
-            (sum(t.outputs) OVER (ORDER BY t.n) - t.outputs) AS before
-           FROM UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_outputs) WITH ORDINALITY t(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, outputs, n)) s)
-     JOIN LATERAL UNNEST(o.topics, o.keys, o."values", o.headers, o.partitions, o.timestamps_ms) WITH ORDINALITY e(topic, key, value, headers, partition, timestamp_ms, n) ON (((e.n > s.before) AND (e.n <= (s.before + s.outputs)))))
-     LEFT JOIN LATERAL ( SELECT lane_epoch.epoch
-           FROM outbox.lane_epoch
-          WHERE (lane_epoch.from_batch <= o.batch_id)
-          ORDER BY lane_epoch.from_batch DESC
-         LIMIT 1) ep ON (true))
-     LEFT JOIN outbox.lane l ON (((l.epoch = ep.epoch) AND (l.lane = o.lane))))
-     LEFT JOIN outbox.parked p ON (((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))));
-
---
--- Name: generation; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.generation (
-    generation integer NOT NULL,
-    directory_token text NOT NULL,
-    start_offsets jsonb NOT NULL,
-    high_water jsonb NOT NULL,
-    topics jsonb NOT NULL,
-    reason text NOT NULL,
-    policy text NOT NULL,
-    revision integer DEFAULT 0 NOT NULL,
-    assembly jsonb NOT NULL,
-    assembly_fingerprint text NOT NULL,
-    run_id uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_generation integer,
-    from_batch bigint,
-    savepoint text COLLATE pg_catalog."C",
-    read_again bigint DEFAULT 0 NOT NULL,
-    explanation text DEFAULT ''::text NOT NULL,
-    cut_offsets jsonb,
-    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
-    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
-    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
-    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
-    CONSTRAINT generation_positive CHECK ((generation > 0)),
-    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
-    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
-    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
-    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
-);
-
---
--- Name: identity; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.identity (
-    singleton boolean DEFAULT true NOT NULL,
-    outbox_uuid uuid DEFAULT gen_random_uuid() NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    cluster_id text,
-    transactional_id_prefix text,
-    output_topic_ids jsonb DEFAULT '{}'::jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT identity_one_row CHECK (singleton),
-    CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
-);
-
---
--- Name: publisher_process; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.publisher_process (
-    process_id uuid NOT NULL,
-    host text NOT NULL,
-    pid integer NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    alive_until timestamp with time zone NOT NULL,
-    backend_pid integer NOT NULL,
-    backend_start timestamp with time zone,
-    ended_at timestamp with time zone
 );
 
 --
@@ -583,6 +648,1956 @@ CREATE TABLE outbox.replay (
 CREATE TABLE outbox.replay_key (
     replay_id bigint NOT NULL,
     session_key text NOT NULL COLLATE pg_catalog."C"
+);
+
+--
+-- Name: session_output; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.session_output (
+    session_key text NOT NULL COLLATE pg_catalog."C",
+    batch_id bigint NOT NULL,
+    lane integer NOT NULL,
+    revision integer NOT NULL,
+    session_topic_ids text[] NOT NULL,
+    session_partitions integer[] NOT NULL,
+    session_starts bigint[] NOT NULL,
+    session_ends bigint[] NOT NULL,
+    session_started_ms bigint[] NOT NULL,
+    session_ended_ms bigint[] NOT NULL,
+    session_events integer[] NOT NULL,
+    session_outputs integer[] NOT NULL,
+    topics text[] NOT NULL,
+    "values" bytea[] NOT NULL,
+    keys bytea[],
+    headers jsonb[],
+    partitions integer[],
+    timestamps_ms bigint[],
+    CONSTRAINT session_output_counts_agree CHECK ((NOT (
+CASE cardinality(session_outputs)
+    WHEN 1 THEN (session_outputs[1])::bigint
+    ELSE outbox.total(session_outputs)
+END IS DISTINCT FROM cardinality(topics)))),
+    CONSTRAINT session_output_events_parallel CHECK (((cardinality("values") = cardinality(topics)) AND (COALESCE(cardinality(keys), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(headers), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(partitions), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(timestamps_ms), cardinality(topics)) = cardinality(topics)))),
+    CONSTRAINT session_output_key_bounds CHECK (((session_key <> ''::text) AND (octet_length(session_key) <= 1024))),
+    CONSTRAINT session_output_natural CHECK (((lane >= 0) AND (revision >= 0))),
+    CONSTRAINT session_output_sessions_natural CHECK ((((0 <= ALL (session_partitions)) IS TRUE) AND ((0 <= ALL (session_starts)) IS TRUE) AND ((0 <= ALL (session_ends)) IS TRUE) AND ((1 <= ALL (session_events)) IS TRUE) AND ((0 <= ALL (session_outputs)) IS TRUE) AND ((''::text <> ALL (session_topic_ids)) IS TRUE) AND (array_position(session_started_ms, NULL::bigint) IS NULL) AND (array_position(session_ended_ms, NULL::bigint) IS NULL))),
+    CONSTRAINT session_output_sessions_parallel CHECK (((cardinality(session_ends) > 0) AND (cardinality(session_topic_ids) = cardinality(session_ends)) AND (cardinality(session_partitions) = cardinality(session_ends)) AND (cardinality(session_starts) = cardinality(session_ends)) AND (cardinality(session_started_ms) = cardinality(session_ends)) AND (cardinality(session_ended_ms) = cardinality(session_ends)) AND (cardinality(session_events) = cardinality(session_ends)) AND (cardinality(session_outputs) = cardinality(session_ends)))),
+    CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
+)
+PARTITION BY RANGE (batch_id);
+
+--
+-- Name: audit_replayed; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_replayed AS
+ SELECT o.session_key,
+    o.batch_id,
+    r.replay_id,
+    r.replay_uuid,
+    r.created_at AS began_at,
+        CASE
+            WHEN (r.state = ANY (ARRAY['done'::text, 'cancelled'::text])) THEN r.state_changed_at
+            ELSE NULL::timestamp with time zone
+        END AS ended_at,
+    ( SELECT count(*) AS count
+           FROM unnest(o.topics) t(topic)
+          WHERE ((r.topics IS NULL) OR (t.topic = ANY (r.topics)))) AS output_events,
+    r.target_topic,
+    r.target_servers,
+    (r.rows_skipped = 0) AS certain
+   FROM (outbox.replay r
+     JOIN outbox.session_output o ON (((o.batch_id >= r.from_batch) AND (o.batch_id <= r.to_batch) AND ((r.state = 'done'::text) OR (o.batch_id < r.cursor_batch) OR ((o.batch_id = r.cursor_batch) AND ((r.cursor_key IS NULL) OR (o.session_key <= r.cursor_key)))))))
+  WHERE ((r.rows_sent > 0) AND ((r.topics IS NULL) OR (o.topics && r.topics)) AND ((NOT r.only_keys) OR (EXISTS ( SELECT
+           FROM outbox.replay_key k
+          WHERE ((k.replay_id = r.replay_id) AND (k.session_key = o.session_key))))) AND (NOT (EXISTS ( SELECT
+           FROM outbox.parked p
+          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))));
+
+--
+-- Name: VIEW audit_replayed; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_replayed IS 'Rows that a replay has sent: one row per replay, session key and batch. A replay keeps no record of each transaction, so when is known only as between began_at and ended_at. Ask by session_key or replay_id.';
+
+--
+-- Name: COLUMN audit_replayed.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_replayed.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_replayed.replay_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.replay_id IS 'number of the replay';
+
+--
+-- Name: COLUMN audit_replayed.replay_uuid; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.replay_uuid IS 'header outbox-replay of what it sent';
+
+--
+-- Name: COLUMN audit_replayed.began_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.began_at IS 'when the replay was made';
+
+--
+-- Name: COLUMN audit_replayed.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.ended_at IS 'when the replay was done or cancelled, NULL: not yet';
+
+--
+-- Name: COLUMN audit_replayed.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.output_events IS 'output events of the row that the replay''s topics let through';
+
+--
+-- Name: COLUMN audit_replayed.target_topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.target_topic IS 'topic that it sends to, NULL: each event''s own';
+
+--
+-- Name: COLUMN audit_replayed.target_servers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.target_servers IS 'bootstrap servers of the target';
+
+--
+-- Name: COLUMN audit_replayed.certain; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replayed.certain IS 'false: the replay left rows out, maybe this one';
+
+--
+-- Name: batch; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.batch (
+    batch_id bigint NOT NULL,
+    kind text NOT NULL,
+    generation integer NOT NULL,
+    spark_batch bigint,
+    part smallint DEFAULT 0 NOT NULL,
+    commit_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    run_id uuid NOT NULL,
+    start_offsets jsonb,
+    end_offsets jsonb,
+    done_offsets jsonb,
+    safe_offsets jsonb,
+    input_events bigint DEFAULT 0 NOT NULL,
+    sessions integer DEFAULT 0 NOT NULL,
+    output_events bigint DEFAULT 0 NOT NULL,
+    dead_letters integer DEFAULT 0 NOT NULL,
+    duplicate_events integer DEFAULT 0 NOT NULL,
+    skipped_sessions integer DEFAULT 0 NOT NULL,
+    content_hash bytea NOT NULL,
+    transform_fingerprint text NOT NULL,
+    recomputed_at timestamp with time zone,
+    recomputed_hash bytea,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    output_bytes bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
+    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
+    CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
+    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
+    CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
+    CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
+    CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
+    CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
+CASE kind
+    WHEN 'stream'::text THEN 0
+    ELSE 5
+END))
+);
+
+--
+-- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.delivery (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    seq bigint NOT NULL,
+    after_batch bigint,
+    after_key text COLLATE pg_catalog."C",
+    to_batch bigint NOT NULL,
+    to_key text COLLATE pg_catalog."C",
+    sessions bigint NOT NULL,
+    events bigint NOT NULL,
+    kafka_offsets jsonb,
+    committed_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text DEFAULT 'delivery'::text NOT NULL,
+    note text,
+    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
+    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
+    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
+    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
+    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
+);
+
+--
+-- Name: audit_history; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_history AS
+ SELECT o.session_key,
+    b.created_at AS at,
+        CASE
+            WHEN (b.kind = 'retry'::text) THEN 'retried'::text
+            WHEN (o.revision > 0) THEN 'reissued'::text
+            ELSE 'closed'::text
+        END AS what,
+    (((((((((((('events '::text || s.topic_id) || '/'::text) || s.partition) || '/'::text) || s.start_offset) || ' to '::text) || s.end_offset) || ', '::text) || s.events) || ' in, '::text) || s.outputs) || ' outputs'::text) AS detail,
+    o.batch_id,
+    b.generation,
+    o.revision
+   FROM ((outbox.session_output o
+     JOIN outbox.batch b ON (((b.batch_id = o.batch_id) AND (b.kind <> 'requeue'::text))))
+     CROSS JOIN LATERAL UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_events, o.session_outputs) s(topic_id, partition, start_offset, end_offset, events, outputs))
+UNION ALL
+ SELECT o.session_key,
+    d.committed_at AS at,
+        CASE d.kind
+            WHEN 'resume'::text THEN 'skipped'::text
+            ELSE 'delivered'::text
+        END AS what,
+        CASE d.kind
+            WHEN 'resume'::text THEN (((((('passed over by resume '::text || d.seq) || ' of epoch '::text) || d.epoch) || ', lane '::text) || d.lane) || COALESCE((': '::text || d.note), ''::text))
+            ELSE (((((((cardinality(o.topics) || ' outputs in delivery '::text) || d.seq) || ' of epoch '::text) || d.epoch) || ', lane '::text) || d.lane) || COALESCE((', offsets '::text || (d.kafka_offsets)::text), ', offsets unknown'::text))
+        END AS detail,
+    o.batch_id,
+    b.generation,
+    o.revision
+   FROM ((outbox.session_output o
+     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+     JOIN outbox.delivery d ON (((d.lane = o.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM outbox.parked p
+          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id)))))
+UNION ALL
+ SELECT p.session_key,
+    p.created_at AS at,
+    'parked'::text AS what,
+    ((p.reason || ': '::text) || p.detail) AS detail,
+    p.batch_id,
+    b.generation,
+    NULL::integer AS revision
+   FROM (outbox.parked p
+     LEFT JOIN outbox.batch b ON ((b.batch_id = p.batch_id)))
+UNION ALL
+ SELECT p.session_key,
+    p.state_changed_at AS at,
+    p.state AS what,
+    COALESCE(('goes out as batch '::text || p.requeued_batch), 'will not go out'::text) AS detail,
+    p.batch_id,
+    b.generation,
+    NULL::integer AS revision
+   FROM (outbox.parked p
+     LEFT JOIN outbox.batch b ON ((b.batch_id = p.batch_id)))
+  WHERE (p.state <> 'parked'::text)
+UNION ALL
+ SELECT d.session_key,
+    d.created_at AS at,
+    'dead-lettered'::text AS what,
+    ((((((((((((((d.reason || ', letter '::text) || d.dead_letter_id) || ', '::text) || d.event_count) || ' events '::text) || d.topic) || '/'::text) || d.partition) || '/'::text) || d.first_offset) || ' to '::text) || d.last_offset) || ': '::text) || split_part(d.detail, '
+'::text, 1)) AS detail,
+    d.batch_id,
+    d.generation,
+    d.revision
+   FROM outbox.dead_letter d
+UNION ALL
+ SELECT d.session_key,
+    d.state_changed_at AS at,
+    ('letter '::text || d.state) AS what,
+    (('letter '::text || d.dead_letter_id) || COALESCE((', by batch '::text || d.resolved_batch), ''::text)) AS detail,
+    d.batch_id,
+    d.generation,
+    d.revision
+   FROM outbox.dead_letter d
+  WHERE (d.state <> 'open'::text)
+UNION ALL
+ SELECT r.session_key,
+    r.began_at AS at,
+    'replayed'::text AS what,
+    ((((((((r.output_events || ' outputs by replay '::text) || r.replay_id) || ', between '::text) || r.began_at) || ' and '::text) || COALESCE((r.ended_at)::text, 'now'::text)) || COALESCE((', to topic '::text || r.target_topic), ''::text)) ||
+        CASE
+            WHEN r.certain THEN ''::text
+            ELSE ', unless it was among those it left out'::text
+        END) AS detail,
+    r.batch_id,
+    NULL::integer AS generation,
+    NULL::integer AS revision
+   FROM outbox.audit_replayed r;
+
+--
+-- Name: VIEW audit_history; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_history IS 'What happened to a session key, one row per thing that happened. Ask by session_key, order by at.';
+
+--
+-- Name: COLUMN audit_history.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_history.at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.at IS 'when; of a replay: when it was made';
+
+--
+-- Name: COLUMN audit_history.what; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.what IS 'closed, retried, reissued: a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter resolved, letter discarded; replayed';
+
+--
+-- Name: COLUMN audit_history.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.detail IS 'in words';
+
+--
+-- Name: COLUMN audit_history.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_history.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_history.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_history.revision IS 'NULL where it has none';
+
+--
+-- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.output_partition AS
+ SELECT c.oid AS relation,
+    c.relname AS name,
+    (r.bounds[1])::bigint AS from_batch,
+    ((r.bounds[2])::bigint - 1) AS to_batch,
+    i.inhdetachpending AS detaching
+   FROM ((pg_inherits i
+     JOIN pg_class c ON ((c.oid = i.inhrelid)))
+     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$'::text) r(bounds))
+  WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.bounds IS NOT NULL));
+
+--
+-- Name: VIEW output_partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_partition IS 'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
+
+--
+-- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_ledger AS
+ SELECT b.batch_id,
+    'missing'::text AS problem,
+    b.generation,
+    g.first_missing,
+    (b.batch_id - 1) AS last_missing,
+        CASE
+            WHEN (g.first_missing = (b.batch_id - 1)) THEN (('batch '::text || g.first_missing) || ' is missing'::text)
+            ELSE (((('batches '::text || g.first_missing) || ' to '::text) || (b.batch_id - 1)) || ' are missing'::text)
+        END AS detail
+   FROM ((( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS batch_id
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) kept
+     JOIN outbox.batch b ON ((b.batch_id > kept.batch_id)))
+     CROSS JOIN LATERAL ( SELECT GREATEST(kept.batch_id, (COALESCE(( SELECT max(f.batch_id) AS max
+                   FROM outbox.batch f
+                  WHERE (f.batch_id < b.batch_id)), (0)::bigint) + 1)) AS first_missing) g)
+  WHERE (NOT (EXISTS ( SELECT
+           FROM outbox.batch f
+          WHERE (f.batch_id = (b.batch_id - 1)))))
+UNION ALL
+ SELECT b.batch_id,
+    'discontinuous'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((((((((((((('generation '::text || b.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not continue batch '::text) || f.batch_id) || ' (Spark batch '::text) || f.spark_batch) || ', part '::text) || f.part) || ')'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || p.first) || ', not '::text) || COALESCE((f.end_offsets #>> ARRAY[t.id, p.partition]), '0'::text)), ', '::text ORDER BY t.id, p.partition))
+           FROM (jsonb_each(b.start_offsets) t(id, partitions)
+             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, first))
+          WHERE ((b.spark_batch <> f.spark_batch) AND ((p.first)::bigint <> COALESCE(((f.end_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint)))), ''::text)) AS detail
+   FROM (outbox.batch b
+     CROSS JOIN LATERAL ( SELECT f_1.batch_id,
+            f_1.spark_batch,
+            f_1.part,
+            f_1.start_offsets,
+            f_1.end_offsets
+           FROM outbox.batch f_1
+          WHERE ((f_1.generation = b.generation) AND (ROW(f_1.spark_batch, f_1.part) < ROW(b.spark_batch, b.part)))
+          ORDER BY f_1.spark_batch DESC, f_1.part DESC
+         LIMIT 1) f)
+  WHERE ((b.kind = 'stream'::text) AND (NOT ((b.batch_id > f.batch_id) AND
+        CASE b.spark_batch
+            WHEN f.spark_batch THEN ((b.part = (f.part + 1)) AND (b.start_offsets = f.start_offsets) AND (b.end_offsets = f.end_offsets))
+            ELSE ((b.spark_batch = (f.spark_batch + 1)) AND (b.part = 0) AND ((b.start_offsets = f.end_offsets) OR ((b.start_offsets @> f.end_offsets) AND (NOT (EXISTS ( SELECT
+               FROM (jsonb_each(b.start_offsets) t(id, partitions)
+                 CROSS JOIN LATERAL jsonb_each(t.partitions) p(partition, first))
+              WHERE ((p.first <> '0'::jsonb) AND ((f.end_offsets #> ARRAY[t.id, p.partition]) IS NULL))))))))
+        END)))
+UNION ALL
+ SELECT b.batch_id,
+    'offsets'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((((((((t.id || '/'::text) || p.partition) || ': start '::text) || o.first) || ', end '::text) || o.last) || ', safe '::text) || o.safe) || ', done '::text) || o.done) AS detail
+   FROM (((outbox.batch b
+     CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
+     CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, last))
+     CROSS JOIN LATERAL ( SELECT COALESCE(((b.start_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS first,
+            (p.last)::bigint AS last,
+            COALESCE(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS safe,
+            COALESCE(((b.done_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS done) o)
+  WHERE ((b.kind = 'stream'::text) AND ((o.first > o.last) OR (o.safe > o.last) OR (o.done < o.last)))
+UNION ALL
+ SELECT b.batch_id,
+    'time'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((('committed at '::text || b.created_at) || ', before batch '::text) || f.batch_id) || ' at '::text) || f.created_at) AS detail
+   FROM (outbox.batch b
+     JOIN outbox.batch f ON ((f.batch_id = (b.batch_id - 1))))
+  WHERE (b.created_at < f.created_at);
+
+--
+-- Name: VIEW audit_ledger; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_ledger IS 'Breaks of the ledger: no rows when all is well. Ask by batch_id for a part.';
+
+--
+-- Name: COLUMN audit_ledger.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.batch_id IS 'the batch that does not fit what is before it';
+
+--
+-- Name: COLUMN audit_ledger.problem; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended; offsets: end before start, safe after end or done before end; time: committed before its predecessor';
+
+--
+-- Name: COLUMN audit_ledger.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_ledger.first_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.first_missing IS 'first id left out';
+
+--
+-- Name: COLUMN audit_ledger.last_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.last_missing IS 'last id left out';
+
+--
+-- Name: COLUMN audit_ledger.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.detail IS 'in words';
+
+--
+-- Name: audit_minute; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_minute AS
+ SELECT m.minute,
+    b.batches,
+    b.input_events,
+    b.sessions,
+    b.output_events,
+    b.dead_letters,
+    d.deliveries,
+    d.sessions AS delivered_sessions,
+    d.events AS delivered_events,
+    d.worst_lag_s
+   FROM (((( SELECT LEAST(( SELECT min(b_1.created_at) AS min
+                   FROM outbox.batch b_1), ( SELECT min(d_1.committed_at) AS min
+                   FROM outbox.delivery d_1)) AS first,
+            GREATEST(( SELECT max(b_1.created_at) AS max
+                   FROM outbox.batch b_1), ( SELECT max(d_1.committed_at) AS max
+                   FROM outbox.delivery d_1)) AS last) span
+     CROSS JOIN LATERAL generate_series(date_trunc('minute'::text, span.first), span.last, '00:01:00'::interval) m(minute))
+     CROSS JOIN LATERAL ( SELECT count(*) AS batches,
+            (COALESCE(sum(b_1.input_events), (0)::numeric))::bigint AS input_events,
+            COALESCE(sum(b_1.sessions), (0)::bigint) AS sessions,
+            (COALESCE(sum(b_1.output_events), (0)::numeric))::bigint AS output_events,
+            COALESCE(sum(b_1.dead_letters), (0)::bigint) AS dead_letters
+           FROM outbox.batch b_1
+          WHERE ((b_1.created_at >= m.minute) AND (b_1.created_at < (m.minute + '00:01:00'::interval)))) b)
+     CROSS JOIN LATERAL ( SELECT count(*) AS deliveries,
+            (COALESCE(sum(d_1.sessions), (0)::numeric))::bigint AS sessions,
+            (COALESCE(sum(d_1.events), (0)::numeric))::bigint AS events,
+            (EXTRACT(epoch FROM max((d_1.committed_at - ( SELECT b_1.created_at
+                   FROM outbox.batch b_1
+                  WHERE (b_1.batch_id = ( SELECT o.batch_id
+                           FROM outbox.session_output o
+                          WHERE ((o.lane = d_1.lane) AND outbox.cursor_covers(d_1.after_batch, d_1.after_key, d_1.to_batch, d_1.to_key, o.batch_id, o.session_key))
+                          ORDER BY o.batch_id, o.session_key
+                         LIMIT 1)))))))::double precision AS worst_lag_s
+           FROM outbox.delivery d_1
+          WHERE ((d_1.committed_at >= m.minute) AND (d_1.committed_at < (m.minute + '00:01:00'::interval)) AND (d_1.kind = 'delivery'::text) AND (d_1.sessions > 0))) d)
+  WHERE ((b.batches > 0) OR (d.deliveries > 0));
+
+--
+-- Name: VIEW audit_minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_minute IS 'Throughput and lag by minute. Ask by minute. Minutes in which nothing happened have no row.';
+
+--
+-- Name: COLUMN audit_minute.minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.minute IS 'begin of the minute';
+
+--
+-- Name: COLUMN audit_minute.batches; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.batches IS 'batches committed in this minute';
+
+--
+-- Name: COLUMN audit_minute.input_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.input_events IS 'input events read by them';
+
+--
+-- Name: COLUMN audit_minute.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.sessions IS 'sessions closed by them';
+
+--
+-- Name: COLUMN audit_minute.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.output_events IS 'output events made by them';
+
+--
+-- Name: COLUMN audit_minute.dead_letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.dead_letters IS 'dead letters written by them';
+
+--
+-- Name: COLUMN audit_minute.deliveries; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.deliveries IS 'Kafka transactions that carried events, recorded in this minute';
+
+--
+-- Name: COLUMN audit_minute.delivered_sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.delivered_sessions IS 'sessions sent by them';
+
+--
+-- Name: COLUMN audit_minute.delivered_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.delivered_events IS 'output events sent by them';
+
+--
+-- Name: COLUMN audit_minute.worst_lag_s; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS 'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or the rows are dropped';
+
+--
+-- Name: audit_reconciliation; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_reconciliation AS
+ SELECT check_name,
+    severity,
+    epoch,
+    lane,
+    batch_id,
+    (session_key COLLATE "C") AS session_key,
+    detail
+   FROM outbox.audit_reconcile() r(check_name, severity, epoch, lane, batch_id, session_key, detail);
+
+--
+-- Name: VIEW audit_reconciliation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_reconciliation IS 'What does not agree: no rows when all is well. Reads the whole outbox; outbox.audit_reconcile(from_batch, to_batch) does the same for a range of batches.';
+
+--
+-- Name: COLUMN audit_reconciliation.check_name; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.check_name IS 'which check found it';
+
+--
+-- Name: COLUMN audit_reconciliation.severity; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.severity IS 'critical: outputs are or will be missing or there twice; error: the records about them disagree';
+
+--
+-- Name: COLUMN audit_reconciliation.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_reconciliation.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_reconciliation.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.batch_id IS 'batch that shows it, NULL: none';
+
+--
+-- Name: COLUMN audit_reconciliation.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.session_key IS 'session key that shows it, NULL: none';
+
+--
+-- Name: COLUMN audit_reconciliation.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_reconciliation.detail IS 'in words';
+
+--
+-- Name: audit_replay; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_replay AS
+ SELECT r.replay_id,
+        CASE
+            WHEN ((r.state = 'running'::text) AND (NOT h.held)) THEN 'interrupted'::text
+            ELSE r.state
+        END AS state,
+    r.created_at AS began_at,
+        CASE
+            WHEN (r.state = ANY (ARRAY['done'::text, 'cancelled'::text])) THEN r.state_changed_at
+            ELSE NULL::timestamp with time zone
+        END AS ended_at,
+    r.from_batch,
+    r.to_batch,
+    r.topics,
+    r.only_keys,
+    r.target_topic,
+    r.target_servers,
+    r.rows_sent,
+    r.rows_total,
+    r.events_sent,
+    r.events_total,
+    r.rows_skipped,
+    r.cursor_batch,
+    r.cursor_key,
+    r.reason,
+    r.requested,
+    r.replay_uuid
+   FROM (outbox.replay r
+     CROSS JOIN LATERAL ( SELECT COALESCE(((r.lease_until >= now()) AND (EXISTS ( SELECT
+                   FROM pg_stat_activity a
+                  WHERE ((a.pid = r.lease_backend_pid) AND ((a.backend_start = r.lease_backend_start) IS NOT FALSE))))), false) AS held) h);
+
+--
+-- Name: VIEW audit_replay; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_replay IS 'Replays: what was sent once more on request, and how far they are.';
+
+--
+-- Name: COLUMN audit_replay.replay_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.replay_id IS 'number of the replay';
+
+--
+-- Name: COLUMN audit_replay.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.state IS 'running, interrupted (nobody works on it), paused, done or cancelled';
+
+--
+-- Name: COLUMN audit_replay.began_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.began_at IS 'when the replay was made';
+
+--
+-- Name: COLUMN audit_replay.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.ended_at IS 'when the replay was done or cancelled, NULL: not yet';
+
+--
+-- Name: COLUMN audit_replay.from_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.from_batch IS 'first batch that it covers';
+
+--
+-- Name: COLUMN audit_replay.to_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.to_batch IS 'last batch that it covers';
+
+--
+-- Name: COLUMN audit_replay.topics; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.topics IS 'only outputs for these topics, NULL: all';
+
+--
+-- Name: COLUMN audit_replay.only_keys; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.only_keys IS 'only the keys in outbox.replay_key';
+
+--
+-- Name: COLUMN audit_replay.target_topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.target_topic IS 'topic that it sends to, NULL: each event''s own';
+
+--
+-- Name: COLUMN audit_replay.target_servers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.target_servers IS 'bootstrap servers of the target';
+
+--
+-- Name: COLUMN audit_replay.rows_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_sent IS 'rows sent so far';
+
+--
+-- Name: COLUMN audit_replay.rows_total; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_total IS 'rows to send, counted when it was made';
+
+--
+-- Name: COLUMN audit_replay.events_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.events_sent IS 'output events sent so far';
+
+--
+-- Name: COLUMN audit_replay.events_total; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.events_total IS 'output events to send, counted when it was made';
+
+--
+-- Name: COLUMN audit_replay.rows_skipped; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.rows_skipped IS 'rows that the target refused and that were left out';
+
+--
+-- Name: COLUMN audit_replay.cursor_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.cursor_batch IS 'how far it is';
+
+--
+-- Name: COLUMN audit_replay.cursor_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.cursor_key IS 'how far it is in that batch, NULL: all of it';
+
+--
+-- Name: COLUMN audit_replay.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.reason IS 'why it stands still or failed';
+
+--
+-- Name: COLUMN audit_replay.requested; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.requested IS 'the filter as it was given';
+
+--
+-- Name: COLUMN audit_replay.replay_uuid; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_replay.replay_uuid IS 'header outbox-replay of what it sent';
+
+--
+-- Name: lane; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    lease_token bigint DEFAULT 0 NOT NULL,
+    lease_holder text,
+    lease_until timestamp with time zone,
+    lease_backend_pid integer,
+    lease_backend_start timestamp with time zone,
+    seq bigint DEFAULT 0 NOT NULL,
+    cursor_batch bigint DEFAULT 0 NOT NULL,
+    cursor_key text COLLATE pg_catalog."C",
+    cursor_commit_id uuid,
+    sessions bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    stopped_reason text,
+    mirrored_at timestamp with time zone,
+    stopped_why text,
+    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
+    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
+    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
+);
+
+--
+-- Name: lane_epoch; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane_epoch (
+    epoch integer NOT NULL,
+    from_batch bigint NOT NULL,
+    lanes integer NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT lane_epoch_positive CHECK (((epoch > 0) AND (from_batch > 0) AND ((lanes >= 1) AND (lanes <= 1024))))
+);
+
+--
+-- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.output_row AS
+ SELECT o.session_key,
+    o.batch_id,
+    o.lane,
+    o.revision,
+    o.session_topic_ids,
+    o.session_partitions,
+    o.session_starts,
+    o.session_ends,
+    o.session_started_ms,
+    o.session_ended_ms,
+    o.session_events,
+    o.session_outputs,
+    o.topics,
+    o."values",
+    o.keys,
+    o.headers,
+    o.partitions,
+    o.timestamps_ms,
+    b.created_at AS committed_at,
+    b.kind AS batch_kind,
+    b.generation,
+    ep.epoch,
+        CASE
+            WHEN (p.state IS NOT NULL) THEN p.state
+            WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
+            ELSE 'pending'::text
+        END AS delivery_state,
+    ( SELECT min(d.seq) AS min
+           FROM outbox.delivery d
+          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND (p.state IS NULL) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq
+   FROM ((((outbox.session_output o
+     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+     LEFT JOIN LATERAL ( SELECT e.epoch
+           FROM outbox.lane_epoch e
+          WHERE (e.from_batch <= o.batch_id)
+          ORDER BY e.from_batch DESC
+         LIMIT 1) ep ON (true))
+     LEFT JOIN outbox.lane l ON (((l.epoch = ep.epoch) AND (l.lane = o.lane))))
+     LEFT JOIN outbox.parked p ON (((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))));
+
+--
+-- Name: VIEW output_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
+
+--
+-- Name: event; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.event AS
+ SELECT o.batch_id,
+    o.session_key,
+    ((((((s.topic_id || '/'::text) || s.partition) || '/'::text) || s.end_offset) || '/'::text) || ((e.n - s.before) - 1)) AS outbox_id,
+    o.revision,
+    e.topic,
+    COALESCE(e.key, convert_to(o.session_key, 'UTF8'::name)) AS key,
+    e.value,
+    outbox.try_json(e.value) AS value_json,
+    e.headers,
+    e.partition AS target_partition,
+    to_timestamp((((e.timestamp_ms)::numeric / 1000.0))::double precision) AS event_timestamp,
+    s.topic_id AS input_topic_id,
+    s.partition AS input_partition,
+    s.start_offset AS session_start_offset,
+    s.end_offset AS session_end_offset,
+    to_timestamp((((s.started_ms)::numeric / 1000.0))::double precision) AS session_started_at,
+    to_timestamp((((s.ended_ms)::numeric / 1000.0))::double precision) AS session_ended_at,
+    o.lane,
+    o.delivery_state,
+    o.committed_at,
+    o.batch_kind,
+    o.generation,
+    o.epoch,
+    o.delivery_seq
+   FROM ((outbox.output_row o
+     CROSS JOIN LATERAL ( SELECT t.topic_id,
+            t.partition,
+            t.start_offset,
+            t.end_offset,
+            t.started_ms,
+            t.ended_ms,
+            t.outputs,
+            t.n,
+            (sum(t.outputs) OVER (ORDER BY t.n) - t.outputs) AS before
+           FROM UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_outputs) WITH ORDINALITY t(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, outputs, n)) s)
+     JOIN LATERAL UNNEST(o.topics, o.keys, o."values", o.headers, o.partitions, o.timestamps_ms) WITH ORDINALITY e(topic, key, value, headers, partition, timestamp_ms, n) ON (((e.n > s.before) AND (e.n <= (s.before + s.outputs)))));
+
+--
+-- Name: audit_sent; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_sent AS
+ SELECT d.committed_at AS sent_at,
+    e.topic,
+    e.session_key,
+    e.outbox_id,
+    e.revision,
+        CASE
+            WHEN (e.target_partition IS NULL) THEN (d.kafka_offsets -> e.topic)
+            ELSE jsonb_build_object(e.target_partition, (d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]))
+        END AS kafka_offsets,
+    e.batch_id,
+    e.committed_at,
+    (d.committed_at - e.committed_at) AS lag,
+    e.value,
+    e.key,
+    e.headers,
+    d.epoch,
+    d.lane,
+    d.seq AS delivery_seq
+   FROM (outbox.delivery d
+     JOIN outbox.event e ON (((e.lane = d.lane) AND (e.epoch = d.epoch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, e.batch_id, e.session_key) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> e.batch_id))))
+  WHERE ((d.kind = 'delivery'::text) AND (d.sessions > 0) AND (e.delivery_state = ANY (ARRAY['delivered'::text, 'pending'::text])));
+
+--
+-- Name: VIEW audit_sent; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_sent IS 'What was sent to a topic: one row per output event and Kafka transaction of a lane that carried it. Ask by sent_at. What replays sent is in audit_replayed. Rows that retention has dropped are not here any more.';
+
+--
+-- Name: COLUMN audit_sent.sent_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.sent_at IS 'when the transaction was recorded, right after Kafka''s commit';
+
+--
+-- Name: COLUMN audit_sent.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_sent.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_sent.outbox_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.outbox_id IS 'header outbox-id: <input topic id>/<partition>/<offset of the session''s last event>/<index>';
+
+--
+-- Name: COLUMN audit_sent.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_sent.kafka_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.kafka_offsets IS '{partition: [first, last offset]} of its transaction in this topic, other rows'' records among them; with one partition named, that is the event''s. NULL: the offsets were lost in a crash, or it was not sent';
+
+--
+-- Name: COLUMN audit_sent.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_sent.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_sent.lag; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.lag IS 'from the commit to the outbox until sent_at';
+
+--
+-- Name: COLUMN audit_sent.value; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.value IS 'value of the Kafka record, NULL: a tombstone';
+
+--
+-- Name: COLUMN audit_sent.key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.key IS 'key of the Kafka record';
+
+--
+-- Name: COLUMN audit_sent.headers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.headers IS 'the transform''s own headers, [[name, value], ...]; NULL: none';
+
+--
+-- Name: COLUMN audit_sent.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_sent.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_sent.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_sent.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
+
+--
+-- Name: generation; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.generation (
+    generation integer NOT NULL,
+    directory_token text NOT NULL,
+    start_offsets jsonb NOT NULL,
+    high_water jsonb NOT NULL,
+    topics jsonb NOT NULL,
+    reason text NOT NULL,
+    policy text NOT NULL,
+    revision integer DEFAULT 0 NOT NULL,
+    assembly jsonb NOT NULL,
+    assembly_fingerprint text NOT NULL,
+    run_id uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_generation integer,
+    from_batch bigint,
+    savepoint text COLLATE pg_catalog."C",
+    read_again bigint DEFAULT 0 NOT NULL,
+    explanation text DEFAULT ''::text NOT NULL,
+    cut_offsets jsonb,
+    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
+    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
+    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
+    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
+    CONSTRAINT generation_positive CHECK ((generation > 0)),
+    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
+    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
+    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
+    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
+);
+
+--
+-- Name: audit_session; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_session AS
+ SELECT o.session_key,
+    o.batch_id,
+    COALESCE((g.topics ->> s.topic_id), ( SELECT (x.topics ->> s.topic_id)
+           FROM outbox.generation x
+          WHERE (x.topics ? s.topic_id)
+          ORDER BY x.generation DESC
+         LIMIT 1)) AS topic,
+    s.partition,
+    s.start_offset,
+    s.end_offset,
+    to_timestamp((((s.started_ms)::numeric / 1000.0))::double precision) AS started_at,
+    to_timestamp((((s.ended_ms)::numeric / 1000.0))::double precision) AS ended_at,
+    s.events AS input_events,
+    s.outputs AS output_events,
+    o.batch_kind,
+    o.generation,
+    o.revision,
+    o.committed_at,
+        CASE
+            WHEN ((o.delivery_state = 'delivered'::text) AND (d.seq IS NULL) AND (EXISTS ( SELECT
+               FROM outbox.delivery r
+              WHERE ((r.epoch = o.epoch) AND (r.lane = o.lane) AND (r.kind = 'resume'::text) AND (int8range(LEAST(r.after_batch, r.to_batch), r.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(r.after_batch, r.after_key, r.to_batch, r.to_key, o.batch_id, o.session_key))))) THEN 'skipped'::text
+            ELSE o.delivery_state
+        END AS state,
+    d.committed_at AS delivered_at,
+    o.epoch,
+    o.lane,
+    d.seq AS delivery_seq,
+    s.topic_id
+   FROM (((outbox.output_row o
+     JOIN outbox.generation g ON ((g.generation = o.generation)))
+     LEFT JOIN outbox.delivery d ON (((d.epoch = o.epoch) AND (d.lane = o.lane) AND (d.seq = o.delivery_seq))))
+     CROSS JOIN LATERAL UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs) s(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, events, outputs));
+
+--
+-- Name: VIEW audit_session; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_session IS 'What became of a session: one row per session. Ask by session_key, or by batch_id.';
+
+--
+-- Name: COLUMN audit_session.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_session.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_session.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.topic IS 'input topic';
+
+--
+-- Name: COLUMN audit_session.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.partition IS 'input partition';
+
+--
+-- Name: COLUMN audit_session.start_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.start_offset IS 'offset of its start event';
+
+--
+-- Name: COLUMN audit_session.end_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.end_offset IS 'offset of its end event';
+
+--
+-- Name: COLUMN audit_session.started_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.started_at IS 'event time of its start';
+
+--
+-- Name: COLUMN audit_session.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.ended_at IS 'event time of its end';
+
+--
+-- Name: COLUMN audit_session.input_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.input_events IS 'events that it consists of';
+
+--
+-- Name: COLUMN audit_session.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.output_events IS 'events that the transform made of it; 0 is possible';
+
+--
+-- Name: COLUMN audit_session.batch_kind; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.batch_kind IS 'stream; retry: out of a dead letter; requeue: a copy of a row that was parked';
+
+--
+-- Name: COLUMN audit_session.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_session.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_session.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_session.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.state IS 'delivered; pending; parked, requeued, discarded: Kafka refused the row for itself (outbox.parked); skipped: a resume passed over it';
+
+--
+-- Name: COLUMN audit_session.delivered_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.delivered_at IS 'when the first transaction that carried it was recorded, right after Kafka''s commit; NULL: not sent, or retention has that record no more';
+
+--
+-- Name: COLUMN audit_session.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_session.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_session.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
+
+--
+-- Name: COLUMN audit_session.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session.topic_id IS 'Kafka''s id of the input topic';
+
+--
+-- Name: audit_session_output; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_session_output AS
+ SELECT e.session_key,
+    e.batch_id,
+    e.outbox_id,
+    e.revision,
+    e.topic,
+        CASE
+            WHEN (e.target_partition IS NULL) THEN (d.kafka_offsets -> e.topic)
+            ELSE jsonb_build_object(e.target_partition, (d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]))
+        END AS kafka_offsets,
+    e.delivery_state AS state,
+    e.committed_at,
+    d.committed_at AS delivered_at,
+    e.value_json,
+    e.value,
+    e.key,
+    e.headers,
+    e.generation,
+    e.epoch,
+    e.lane,
+    d.seq AS delivery_seq
+   FROM (outbox.event e
+     LEFT JOIN outbox.delivery d ON (((d.epoch = e.epoch) AND (d.lane = e.lane) AND (d.seq = e.delivery_seq))));
+
+--
+-- Name: VIEW audit_session_output; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_session_output IS 'Where each output of a session went: one row per output event. Ask by session_key, or by batch_id.';
+
+--
+-- Name: COLUMN audit_session_output.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_session_output.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_session_output.outbox_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.outbox_id IS 'header outbox-id: <input topic id>/<partition>/<offset of the session''s last event>/<index>';
+
+--
+-- Name: COLUMN audit_session_output.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.revision IS '0; more after a restore with policy reissue, as the header outbox-revision says';
+
+--
+-- Name: COLUMN audit_session_output.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_session_output.kafka_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.kafka_offsets IS '{partition: [first, last offset]} of its transaction in this topic, other rows'' records among them; with one partition named, that is the event''s. NULL: the offsets were lost in a crash, or it was not sent';
+
+--
+-- Name: COLUMN audit_session_output.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.state IS 'delivered, pending, parked, requeued or discarded, as in audit_session';
+
+--
+-- Name: COLUMN audit_session_output.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_session_output.delivered_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.delivered_at IS 'when the first transaction that carried it was recorded; NULL: not sent, or retention has that record no more';
+
+--
+-- Name: COLUMN audit_session_output.value_json; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.value_json IS 'the value as JSON, NULL where it is none';
+
+--
+-- Name: COLUMN audit_session_output.value; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.value IS 'value of the Kafka record, NULL: a tombstone';
+
+--
+-- Name: COLUMN audit_session_output.key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.key IS 'key of the Kafka record';
+
+--
+-- Name: COLUMN audit_session_output.headers; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.headers IS 'the transform''s own headers, [[name, value], ...]; NULL: none';
+
+--
+-- Name: COLUMN audit_session_output.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_session_output.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_session_output.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_session_output.delivery_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_session_output.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
+
+--
+-- Name: audit_topic_minute; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_topic_minute AS
+ SELECT m.minute,
+    t.topic,
+    t.output_events,
+    t.deliveries
+   FROM ((( SELECT min(d.committed_at) AS first,
+            max(d.committed_at) AS last
+           FROM outbox.delivery d) span
+     CROSS JOIN LATERAL generate_series(date_trunc('minute'::text, span.first), span.last, '00:01:00'::interval) m(minute))
+     CROSS JOIN LATERAL ( SELECT c.topic,
+            (sum(c.events))::bigint AS output_events,
+            count(*) AS deliveries
+           FROM (outbox.delivery d
+             CROSS JOIN LATERAL ( SELECT e.topic,
+                    count(*) AS events
+                   FROM (outbox.session_output o
+                     CROSS JOIN LATERAL unnest(o.topics) e(topic))
+                  WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
+                           FROM outbox.parked p
+                          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))))
+                  GROUP BY e.topic) c)
+          WHERE ((d.committed_at >= m.minute) AND (d.committed_at < (m.minute + '00:01:00'::interval)) AND (d.kind = 'delivery'::text) AND (d.sessions > 0))
+          GROUP BY c.topic) t);
+
+--
+-- Name: VIEW audit_topic_minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_topic_minute IS 'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then.';
+
+--
+-- Name: COLUMN audit_topic_minute.minute; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.minute IS 'begin of the minute';
+
+--
+-- Name: COLUMN audit_topic_minute.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.topic IS 'output topic';
+
+--
+-- Name: COLUMN audit_topic_minute.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.output_events IS 'output events sent in this minute';
+
+--
+-- Name: COLUMN audit_topic_minute.deliveries; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_topic_minute.deliveries IS 'Kafka transactions with events for this topic';
+
+--
+-- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.epoch_range AS
+ SELECT epoch,
+    from_batch,
+    ( SELECT (min(n.from_batch) - 1)
+           FROM outbox.lane_epoch n
+          WHERE (n.epoch > e.epoch)) AS to_batch,
+    lanes,
+    created_at
+   FROM outbox.lane_epoch e;
+
+--
+-- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
+
+--
+-- Name: lane_position; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.lane_position AS
+ SELECT e.epoch,
+    n.lane,
+    e.from_batch,
+    e.to_batch,
+    COALESCE(l.seq, (0)::bigint) AS seq,
+    COALESCE(l.cursor_batch, (0)::bigint) AS cursor_batch,
+    l.cursor_key,
+    GREATEST((e.from_batch - 1), COALESCE((l.cursor_batch - ((l.cursor_key IS NOT NULL))::integer), (0)::bigint)) AS through_batch,
+    COALESCE(((l.cursor_batch = e.to_batch) AND (l.cursor_key IS NULL)), false) AS ended,
+    LEAST(( SELECT COALESCE(max(b.batch_id), (0)::bigint) AS "coalesce"
+           FROM outbox.batch b), e.to_batch) AS last_batch,
+    COALESCE(l.sessions, (0)::bigint) AS sessions,
+    COALESCE(l.events, (0)::bigint) AS events,
+    l.lease_holder,
+    l.lease_until,
+    COALESCE(((l.lease_until >= now()) AND ((l.lease_backend_start < pg_postmaster_start_time()) OR (EXISTS ( SELECT
+           FROM pg_stat_activity a
+          WHERE ((a.pid = l.lease_backend_pid) AND ((a.backend_start = l.lease_backend_start) IS NOT FALSE)))))), false) AS held,
+    l.stopped_reason,
+    l.stopped_why,
+    l.mirrored_at
+   FROM ((outbox.epoch_range e
+     CROSS JOIN LATERAL generate_series(0, (e.lanes - 1)) n(lane))
+     LEFT JOIN outbox.lane l ON (((l.epoch = e.epoch) AND (l.lane = n.lane))));
+
+--
+-- Name: VIEW lane_position; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.lane_position IS 'Where each lane of each epoch is, also those that no publisher has run yet. through_batch: the last batch of which nothing is left; last_batch: the last one that it has to deliver so far; ended: it has come to its epoch''s end; held: a living process holds its lease.';
+
+--
+-- Name: audit_undelivered; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_undelivered AS
+ SELECT l.epoch,
+    l.lane,
+        CASE
+            WHEN (l.stopped_reason IS NOT NULL) THEN 'stopped'::text
+            WHEN l.held THEN 'running'::text
+            ELSE 'nobody'::text
+        END AS publisher,
+    b.batch_id AS oldest_batch,
+    b.created_at AS oldest_committed_at,
+    (now() - b.created_at) AS oldest_age,
+    (l.last_batch - GREATEST(l.cursor_batch, (l.from_batch - 1))) AS batches_behind,
+    ( SELECT count(*) AS count
+           FROM outbox.session_output o
+          WHERE ((o.lane = l.lane) AND (o.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (o.batch_id <= l.last_batch) AND ((o.batch_id > l.cursor_batch) OR (o.session_key > l.cursor_key)))) AS waiting_rows,
+    l.stopped_reason
+   FROM ((outbox.lane_position l
+     CROSS JOIN LATERAL ( SELECT o.batch_id
+           FROM outbox.session_output o
+          WHERE ((o.lane = l.lane) AND (o.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (o.batch_id <= l.last_batch) AND ((o.batch_id > l.cursor_batch) OR (o.session_key > l.cursor_key)))
+          ORDER BY o.batch_id, o.session_key
+         LIMIT 1) oldest)
+     JOIN outbox.batch b ON ((b.batch_id = oldest.batch_id)))
+  WHERE (NOT l.ended);
+
+--
+-- Name: VIEW audit_undelivered; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_undelivered IS 'Lanes with rows that wait to be delivered: no rows when nothing waits.';
+
+--
+-- Name: COLUMN audit_undelivered.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_undelivered.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.lane IS 'lane of the epoch';
+
+--
+-- Name: COLUMN audit_undelivered.publisher; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.publisher IS 'running; nobody: no living process holds the lane; stopped: see stopped_reason';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_batch IS 'batch of the oldest row that waits';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_committed_at IS 'when that was committed';
+
+--
+-- Name: COLUMN audit_undelivered.oldest_age; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.oldest_age IS 'for how long it waits';
+
+--
+-- Name: COLUMN audit_undelivered.batches_behind; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.batches_behind IS 'batches after the lane''s cursor, with rows in this lane or without';
+
+--
+-- Name: COLUMN audit_undelivered.waiting_rows; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.waiting_rows IS 'rows that wait. Counted when it is asked for: seconds for millions; leave it out where the rest is enough';
+
+--
+-- Name: COLUMN audit_undelivered.stopped_reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered.stopped_reason IS 'why the lane does not go on, and the commands that mend it';
+
+--
+-- Name: audit_undelivered_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_undelivered_row AS
+ SELECT l.epoch,
+    l.lane,
+    o.batch_id,
+    o.session_key,
+    b.created_at AS committed_at,
+    (now() - b.created_at) AS age,
+    cardinality(o.session_ends) AS sessions,
+    cardinality(o.topics) AS output_events
+   FROM ((outbox.lane_position l
+     JOIN outbox.session_output o ON (((o.lane = l.lane) AND (o.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (o.batch_id <= l.last_batch) AND ((o.batch_id > l.cursor_batch) OR (o.session_key > l.cursor_key)))))
+     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+  WHERE (NOT l.ended);
+
+--
+-- Name: VIEW audit_undelivered_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_undelivered_row IS 'Rows that wait to be delivered: one row per session key and batch.';
+
+--
+-- Name: COLUMN audit_undelivered_row.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.epoch IS 'lane epoch (outbox.lane_epoch)';
+
+--
+-- Name: COLUMN audit_undelivered_row.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.lane IS 'lane of the publisher that sends it';
+
+--
+-- Name: COLUMN audit_undelivered_row.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.batch_id IS 'number of the ledger row (outbox.batch) that it was committed with';
+
+--
+-- Name: COLUMN audit_undelivered_row.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.session_key IS 'key of the session''s events';
+
+--
+-- Name: COLUMN audit_undelivered_row.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.committed_at IS 'when the batch was committed to the outbox';
+
+--
+-- Name: COLUMN audit_undelivered_row.age; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.age IS 'for how long it waits';
+
+--
+-- Name: COLUMN audit_undelivered_row.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.sessions IS 'sessions in the row';
+
+--
+-- Name: COLUMN audit_undelivered_row.output_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_undelivered_row.output_events IS 'output events in the row';
+
+--
+-- Name: bucket; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.bucket (
+    generation integer NOT NULL,
+    bucket integer NOT NULL,
+    batch_id bigint NOT NULL,
+    open_sessions integer NOT NULL,
+    open_events bigint NOT NULL,
+    open_bytes bigint NOT NULL,
+    state_bytes bigint NOT NULL,
+    oldest_open jsonb NOT NULL,
+    CONSTRAINT bucket_counts_natural CHECK (((LEAST((bucket)::bigint, (open_sessions)::bigint, open_events, open_bytes, state_bytes) >= 0) AND (batch_id > 0))),
+    CONSTRAINT bucket_oldest_open_object CHECK ((jsonb_typeof(oldest_open) = 'object'::text))
+);
+
+--
+-- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_delivery_chain AS
+ SELECT d.epoch,
+    d.lane,
+    d.seq,
+    d.after_batch,
+    d.to_batch,
+    GREATEST((1)::bigint, ((d.seq - f.seq) - 1)) AS missing,
+        CASE
+            WHEN (d.seq <> (f.seq + 1)) THEN ((('after delivery '::text || f.seq) || ' comes '::text) || d.seq)
+            ELSE ((((('delivery '::text || d.seq) || ' begins after '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ', the one before it ended with '::text) || outbox.cursor_text(f.to_batch, f.to_key))
+        END AS detail
+   FROM (((outbox.delivery d
+     JOIN outbox.lane_epoch e ON ((e.epoch = d.epoch)))
+     LEFT JOIN LATERAL ( SELECT k.seq,
+            k.to_batch,
+            k.to_key
+           FROM outbox.delivery k
+          WHERE ((k.epoch = d.epoch) AND (k.lane = d.lane) AND (k.seq < d.seq))
+          ORDER BY k.seq DESC
+         LIMIT 1) former ON (true))
+     CROSS JOIN LATERAL ( SELECT COALESCE(former.seq, (( SELECT 0
+                   FROM outbox.output_partition p
+                  WHERE ((NOT p.detaching) AND (p.from_batch <= 1))))::bigint) AS seq,
+                CASE
+                    WHEN (former.seq IS NOT NULL) THEN former.to_batch
+                    WHEN (d.seq = 1) THEN (e.from_batch - 1)
+                    ELSE NULL::bigint
+                END AS to_batch,
+            former.to_key) f)
+  WHERE ((d.kind = 'delivery'::text) AND ((d.seq <> (f.seq + 1)) OR ((d.after_batch IS NOT NULL) AND (f.to_batch IS NOT NULL) AND ((d.after_batch IS DISTINCT FROM f.to_batch) OR (d.after_key IS DISTINCT FROM f.to_key)))));
+
+--
+-- Name: VIEW check_delivery_chain; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_chain IS 'Check: deliveries that do not continue the one before them.';
+
+--
+-- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_delivery_counts AS
+ SELECT d.epoch,
+    d.lane,
+    d.seq,
+    d.after_batch,
+    d.after_key,
+    d.to_batch,
+    d.to_key,
+    d.sessions,
+    d.events,
+    r.sessions AS row_sessions,
+    r.events AS row_events
+   FROM (outbox.delivery d
+     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
+            COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
+           FROM outbox.session_output o
+          WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.parked p
+                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))))) r)
+  WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
+
+--
+-- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
+
+--
+-- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_mirror AS
+ SELECT l.epoch,
+    l.lane,
+    w.detail
+   FROM ((((outbox.lane l
+     LEFT JOIN outbox.batch b ON ((b.batch_id = l.cursor_batch)))
+     LEFT JOIN LATERAL ( SELECT d.seq,
+            d.to_batch,
+            d.to_key
+           FROM outbox.delivery d
+          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))
+          ORDER BY d.seq DESC
+         LIMIT 1) n ON (true))
+     LEFT JOIN LATERAL ( SELECT
+                CASE
+                    WHEN bool_or((d.kind = 'resume'::text)) THEN (0)::bigint
+                    ELSE min(d.seq)
+                END AS first_seq,
+            sum(d.sessions) AS sessions,
+            sum(d.events) AS events
+           FROM outbox.delivery d
+          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))) s ON (true))
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (l.seq <> COALESCE(n.seq, (0)::bigint)) THEN ((('the mirror is at transaction '::text || l.seq) || ', the newest delivery is '::text) || COALESCE((n.seq)::text, 'missing'::text))
+                    WHEN (((l.cursor_batch IS DISTINCT FROM n.to_batch) OR (l.cursor_key IS DISTINCT FROM n.to_key)) AND (n.seq IS NOT NULL)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', the newest delivery at '::text) || outbox.cursor_text(n.to_batch, n.to_key))
+                    WHEN ((l.cursor_batch > 0) AND (b.commit_id IS DISTINCT FROM l.cursor_commit_id)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', and the ledger has '::text) ||
+                    CASE
+                        WHEN (b.commit_id IS NULL) THEN 'no such batch'::text
+                        ELSE 'another batch of this number'::text
+                    END)
+                    WHEN ((s.first_seq = 1) AND (((l.sessions)::numeric IS DISTINCT FROM s.sessions) OR ((l.events)::numeric IS DISTINCT FROM s.events))) THEN ((((((('the mirror counts '::text || l.sessions) || ' sessions with '::text) || l.events) || ' events, its deliveries '::text) || s.sessions) || ' with '::text) || s.events)
+                    ELSE NULL::text
+                END AS detail) w)
+  WHERE (w.detail IS NOT NULL);
+
+--
+-- Name: VIEW check_mirror; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_mirror IS 'Check: lanes whose mirror is not their newest delivery, or not of this ledger.';
+
+--
+-- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_parked AS
+ SELECT p.batch_id,
+    p.session_key,
+    p.epoch,
+    p.lane,
+    p.requeued_batch,
+    w.detail
+   FROM (((outbox.parked p
+     LEFT JOIN outbox.session_output o ON (((o.session_key = p.session_key) AND (o.batch_id = p.batch_id))))
+     LEFT JOIN outbox.session_output c ON (((c.session_key = p.session_key) AND (c.batch_id = p.requeued_batch))))
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN ((p.state = 'parked'::text) AND (o.batch_id IS NULL)) THEN 'parked, but the row is gone'::text
+                    WHEN ((p.state = 'requeued'::text) AND (c.batch_id IS NULL)) THEN (('requeued as batch '::text || p.requeued_batch) || ', which does not hold it'::text)
+                    WHEN ((p.state = 'requeued'::text) AND (o.batch_id IS NOT NULL) AND (((((((((((c.revision IS DISTINCT FROM o.revision) OR (c.session_topic_ids IS DISTINCT FROM o.session_topic_ids)) OR (c.session_partitions IS DISTINCT FROM o.session_partitions)) OR (c.session_ends IS DISTINCT FROM o.session_ends)) OR (c.session_outputs IS DISTINCT FROM o.session_outputs)) OR (c.topics IS DISTINCT FROM o.topics)) OR (c."values" IS DISTINCT FROM o."values")) OR (c.keys IS DISTINCT FROM o.keys)) OR (c.headers IS DISTINCT FROM o.headers)) OR (c.partitions IS DISTINCT FROM o.partitions)) OR (c.timestamps_ms IS DISTINCT FROM o.timestamps_ms))) THEN (('its copy in batch '::text || p.requeued_batch) || ' differs'::text)
+                    ELSE NULL::text
+                END AS detail) w)
+  WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
+           FROM outbox.output_partition k
+          WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
+
+--
+-- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
+
+--
+-- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_stray_row AS
+ WITH most AS (
+         SELECT COALESCE(max(e.lanes), 0) AS lanes,
+            COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
+           FROM outbox.lane_epoch e
+        )
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM (((most
+     CROSS JOIN outbox.epoch_range e)
+     CROSS JOIN LATERAL generate_series(e.lanes, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id >= e.from_batch) AND (r.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))
+         OFFSET 0) o)
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM ((most
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE (r.lane >= most.lanes)
+         OFFSET 0) o)
+     LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    NULL::integer AS epoch,
+    NULL::integer AS lanes
+   FROM ((most
+     CROSS JOIN LATERAL generate_series(0, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
+         OFFSET 0) o);
+
+--
+-- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
+
+--
+-- Name: dead_letter_dead_letter_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.dead_letter_dead_letter_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: identity; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.identity (
+    singleton boolean DEFAULT true NOT NULL,
+    outbox_uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    cluster_id text,
+    transactional_id_prefix text,
+    output_topic_ids jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT identity_one_row CHECK (singleton),
+    CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
+);
+
+--
+-- Name: publisher_process; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.publisher_process (
+    process_id uuid NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    alive_until timestamp with time zone NOT NULL,
+    backend_pid integer NOT NULL,
+    backend_start timestamp with time zone,
+    ended_at timestamp with time zone
 );
 
 --
@@ -1006,6 +3021,12 @@ CREATE INDEX dead_letter_open_idx ON outbox.dead_letter USING btree (reason, cre
 CREATE INDEX dead_letter_place_idx ON outbox.dead_letter USING btree (session_key, topic_id, partition, first_offset);
 
 --
+-- Name: delivery_batches_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX delivery_batches_idx ON outbox.delivery USING gist (int8range(LEAST(after_batch, to_batch), to_batch, '[]'::text));
+
+--
 -- Name: delivery_committed_at_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
@@ -1150,11 +3171,52 @@ GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
 
 --
+-- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
 -- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
+
+--
+-- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_auditor;
+
+--
+-- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_auditor;
 
 --
 -- Name: FUNCTION ensure_partitions(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -1204,69 +3266,6 @@ GRANT SELECT ON TABLE outbox.alembic_version TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_auditor;
 
 --
--- Name: TABLE batch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
-GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
-
---
--- Name: COLUMN batch.recomputed_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_at) ON TABLE outbox.batch TO outbox_writer;
-
---
--- Name: COLUMN batch.recomputed_hash; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_hash) ON TABLE outbox.batch TO outbox_writer;
-
---
--- Name: TABLE bucket; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.bucket TO outbox_writer;
-GRANT SELECT ON TABLE outbox.bucket TO outbox_auditor;
-
---
--- Name: COLUMN bucket.batch_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(batch_id) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_sessions; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_sessions) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_events; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_events) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_bytes; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_bytes) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.state_bytes; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(state_bytes) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.oldest_open; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(oldest_open) ON TABLE outbox.bucket TO outbox_writer;
-
---
 -- Name: TABLE dead_letter; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -1292,111 +3291,16 @@ GRANT UPDATE(resolved_batch) ON TABLE outbox.dead_letter TO outbox_writer;
 GRANT UPDATE(state_changed_at) ON TABLE outbox.dead_letter TO outbox_writer;
 
 --
--- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
+-- Name: TABLE audit_dead_letter; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT ON TABLE outbox.delivery TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.audit_dead_letter TO outbox_auditor;
 
 --
--- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
+-- Name: TABLE audit_dead_letter_reason; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
-GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
-
---
--- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_token) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_holder; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_holder) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_until; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_until) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_backend_pid) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_backend_start; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_backend_start) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.seq; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(seq) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_batch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_batch) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_key; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_key) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_commit_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_commit_id) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.sessions; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(sessions) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.events; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(events) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.stopped_reason; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(stopped_reason) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.mirrored_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.stopped_why; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.audit_dead_letter_reason TO outbox_auditor;
 
 --
 -- Name: TABLE parked; Type: ACL; Schema: outbox; Owner: -
@@ -1417,99 +3321,6 @@ GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
 --
 
 GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
-
---
--- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.session_output TO outbox_writer;
-GRANT SELECT ON TABLE outbox.session_output TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.session_output TO outbox_auditor;
-
---
--- Name: TABLE event; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.event TO outbox_writer;
-GRANT SELECT ON TABLE outbox.event TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.event TO outbox_auditor;
-
---
--- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
-GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
-
---
--- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.identity TO outbox_writer;
-GRANT SELECT ON TABLE outbox.identity TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
-
---
--- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(timeline) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.cluster_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cluster_id) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.transactional_id_prefix; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.output_topic_ids; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: TABLE publisher_process; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.publisher_process TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.publisher_process TO outbox_auditor;
-
---
--- Name: COLUMN publisher_process.alive_until; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(alive_until) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.backend_pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_pid) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.backend_start; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.ended_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
 
 --
 -- Name: TABLE replay; Type: ACL; Schema: outbox; Owner: -
@@ -1620,6 +3431,406 @@ GRANT UPDATE(state_changed_at) ON TABLE outbox.replay TO outbox_publisher;
 
 GRANT SELECT,INSERT ON TABLE outbox.replay_key TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.replay_key TO outbox_auditor;
+
+--
+-- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.session_output TO outbox_writer;
+GRANT SELECT ON TABLE outbox.session_output TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.session_output TO outbox_auditor;
+
+--
+-- Name: TABLE audit_replayed; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_replayed TO outbox_auditor;
+
+--
+-- Name: TABLE batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
+
+--
+-- Name: COLUMN batch.recomputed_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(recomputed_at) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.recomputed_hash; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(recomputed_hash) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.delivery TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+
+--
+-- Name: TABLE audit_history; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_history TO outbox_auditor;
+
+--
+-- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
+
+--
+-- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
+
+--
+-- Name: TABLE audit_minute; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_minute TO outbox_auditor;
+
+--
+-- Name: TABLE audit_reconciliation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_reconciliation TO outbox_auditor;
+
+--
+-- Name: TABLE audit_replay; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_replay TO outbox_auditor;
+
+--
+-- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
+GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
+
+--
+-- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_token) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_holder; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_holder) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_until) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_pid) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_start) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.seq; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(seq) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_batch) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_key) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_commit_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_commit_id) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.sessions; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(sessions) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(events) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.stopped_reason; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(stopped_reason) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.mirrored_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.stopped_why; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
+
+--
+-- Name: TABLE output_row; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.output_row TO outbox_auditor;
+
+--
+-- Name: TABLE event; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.event TO outbox_writer;
+GRANT SELECT ON TABLE outbox.event TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.event TO outbox_auditor;
+
+--
+-- Name: TABLE audit_sent; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_sent TO outbox_auditor;
+
+--
+-- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
+GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
+
+--
+-- Name: TABLE audit_session; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_session TO outbox_auditor;
+
+--
+-- Name: TABLE audit_session_output; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_session_output TO outbox_auditor;
+
+--
+-- Name: TABLE audit_topic_minute; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_topic_minute TO outbox_auditor;
+
+--
+-- Name: TABLE epoch_range; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_writer;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_auditor;
+
+--
+-- Name: TABLE lane_position; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
+
+--
+-- Name: TABLE audit_undelivered; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_undelivered TO outbox_auditor;
+
+--
+-- Name: TABLE audit_undelivered_row; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_undelivered_row TO outbox_auditor;
+
+--
+-- Name: TABLE bucket; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.bucket TO outbox_writer;
+GRANT SELECT ON TABLE outbox.bucket TO outbox_auditor;
+
+--
+-- Name: COLUMN bucket.batch_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(batch_id) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: COLUMN bucket.open_sessions; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(open_sessions) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: COLUMN bucket.open_events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(open_events) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: COLUMN bucket.open_bytes; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(open_bytes) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: COLUMN bucket.state_bytes; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state_bytes) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: COLUMN bucket.oldest_open; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(oldest_open) ON TABLE outbox.bucket TO outbox_writer;
+
+--
+-- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
+
+--
+-- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
+
+--
+-- Name: TABLE check_mirror; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_mirror TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
+
+--
+-- Name: TABLE check_parked; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
+
+--
+-- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
+
+--
+-- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.identity TO outbox_writer;
+GRANT SELECT ON TABLE outbox.identity TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
+
+--
+-- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(timeline) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.cluster_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cluster_id) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.transactional_id_prefix; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.output_topic_ids; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: TABLE publisher_process; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.publisher_process TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.publisher_process TO outbox_auditor;
+
+--
+-- Name: COLUMN publisher_process.alive_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(alive_until) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_pid) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.ended_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
 
 --
 -- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -

@@ -1,6 +1,7 @@
 """`devstack`: a real Postgres and a real Kafka on this machine, without Docker."""
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from devstack.errors import DevstackError
+from devstack.postgres import client_program
 from devstack.server import LocalServer
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE
 from devstack.state import STATE_FILE, DetachedStack, load, locked
@@ -113,6 +115,26 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
         Console().print(_table(stack))
     if not all(server.is_running() for server in stack.servers):
         raise typer.Exit(1)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)
+def psql(context: typer.Context) -> None:
+    """Open psql, the one that comes with this Postgres, on the outbox that OUTBOX_POSTGRES__DSN names.
+
+    Everything after `psql` is for psql itself: another DSN first, `-c QUERY`, `-f FILE`, `--help`.
+    """
+    arguments = context.args
+    if not arguments or arguments[0].startswith("-"):
+        dsn = os.environ.get(POSTGRES_VARIABLE)
+        if dsn is None and arguments != ["--help"]:
+            raise DevstackError(
+                f'{POSTGRES_VARIABLE} is not set: run `eval "$(devstack up)"` first, or give a DSN: devstack psql postgresql://...'
+            )
+        arguments = [*([] if dsn is None else [dsn]), *arguments]
+    program = str(client_program("psql"))
+    os.execv(program, [program, *arguments])
 
 
 def _report(stack: DetachedStack) -> dict[str, Any]:

@@ -167,6 +167,14 @@ class Postgres(LocalServer, PostgresServer):
         return True
 
 
+def client_program(name: str) -> Path:
+    """Path of a client that comes with the server: psql, pg_dump, … Raises DevstackError where the wheel has none of this name."""
+    program = _installation(None) / "bin" / name
+    if not program.exists():
+        raise DevstackError(f"{_WHEEL} has no program {name!r}")
+    return program
+
+
 def _runs_on(pid: int, data: Path) -> bool:
     command = Path(f"/proc/{pid}/cmdline")
     return command.exists() and str(data) in command.read_text().split("\0")

@@ -9,7 +9,7 @@ import structlog
 
 from db.settings import Settings
 from db.statements import statement
-from publisher import clients
+from publisher import clients, metrics
 from publisher.cursor import Cursor
 from publisher.identity import bind_topics, check_topics
 from publisher.lease import Lease, LeaseLostError
@@ -91,6 +91,7 @@ class Admission:
         if written.rowcount != 1:
             raise LeaseLostError("the lane was taken over by another publisher")
         self._parked.add((batch_id, session_key))
+        metrics.parked(found.reason)
         _log.warning(
             "parked",
             lane=lease.parameters["lane"],

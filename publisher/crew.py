@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from publisher.condition import Condition, LaneCondition, longest_turn_s
 from publisher.lane import Lane
 from publisher.shared import Epoch, Shared
 from publisher.wakeup import Wakeup
@@ -21,22 +22,38 @@ class _Member:
     """A worker and its thread."""
 
     def __init__(
-        self, shared: Shared, epoch: Epoch, lane: int, wakeup: Wakeup, changed: threading.Event
+        self,
+        shared: Shared,
+        epoch: Epoch,
+        lane: int,
+        wakeup: Wakeup,
+        changed: threading.Event,
+        condition: Condition,
     ) -> None:
         self._wakeup = wakeup
         self._changed = changed
+        self._condition = condition
+        self._of_lane = LaneCondition(epoch.epoch, lane)
+        self._longest_turn_s = longest_turn_s(shared.settings)
         self._wake = wakeup.subscribe()
         self._look = wakeup.subscribe_publishers()
         poll_s = shared.settings.publisher.poll_ms / 1000
-        self.worker = Worker(Lane(shared, epoch, lane), threading.Event(), self._wake, poll_s, self._look)
+        lane_itself = Lane(shared, epoch, lane, self._of_lane)
+        self.worker = Worker(
+            lane_itself, threading.Event(), self._wake, poll_s, self._look, condition=self._of_lane
+        )
         # A daemon: one that waits for a Kafka that is away must not hold the process back once its grace is over.
         self._thread = threading.Thread(target=self._run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
+        condition.join(self._of_lane)
         self._thread.start()
 
     def _run(self) -> None:
+        name = f"lane {self._of_lane.epoch}/{self._of_lane.lane}"
         try:
-            self.worker.run()
+            with self._condition.loops.loop(name, self._longest_turn_s) as loop:
+                self.worker.run(loop.turn)
         finally:
+            self._condition.part(self._of_lane)
             self._wakeup.unsubscribe(self._wake)
             self._wakeup.unsubscribe(self._look)
             self._changed.set()
@@ -49,9 +66,12 @@ class _Member:
 class Crew:
     """Not thread-safe: the main loop's."""
 
-    def __init__(self, shared: Shared, wakeup: Wakeup, changed: threading.Event) -> None:
-        """`changed` is set whenever a worker ends."""
+    def __init__(
+        self, shared: Shared, wakeup: Wakeup, changed: threading.Event, condition: Condition
+    ) -> None:
+        """`changed` is set whenever a worker ends; `condition` is told of each."""
         self._shared = shared
+        self._condition = condition
         self._wakeup = wakeup
         self._changed = changed
         self._members: dict[LaneId, _Member] = {}
@@ -65,7 +85,7 @@ class Crew:
         for lane in lanes:
             if (epoch.epoch, lane) not in self._members:
                 self._members[epoch.epoch, lane] = _Member(
-                    self._shared, epoch, lane, self._wakeup, self._changed
+                    self._shared, epoch, lane, self._wakeup, self._changed, self._condition
                 )
 
     def leave(self, lanes: Iterable[LaneId]) -> None:

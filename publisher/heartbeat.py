@@ -8,10 +8,12 @@ from typing import Any
 import psycopg
 import structlog
 
-from db.connection import connect
+from db.connection import connect, longest_wait_s
 from db.errors import UnavailableError
+from db.monitoring.loops import Loop
 from db.statements import statement
 from publisher.backoff import Backoff
+from publisher.condition import Condition
 from publisher.identity import check_unchanged
 from publisher.shared import Shared
 
@@ -27,8 +29,10 @@ class Heartbeat:
     A stopped process renews nothing; a killed one's backend is gone.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, condition: Condition) -> None:
+        """`condition` is told of each beat."""
         self._shared = shared
+        self._condition = condition
         self._lease_s = shared.settings.publisher.lease_s
         self._parameters = {
             "holder": shared.holder,
@@ -52,15 +56,21 @@ class Heartbeat:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        within_s = 2 * longest_wait_s(self._shared.settings.postgres) + self._pause_s
+        with self._condition.loops.loop("heartbeat", within_s) as loop:
+            self._keep_beating(loop)
+
+    def _keep_beating(self, loop: Loop) -> None:
         backoff = Backoff(least_s=0.1, most_s=self._pause_s)
         while not self._ended.is_set():
+            loop.turn()
             try:
                 with connect(
                     self._shared.settings.postgres, "publisher process", autocommit=True
                 ) as connection:
                     # Nothing is written before it is known to be the same outbox.
                     check_unchanged(connection, self._shared.outbox)
-                    self._beat(connection, backoff)
+                    self._beat(connection, backoff, loop)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 if backoff.failures == 0:
@@ -70,11 +80,14 @@ class Heartbeat:
                 self.failed = error
                 return
 
-    def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff) -> None:
+    def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
         connection.execute(statement("publisher", "beat"), self._parameters)
         # The others make room for this process, or count on it again.
         connection.execute(statement("publisher", "wake_publishers"))
         backoff.reset()
+        self._condition.beat()
         while not self._ended.wait(self._pause_s):
             connection.execute(statement("publisher", "beat"), self._parameters)
+            self._condition.beat()
+            loop.turn()
         connection.execute(statement("publisher", "end_process"), self._parameters)

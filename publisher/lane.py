@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException, Producer
 
 from db.fault_points import reach
 from db.statements import statement
+from publisher import metrics
 from publisher.admission import Admission
 from publisher.checks import (
     LaneStoppedError,
@@ -18,6 +19,7 @@ from publisher.checks import (
     check_resumed_parked,
     decide,
 )
+from publisher.condition import LaneCondition
 from publisher.cursor import Cursor
 from publisher.deliveries import (
     commit_id_at,
@@ -43,8 +45,10 @@ from publisher.transaction import RecordRefusedError
 class Lane:
     """One lane of an epoch. Not thread-safe: one thread works on it."""
 
-    def __init__(self, shared: Shared, epoch: Epoch, lane: int) -> None:
+    def __init__(self, shared: Shared, epoch: Epoch, lane: int, condition: LaneCondition) -> None:
+        """`condition` is told of each producer."""
         self._shared = shared
+        self._condition = condition
         self._epoch = epoch
         self.lane = lane
         self._connection = LaneConnection(shared, f"publisher lane {epoch.epoch}/{lane}")
@@ -104,6 +108,7 @@ class Lane:
             most_rows=self._hunt.rows,
             one_by_one=self._hunt.one_by_one,
         )
+        self._condition.producer = producer
         return True
 
     def run_once(self) -> Outcome:
@@ -130,6 +135,7 @@ class Lane:
             self._hunt.delivered()
             raise StartOverError
         if self._link.has_broken and outcome is Outcome.DELIVERED:
+            metrics.link_broke()
             # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
             raise StartOverError
         return outcome
@@ -148,6 +154,7 @@ class Lane:
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
+        self._condition.producer = None
         if self._open is not None:
             held, self._open = self._open, None
             held.discard()

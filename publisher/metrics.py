@@ -1,32 +1,24 @@
-"""What `publisher run` tells Prometheus: its own transactions, and what Postgres says of all lanes.
+"""What `publisher run` counts for Prometheus: once a transaction or once a failure, never once an event."""
 
-Of Postgres a scrape gets the last look, which a thread takes every few seconds (outbox_metrics.py): it waits for nothing, and no
-lane waits for it.
-"""
-
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg
-import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from confluent_kafka import KafkaError, KafkaException
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from db.connection import connect
-from db.errors import SettingsError, UnavailableError
-from db.settings import Settings
-from publisher.outbox_metrics import OutboxMetrics
+from db.errors import FencedError
+from publisher.progress import Progress
 from publisher.transaction import RecordRefusedError
 
-_log = structlog.get_logger()
-
-# What one look may take: a few statements of at most 5 s.
-_LOOK_S = 20.0
-
 REGISTRY = CollectorRegistry()
-DELIVERED_EVENTS = Counter(
+ProcessCollector(registry=REGISTRY)
+
+_DELIVERED_EVENTS = Counter(
     "outbox_delivered_events", "Events that this process committed to Kafka.", registry=REGISTRY
+)
+_DELIVERED_SESSIONS = Counter(
+    "outbox_delivered_sessions", "Sessions whose events this process committed to Kafka.", registry=REGISTRY
 )
 _TRANSACTIONS = Counter(
     "outbox_transactions",
@@ -41,13 +33,50 @@ _TRANSACTION_SECONDS = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
     registry=REGISTRY,
 )
-for _outcome in ("committed", "refused", "failed"):
-    _TRANSACTIONS.labels(_outcome)  # so that the first one counts as an increase
+_LANES_OPENED = Counter(
+    "outbox_lanes_opened",
+    "Lanes opened by this process: taken (from nobody or another process), reopened (after a failure, or for a new producer).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_LANE_FAILURES = Counter(
+    "outbox_lane_failures",
+    "Steps of a lane that failed, by what failed: kafka, postgres, fenced (another process has the lane), stopped (until somebody "
+    "mends it), unexpected (a defect).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_FENCES = Counter(
+    "outbox_fences",
+    "Work of this process that another one has: lease (Postgres says so), producer (Kafka says so).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_LINKS_BROKEN = Counter(
+    "outbox_links_broken",
+    "Connections to a transaction coordinator that broke under a transaction: the lane takes a new epoch.",
+    registry=REGISTRY,
+)
+_ROWS_PARKED = Counter(
+    "outbox_rows_parked", "Rows that this process put aside, by reason.", ["reason"], registry=REGISTRY
+)
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+# So that the first one counts as an increase.
+for _counter, _values in (
+    (_TRANSACTIONS, ("committed", "refused", "failed")),
+    (_LANES_OPENED, ("taken", "reopened")),
+    (_LANE_FAILURES, ("kafka", "postgres", "fenced", "stopped", "unexpected")),
+    (_FENCES, ("lease", "producer")),
+    (_ROWS_PARKED, ("too_large", "invalid")),
+):
+    for _value in _values:
+        _counter.labels(_value)
 
 
 @contextmanager
-def transaction() -> Iterator[None]:
-    """Count and time the Kafka transaction inside."""
+def transaction(progress: Progress) -> Iterator[None]:
+    """Count and time the Kafka transaction inside, which carries what `progress` says."""
     begun_at = time.monotonic()
     try:
         yield
@@ -59,59 +88,38 @@ def transaction() -> Iterator[None]:
         raise
     _TRANSACTIONS.labels("committed").inc()
     _TRANSACTION_SECONDS.observe(time.monotonic() - begun_at)
+    _DELIVERED_EVENTS.inc(progress.events)
+    _DELIVERED_SESSIONS.inc(progress.sessions)
 
 
-@contextmanager
-def served(settings: Settings) -> Iterator[None]:
-    """Serve the metrics as `[metrics]` says until the block ends. Raises SettingsError where the port is not to be had."""
-    if settings.metrics.port == 0:
-        yield
-        return
-    host, port = settings.metrics.host, settings.metrics.port
-    try:
-        server, thread = start_http_server(port, host, REGISTRY)
-    except OSError as error:
-        raise SettingsError(
-            f"the metrics endpoint cannot listen on {host}:{port}: {error.strerror or error}. Give each process a port of its own with "
-            "[metrics] port (OUTBOX_METRICS__PORT), or switch the endpoint off with 0"
-        ) from error
-    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + _LOOK_S)
-    ended = threading.Event()
-    looking = threading.Thread(target=_look, args=(settings, outbox, ended), name="metrics", daemon=True)
-    REGISTRY.register(outbox)
-    looking.start()
-    try:
-        yield
-    finally:
-        REGISTRY.unregister(outbox)
-        ended.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        # A connection that hangs must not hold up the end of the process.
-        looking.join(_LOOK_S)
+def opened(*, again: bool) -> None:
+    """Count a lane that was opened, `again`: by the worker that had it open before."""
+    _LANES_OPENED.labels("reopened" if again else "taken").inc()
 
 
-def _look(settings: Settings, outbox: OutboxMetrics, ended: threading.Event) -> None:
-    """Look at Postgres again and again; one that is away is shown as such."""
-    try:
-        _look_until(settings, outbox, ended)
-    finally:
-        outbox.lost()
+def failed(error: Exception) -> None:
+    """Count a step of a lane that failed with `error`, as worker.py sorted it."""
+    if isinstance(error, FencedError):
+        _FENCES.labels("lease").inc()
+        kind = "fenced"
+    elif isinstance(error, KafkaException) and error.args[0].code() in _FENCED:
+        _FENCES.labels("producer").inc()
+        kind = "fenced"
+    else:
+        kind = "kafka" if isinstance(error, KafkaException) else "postgres"
+    _LANE_FAILURES.labels(kind).inc()
 
 
-def _look_until(settings: Settings, outbox: OutboxMetrics, ended: threading.Event) -> None:
-    lost = False
-    while not ended.is_set():
-        try:
-            with connect(settings.postgres, "publisher metrics", autocommit=True) as connection:
-                while not ended.is_set():
-                    outbox.look(connection)
-                    lost = False
-                    ended.wait(settings.metrics.refresh_s)
-        except (psycopg.Error, UnavailableError) as error:
-            outbox.lost()
-            if not lost:
-                _log.warning("metrics_without_postgres", reason=str(error).strip())
-            lost = True
-            ended.wait(settings.metrics.refresh_s)
+def stopped(*, unexpected: bool) -> None:
+    """Count a step after which a lane stands still."""
+    _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
+
+
+def link_broke() -> None:
+    """Count a connection to the coordinator that broke."""
+    _LINKS_BROKEN.inc()
+
+
+def parked(reason: str) -> None:
+    """Count a row that was put aside."""
+    _ROWS_PARKED.labels(reason).inc()

@@ -171,14 +171,13 @@ class OpenLane:
             self._producer, self._headers, self._shared.stop, one_by_one=self._one_by_one
         )
         try:
-            with metrics.transaction():
+            with metrics.transaction(progress):
                 transaction.run(rows, self._shared.progress_topic, progress, read_ahead)
         except BaseException:
             if asked:
                 # Nobody waits for its answer any more, and nothing else could be asked before it.
                 self._connection.close()
             raise
-        metrics.DELIVERED_EVENTS.inc(progress.events)
         ahead = self._take(asked[0]) if asked else None
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(

@@ -16,10 +16,12 @@ from confluent_kafka import KafkaException
 from db.connection import connect
 from db.errors import ContinuityError, UnavailableError
 from db.migrate import require_current
+from db.monitoring.loops import Loop
 from db.settings import Settings
 from publisher import clients, sharing
 from publisher.backoff import Backoff
 from publisher.checks import Identity
+from publisher.condition import Condition, longest_turn_s
 from publisher.crew import Crew, LaneId
 from publisher.heartbeat import Heartbeat
 from publisher.identity import OutboxIdentity, bind, check_unchanged
@@ -42,12 +44,21 @@ _SLICE_S = 0.1
 class Relay:
     """This process' part in the delivery."""
 
-    def __init__(self, settings: Settings, stop: threading.Event, started: Started = lambda *_: None) -> None:
-        """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here."""
+    def __init__(
+        self,
+        settings: Settings,
+        stop: threading.Event,
+        started: Started = lambda *_: None,
+        condition: Condition | None = None,
+    ) -> None:
+        """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here, `condition` of
+        everything else.
+        """
         self._settings = settings
+        self._condition = condition or Condition()
         self._stop = stop
         self._started = started
-        self._wakeup = Wakeup(settings.postgres, stop)
+        self._wakeup = Wakeup(settings.postgres, stop, self._condition.loops)
         self._changed = self._wakeup.subscribe_publishers()
         self._epoch: Epoch | None = None
         self._waiting = False
@@ -70,14 +81,16 @@ class Relay:
             if self._stop.is_set():
                 return
             raise
-        crew = Crew(shared, self._wakeup, self._changed)
-        heartbeat = Heartbeat(shared)
+        crew = Crew(shared, self._wakeup, self._changed, self._condition)
+        heartbeat = Heartbeat(shared, self._condition)
         self._wakeup.start()
         heartbeat.start()
         try:
-            self._share(shared, crew, heartbeat)
+            with self._condition.loops.loop("lanes' shares", longest_turn_s(self._settings)) as loop:
+                self._share(shared, crew, heartbeat, loop)
         finally:
             self._stop.set()
+            self._condition.stopping()
             self.abandoned = bool(crew.end(_GRACE_S))
             # After the lanes, because it gives back what they have left.
             heartbeat.end(_GOODBYE_S)
@@ -112,21 +125,25 @@ class Relay:
             stop=self._stop,
         )
 
-    def _share(self, shared: Shared, crew: Crew, heartbeat: Heartbeat) -> None:
+    def _share(self, shared: Shared, crew: Crew, heartbeat: Heartbeat, loop: Loop) -> None:
         """Run this process' share of the lanes until `stop`. Waits for a Postgres that is away; the lanes wait by themselves."""
         backoff = Backoff(least_s=0.1, most_s=10.0)
         while not self._stop.is_set():
+            loop.turn()
             try:
                 with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
                     shared.timelines.notice(check_unchanged(connection, shared.outbox).server_timeline)
                     while not self._stop.is_set():
+                        loop.turn()
                         self._look(connection, shared, crew)
                         backoff.reset()
                         self._wait(self._settings.publisher.poll_ms / 1000, crew, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
+                reason = str(error).strip()
+                self._condition.failed(reason)
                 if backoff.failures == 0:
-                    _log.warning("retrying", reason=str(error).strip())
+                    _log.warning("retrying", reason=reason)
                 # Who lives is not known any more.
                 self._alone_with = frozenset()
                 self._wait(backoff.next(), crew, heartbeat)
@@ -141,6 +158,7 @@ class Relay:
         view = sharing.read_view(connection, me)
         epoch = view.epoch
         if epoch is None:
+            self._condition.looked(has_epoch=False)
             self._wait_for_lanes()
             return
         if epoch != self._epoch:
@@ -161,6 +179,8 @@ class Relay:
             lease_s = self._settings.publisher.lease_s
             keep |= set(sharing.claim(connection, epoch, shares.claim, me, lease_s))
         crew.start(epoch, sorted(keep - view.through))
+        unheld = {lane for lane, holder in view.holders.items() if holder is None}
+        self._condition.looked(has_epoch=True, nobody=unheld - keep - view.through)
         self._alone_with = frozenset(
             (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.through)
         )

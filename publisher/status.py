@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -12,6 +12,8 @@ from publisher.sharing import Process, read_living
 
 COUNT_LIMIT = 1_000_000
 """Undelivered rows are counted up to this many for each lane."""
+PARKED_LIMIT = 10_000
+"""Parked rows are counted up to this many for each reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,35 @@ class LaneStatus:
         return self.holder is None and self.lag_rows > 0 and not self.waiting
 
 
+class Rate(NamedTuple):
+    """What all publishers committed to Kafka within the last `seconds`."""
+
+    seconds: int
+    transactions: int
+    sessions: int
+    events: int
+
+    @property
+    def events_per_second(self) -> float:
+        """The mean over the whole time."""
+        return round(self.events / self.seconds, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole publisher."""
+    """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason, counted up to `PARKED_LIMIT`.
+
+    `lanes_taken`: how often a lane went to a process, the same one again included; `replays`: those not at their end, by state.
+    """
 
     identity: OutboxIdentity
     lanes: list[LaneStatus]
     parked: dict[str, int]
     processes: list[Process]
+    rates: list[Rate]
+    parked_rows: dict[str, int]
+    lanes_taken: int
+    replays: dict[str, int]
 
     @property
     def healthy(self) -> bool:
@@ -71,6 +94,10 @@ class Status:
             "lag_rows": sum(lane.lag_rows for lane in self.lanes),
             "oldest_undelivered_s": max(ages, default=None),
             "parked": self.parked,
+            "parked_rows": self.parked_rows,
+            "lanes_taken": self.lanes_taken,
+            "replays": self.replays,
+            "rates": [rate._asdict() | {"events_per_second": rate.events_per_second} for rate in self.rates],
         }
 
 
@@ -82,7 +109,19 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
         parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
         identity = read_identity(connection)
         processes = read_living(connection)
-    return Status(identity, lanes, parked, processes)
+        rates = [Rate(*row) for row in connection.execute(statement("publisher", "delivery_rates"))]
+        parked_rows = dict(
+            connection.execute(
+                statement("publisher", "metrics_parked"), {"count_limit": PARKED_LIMIT}
+            ).fetchall()
+        )
+        taken = connection.execute(statement("publisher", "lanes_taken")).fetchone()
+        replays = {
+            state: count for state, count, _ in connection.execute(statement("publisher", "metrics_replays"))
+        }
+    return Status(
+        identity, lanes, parked, processes, rates, parked_rows, 0 if taken is None else taken[0], replays
+    )
 
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:

@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 import structlog
 
-from db.connection import connect
+from db.connection import connect, longest_wait_s
 from db.errors import UnavailableError
+from db.monitoring.loops import Loop, Loops
 from db.settings import PostgresSettings
 from db.statements import statement
 from publisher.backoff import Backoff
@@ -18,13 +19,15 @@ from publisher.backoff import Backoff
 _log = structlog.get_logger()
 
 _BATCH = "outbox_batch"
+_MOST_BACKOFF_S = 5.0
 
 
 class Wakeup:
     """Sets the subscribed events when their news come, when the connection was made anew, and at the end."""
 
-    def __init__(self, settings: PostgresSettings, stop: threading.Event) -> None:
+    def __init__(self, settings: PostgresSettings, stop: threading.Event, loops: Loops) -> None:
         self._settings = settings
+        self._loops = loops
         self._stop = stop
         self._batches: set[threading.Event] = set()
         self._publishers: set[threading.Event] = set()
@@ -70,22 +73,29 @@ class Wakeup:
                     event.set()
 
     def _run(self) -> None:
-        backoff = Backoff(least_s=0.1, most_s=5.0)
-        while not self._stop.is_set():
-            try:
-                with connect(self._settings, "publisher wakeup", autocommit=True) as connection:
-                    self._listen(connection, backoff)
-            except (psycopg.Error, UnavailableError) as error:
-                if backoff.failures == 0:
-                    _log.warning("wakeup_lost", reason=str(error).strip())
-                self._stop.wait(backoff.next())
+        backoff = Backoff(least_s=0.1, most_s=_MOST_BACKOFF_S)
+        with self._loops.loop("wakeup", longest_wait_s(self._settings) + _MOST_BACKOFF_S) as loop:
+            while not self._stop.is_set():
+                loop.turn()
+                self._listen_once(backoff, loop)
 
-    def _listen(self, connection: psycopg.Connection[Any], backoff: Backoff) -> None:
+    def _listen_once(self, backoff: Backoff, loop: Loop) -> None:
+        """Listen until the connection is lost."""
+        try:
+            with connect(self._settings, "publisher wakeup", autocommit=True) as connection:
+                self._listen(connection, backoff, loop)
+        except (psycopg.Error, UnavailableError) as error:
+            if backoff.failures == 0:
+                _log.warning("wakeup_lost", reason=str(error).strip())
+            self._stop.wait(backoff.next())
+
+    def _listen(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
         connection.execute(statement("publisher", "listen"))
         connection.execute(statement("publisher", "listen_publishers"))
         backoff.reset()
         # Whatever was committed while nobody listened.
         self.wake_all()
         while not self._stop.is_set():
+            loop.turn()
             for news in connection.notifies(timeout=0.5, stop_after=1):
                 self._wake(self._batches if news.channel == _BATCH else self._publishers)

@@ -1,14 +1,17 @@
 """The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stand still."""
 
 import threading
+from collections.abc import Callable
 
 import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
 from db.errors import FencedError, UnavailableError
+from publisher import metrics
 from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
+from publisher.condition import LaneCondition, LaneState
 from publisher.lane import Lane
 from publisher.open_lane import Outcome
 from publisher.refusals import UNAUTHORISED
@@ -34,8 +37,11 @@ class Worker:
         poll_s: float,
         look: threading.Event | None = None,
         stop_backoff: Backoff | None = None,
+        condition: LaneCondition | None = None,
     ) -> None:
+        """`condition` is told how the lane is."""
         self._lane = lane
+        self._condition = condition or LaneCondition(0, lane.lane)
         self._leave = leave
         self._wake = wake
         self._look = look or threading.Event()
@@ -44,6 +50,7 @@ class Worker:
         self._stop_backoff = stop_backoff or Backoff(least_s=2.0, most_s=10.0)
         self._state = ""
         self._unexpected = ""
+        self._was_open = False
         self._shown = True  # a reason that an earlier holder left counts, too
         self.stopped: LaneStoppedError | None = None
         """Why the lane stands still until somebody mends it, None while it does not."""
@@ -57,13 +64,13 @@ class Worker:
         """The lane's number."""
         return self._lane.lane
 
-    def run(self) -> None:
-        """Work until there is nothing left to do. Sets `stopped`, `done` or `bug`; raises nothing.
+    def run(self, turn: Callable[[], None] = lambda: None) -> None:
+        """Work until there is nothing left to do; call `turn` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
 
         What nothing explains holds this lane alone: ended by it, each process in turn would take the lane over and end.
         """
         try:
-            self._work()
+            self._work(turn)
         except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
             self.bug = self.bug or error
 
@@ -73,10 +80,11 @@ class Worker:
         self._wake.set()
         self._look.set()
 
-    def _work(self) -> None:
+    def _work(self, turn: Callable[[], None]) -> None:
         is_open = False
         try:
             while not self._leave.is_set():
+                turn()
                 try:
                     if is_open:
                         if self._step():
@@ -86,6 +94,7 @@ class Worker:
                     else:
                         break
                 except StartOverError:
+                    self._moved()
                     self._lane.discard()
                     is_open = False
                 except Exception as error:  # noqa: BLE001 - sorted here
@@ -99,6 +108,8 @@ class Worker:
         # A wake-up that comes from here on is about something that this look may not see.
         self._look.clear()
         if self._lane.open():
+            metrics.opened(again=self._was_open)
+            self._was_open = True
             return True
         self._change("elsewhere")
         return False
@@ -119,10 +130,17 @@ class Worker:
         self.stopped = None
         position = self._lane.position
         if position is not None:
+            self._condition.got_on(position.seq)
             self._change("running", seq=position.seq, cursor=str(position.cursor))
         if self._shown:
             self._lane.stopped(None)
             self._shown = False
+
+    def _moved(self) -> None:
+        """A lane that starts over may have delivered before: a refused record is found so."""
+        position = self._lane.position
+        if position is not None:
+            self._condition.moved(position.seq)
 
     def _sleep(self, seconds: float) -> None:
         """Wait for a wake-up, at most `seconds`. A wake-up that came during the last step is not lost."""
@@ -147,7 +165,9 @@ class Worker:
             if error.retry or self._confirmed():
                 self._stand_still(error)
             return
+        metrics.failed(error)
         reason = _reason(error)
+        self._condition.failed(LaneState.RETRYING, reason)
         if not self._leave.is_set():
             self._change("retrying", reason=reason)
         delay = self._backoff.next()
@@ -170,6 +190,8 @@ class Worker:
 
     def _stand_still(self, error: LaneStoppedError) -> None:
         """Say why, and wait until it is time to look again."""
+        metrics.stopped(unexpected=error.why is Why.UNEXPECTED)
+        self._condition.failed(LaneState.STOPPED, str(error))
         self._change("stopped", reason=str(error), retrying=error.retry)
         self._show(str(error), error.why)
         if error.retry:
@@ -185,6 +207,8 @@ class Worker:
         try:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:
+            metrics.failed(error)
+            self._condition.failed(LaneState.RETRYING, _reason(error))
             self._change("retrying", reason=_reason(error))
             self._leave.wait(self._backoff.next())
             return False

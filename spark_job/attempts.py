@@ -9,6 +9,8 @@ import structlog
 
 from db.errors import OutboxError
 from db.settings import RestartSettings
+from spark_job import metrics
+from spark_job.condition import Condition
 from spark_job.failures import CheckpointUnusableError, passes_by_itself
 from spark_job.recovery import Accepted
 from spark_job.requests import Request
@@ -45,11 +47,14 @@ class Plan:
 class Restarts:
     """What follows a failed attempt, by `[restart]`."""
 
-    def __init__(self, settings: RestartSettings, spark: LazySession, stop: threading.Event) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt."""
+    def __init__(
+        self, settings: RestartSettings, spark: LazySession, stop: threading.Event, condition: Condition
+    ) -> None:
+        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it."""
         self._strategy = RestartStrategy(settings)
         self._spark = spark
         self._stop = stop
+        self._condition = condition
 
     def after(self, plan: Plan, error: OutboxError) -> Plan | None:
         """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
@@ -68,6 +73,8 @@ class Restarts:
             log.error("job_gives_up", because=answer.because, failure=because)
             raise error
         log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
+        metrics.restarted(error)
+        self._condition.restarting(because, answer.in_s)
         if not self._spark.renew():
             raise error
         if self._stop.wait(answer.in_s):

@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow, class_row
 
 from db.settings import JobSettings
 from db.statements import statement
+from spark_job.condition import Condition
 
 log = structlog.get_logger()
 
@@ -39,8 +40,11 @@ def read(connection: Connection) -> Backlog:
 class Brake:
     """Holds the job back at the bounds of `[job] max_backlog_events` and `max_backlog_bytes`; 0 is no bound."""
 
-    def __init__(self, connection: Connection, run_id: UUID, settings: JobSettings) -> None:
-        self._connection, self._run_id = connection, run_id
+    def __init__(
+        self, connection: Connection, run_id: UUID, settings: JobSettings, condition: Condition
+    ) -> None:
+        """`condition` is told while the job is held back."""
+        self._connection, self._run_id, self._condition = connection, run_id, condition
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
     def wait(self, is_ending: Callable[[], bool]) -> None:
@@ -68,6 +72,7 @@ class Brake:
         return None
 
     def _note(self, why: str | None) -> None:
+        self._condition.held_back(why)
         self._connection.execute(
             statement("spark_job", "hold_back"), {"run_id": self._run_id, "because": why}
         )

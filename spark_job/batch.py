@@ -75,7 +75,7 @@ class OutputRow(NamedTuple):
     lane_hash: int
     sessions: int
     outputs: int
-    size: int  # bytes of the encoded outputs
+    size: int  # bytes of the output events' values: what output_bytes of the ledger counts
     fields: bytes  # the encoded fields after (session_key, batch_id, lane, revision)
 
     def copy(self, batch_id: int, lanes: int, revision: int) -> bytes:
@@ -171,7 +171,7 @@ def _row(sessions: list[SessionRow]) -> OutputRow:
         _optional(pgcopy.INT4, sessions, [s.outputs.partitions for s in sessions]),
         _optional(pgcopy.INT8, sessions, [s.outputs.timestamps for s in sessions]),
     ]
-    size = sum(session.outputs.size for session in sessions)
+    size = sum(session.outputs.value_bytes for session in sessions)
     return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, size, b"".join(fields))
 
 

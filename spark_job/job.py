@@ -20,9 +20,10 @@ from db.errors import OutboxError
 from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
-from spark_job import requests, runs, savepoints, transform, writer
+from spark_job import endpoint, requests, runs, savepoints, transform, writer
 from spark_job.attempts import Plan, Restarts
 from spark_job.backlog import Brake
+from spark_job.condition import Condition
 from spark_job.failures import explained
 from spark_job.kafka_input import KafkaInput
 from spark_job.query import Loop
@@ -43,30 +44,40 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> N
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
     fault_points.arm(settings.testing.fault_file)
     plan = Plan(accepted=accepted, take_over=take_over)
+    condition = Condition(settings.metrics.hung_s)
     with ExitStack() as cleanup:
+        cleanup.enter_context(endpoint.served(settings, condition))
+        cleanup.enter_context(condition.watched())
         stop = cleanup.enter_context(_stop_signals())
         spark = LazySession(settings.job)
         cleanup.callback(spark.stop)
-        restarts = Restarts(settings.restart, spark, stop)
+        restarts = Restarts(settings.restart, spark, stop, condition)
         while not stop.is_set():
             try:
-                following = attempt(settings, plan, spark, stop, fingerprint)
+                following = attempt(settings, plan, spark, stop, fingerprint, condition)
             except OutboxError as error:
                 following = restarts.after(plan, error)
             if following is None:
                 break
             plan = following
+        condition.stopping()
         log.info("job_stopped", signalled=stop.is_set())
 
 
 def attempt(
-    settings: Settings, plan: Plan, spark: LazySession, stop: threading.Event, transform_fingerprint: str
+    settings: Settings,
+    plan: Plan,
+    spark: LazySession,
+    stop: threading.Event,
+    transform_fingerprint: str,
+    condition: Condition,
 ) -> Plan | None:
     """One life of the query: from taking the outbox over to its end. Return what comes next, None where the job ends.
 
     Raises OutboxError where it failed; `plan` then holds what the next attempt is still to be told.
     """
     run_id = plan.run_id
+    condition.starting(plan.attempt)
     reach("start.begins")
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
@@ -108,15 +119,17 @@ def attempt(
             max_row_bytes=settings.job.max_row_bytes,
             input_topics=lambda: kafka.describe_unchanged(topics),
         )
-        brake = Brake(connection, run_id, settings.job)
-        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, brake, stop)
+        brake = Brake(connection, run_id, settings.job, condition)
+        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, brake, stop, condition)
         heartbeat = writer.Heartbeat(
             settings.postgres,
             run_id,
             settings.job.heartbeat_s,
             on_fenced=loop.fence,
             on_request=loop.ask,
+            condition=condition,
         )
+        condition.running(_shown(started, run_id))
         reach("start.before_query")
         with heartbeat:
             request = loop.run()
@@ -157,6 +170,19 @@ def _end(
     """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
     because = runs.STOPPED if error is None else f"{type(error).__name__}: {error}"
     writer.release(settings.postgres, run_id, because[:2_000])
+
+
+def _shown(started: Started, run_id: UUID) -> dict[str, object]:
+    """What `/readyz` and the metrics say of a start."""
+    generation = started.generation
+    return {
+        "run": str(run_id),
+        "restored": started.resumption.restored,
+        "generation": generation.number,
+        "reason": generation.reason,
+        "policy": generation.policy,
+        "revision": generation.revision,
+    }
 
 
 def _report(started: Started, run_id: UUID, attempt: int) -> None:

@@ -31,6 +31,11 @@ class EncodedOutputs(NamedTuple):
         """Bytes of all elements."""
         return sum([len(part) for part in self[1:] if part is not None])
 
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the events' values alone: as encoded, each has its length in four bytes before it."""
+        return len(self.values) - 4 * self.events
+
 
 class InvalidOutputError(Exception):
     """A transform returned something that cannot be stored or sent."""

@@ -16,12 +16,14 @@ from db import fault_points
 from db.errors import FencedError, UnavailableError
 from db.fault_points import reach
 from db.settings import Settings
-from spark_job import packing, rows, writer
+from spark_job import metrics, packing, rows, writer
 from spark_job.assembly import assembly_settings
 from spark_job.backlog import Brake
+from spark_job.condition import Condition
 from spark_job.continuity import BatchRange
 from spark_job.failures import explain
 from spark_job.kafka_input import KafkaInput
+from spark_job.query_watch import QueryWatch
 from spark_job.requests import Request
 from spark_job.sink import Sink
 from spark_job.source import read_events, starting_offsets
@@ -51,11 +53,13 @@ class Loop:
         kafka: KafkaInput,
         brake: Brake,
         stop: threading.Event,
+        condition: Condition,
     ) -> None:
-        """`stop`: set from outside, by a signal, to stop before the next batch."""
+        """`stop`: set from outside, by a signal, to stop before the next batch. `condition` is told how the query is."""
         self._settings, self._run_id, self._spark = settings, run_id, spark
         self._started, self._sink, self._kafka, self._brake = started, sink, kafka, brake
         self._stop = stop
+        self._condition = condition
         self._leave = threading.Event()  # this run ends, the process need not
         self._fenced = False
         self._request: Request | None = None
@@ -148,11 +152,14 @@ class Loop:
                     raise StopRequestedError
                 reach("query.before_action")
                 planned = batch_range(self._started, spark_batch)
+                began = time.perf_counter()
                 table = frame.toArrow()
+                metrics.action(time.perf_counter() - began)
                 reach("query.after_action")
                 self._sink.write(table, spark_batch, planned)
                 self._kafka.show_progress(planned.end, self._started.topics)
                 self._awaiting_commit = spark_batch
+                self._condition.batch_committed(spark_batch)
                 reach("query.before_return")
             except BaseException as error:
                 self._failure = error
@@ -160,6 +167,7 @@ class Loop:
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop the query and wait for the callback: nothing may be writing when the process cleans up."""
+        self._condition.query_ending()
         with contextlib.suppress(
             Py4JError, OSError
         ):  # the JVM may be gone, or slow to stop; the callback counts
@@ -176,12 +184,15 @@ class Loop:
         )
 
     def _wait(self, query: StreamingQuery) -> None:
+        watch = QueryWatch(query, self._condition)
         while query.isActive and not self._is_ending:
+            watch.look()
             self._stop.wait(_POLL_S)
             if fault_points.is_armed():
                 self._reach_after_commit()
         # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
         while query.isActive and query.status["isTriggerActive"]:
+            self._condition.asked_spark()
             time.sleep(_POLL_S)
         if not query.isActive:
             query.awaitTermination()  # raises what ended it

@@ -1,7 +1,7 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction (design §3.3)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from psycopg.rows import TupleRow
 
 from db.fault_points import reach
 from db.statements import statement
-from spark_job import batch, ledger, storing, writer
+from spark_job import batch, ledger, metrics, storing, writer
 from spark_job.batch import BatchResult, Letter, OutputRow
 from spark_job.continuity import BatchRange, is_committed
 from spark_job.dead_letters import covered
@@ -114,7 +114,7 @@ class Sink:
                 result,
                 run_id=self._run_id,
                 transform_fingerprint=self._transform_fingerprint,
-                dead_letters=written,
+                dead_letters=sum(written.values()),
                 skipped=skipped,
             )
             storing.insert_ledger_rows(self._connection, entry, parts, first_id)
@@ -124,9 +124,11 @@ class Sink:
             batch_id=first_id + len(parts) - 1,
             sessions=len(sessions),
             output_events=sum(session.outputs.events for session in sessions),
-            dead_letters=written,
+            dead_letters=sum(written.values()),
             skipped=skipped,
         )
+        commit_s = time.perf_counter() - prepared
+        _count(committed, parts, result, written, resolved, prepare_s=prepared - began, commit_s=commit_s)
         if resolved:
             log.info("dead_letters_resolved", batch=committed.batch_id, letters=resolved)
         _log_commit(
@@ -134,7 +136,7 @@ class Sink:
             spark_batch,
             result,
             prepare_s=prepared - began,
-            commit_s=time.perf_counter() - prepared,
+            commit_s=commit_s,
         )
         return committed
 
@@ -149,6 +151,7 @@ class Sink:
             statement("spark_job", "record_recomputed"),
             {"generation": self._generation.number, "spark_batch": spark_batch, "recomputed_hash": differing},
         )
+        metrics.recomputed(sum(len(rows) for rows in parts), same=differing is None)
         log.warning("batch_committed_before", spark_batch=spark_batch, same_content=differing is None)
 
     def _is_settled(self, letter: Letter) -> bool:
@@ -162,6 +165,34 @@ class Sink:
         if next_id + parts + _ENSURE_EVERY > self._ensured_to:
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+
+
+def _count(
+    committed: Committed,
+    parts: Sequence[Sequence[OutputRow]],
+    result: BatchResult,
+    letters: Mapping[str, int],
+    resolved: int,
+    *,
+    prepare_s: float,
+    commit_s: float,
+) -> None:
+    metrics.committed(
+        events=result.counts.get("events", 0),
+        sessions=committed.sessions,
+        output_events=committed.output_events,
+        output_bytes=sum(row.size for rows in parts for row in rows),
+        dead_letters=letters,
+        resolved=resolved,
+        duplicates=result.counts.get("duplicates", 0),
+        skipped=committed.skipped,
+        seconds={
+            "assemble": result.seconds.get("assemble_s", 0.0),
+            "transform": result.seconds.get("transform_s", 0.0),
+            "prepare": prepare_s,
+            "commit": commit_s,
+        },
+    )
 
 
 def _log_commit(

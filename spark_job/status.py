@@ -1,9 +1,10 @@
 """`spark-job status`: what the outbox says of the job, from SQL alone."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
+from rich.markup import escape
 from rich.table import Table
 
 from db.connection import connect
@@ -14,6 +15,33 @@ from spark_job import ledger, runs
 from spark_job.ledger import Generation, StreamBatch
 from spark_job.runs import Run
 from spark_job.writer import Owner, read_owner
+
+
+class Rate(NamedTuple):
+    """What was committed to the outbox within the last `seconds`, retries of dead letters included."""
+
+    seconds: int
+    batches: int
+    input_events: int
+    sessions: int
+    output_events: int
+    dead_letters: int
+    duplicate_events: int
+
+    def __str__(self) -> str:
+        """Return the same for people."""
+        means = self.to_json()
+        return (
+            f"{self.batches:,} batches, {self.input_events:,} events ({means['input_events_per_second']:,.1f}/s), {self.sessions:,} "
+            f"sessions ({means['sessions_per_second']:,.1f}/s), {self.output_events:,} outputs, {self.dead_letters:,} dead letters"
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """Return the same with the means over the whole time."""
+        return self._asdict() | {
+            "input_events_per_second": round(self.input_events / self.seconds, 1),
+            "sessions_per_second": round(self.sessions / self.seconds, 1),
+        }
 
 
 @dataclass(frozen=True)
@@ -27,6 +55,7 @@ class Status:
     open_work: dict[str, int]
     open_letters: dict[str, int]
     run: Run | None
+    rates: list[Rate]
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
@@ -54,6 +83,7 @@ class Status:
             "safe_offsets": newest.safe.to_json() if newest else None,
             "open": self.open_work,
             "open_dead_letters": self.open_letters,
+            "rates": [rate.to_json() for rate in self.rates],
         }
 
 
@@ -69,8 +99,9 @@ def read(settings: Settings) -> Status:
             open_work = cursor.execute(statement("spark_job", "open_work"), number).fetchone() or {}
         letters = connection.execute(statement("spark_job", "open_letters")).fetchall()
         run = runs.newest(connection)
+        rates = [Rate(*row) for row in connection.execute(statement("spark_job", "batch_rates"))]
     alive = owner.is_alive(settings.job.owner_timeout_s)
-    return Status(owner, alive, generation, newest, open_work, dict(letters), run)
+    return Status(owner, alive, generation, newest, open_work, dict(letters), run, rates)
 
 
 def table(status: Status) -> Table:
@@ -85,14 +116,17 @@ def table(status: Status) -> Table:
         result.add_row("writer", "[yellow]none[/]: `spark-job run` starts one")
     if owner.held_back_since:
         result.add_row(
-            "held back", f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {owner.held_back_because}"
+            "held back",
+            f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {escape(owner.held_back_because or '')}",
         )
     if run := status.run:
-        result.add_row("last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {run.explanation}")
+        result.add_row(
+            "last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {escape(run.explanation)}"
+        )
         if run.read_again:
             result.add_row("read again", f"{run.read_again:,} offsets at the most")
         if run.ended_at:
-            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {run.ended_because}")
+            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {escape(run.ended_because or '')}")
     if generation:
         result.add_row(
             "generation",
@@ -107,6 +141,8 @@ def table(status: Status) -> Table:
         for where, end in newest.end.items():
             topic = generation.topics.get(where.topic_id, where.topic_id)
             result.add_row(f"{topic}/{where.partition}", f"read to {end}, safe from {newest.safe.at(where)}")
+    for rate in status.rates:
+        result.add_row(f"last {rate.seconds} s", str(rate))
     for name, value in status.open_work.items():
         result.add_row(name.replace("_", " "), f"{value:,}")
     for reason, count in status.open_letters.items():

@@ -40,10 +40,10 @@ def insert_letters(
     generation: Generation,
     topic_names: Mapping[str, str],
     batch_id: int,
-) -> int:
-    """Insert the letters that are not there yet; return how many were new. `topic_names`: {topic id: topic}."""
+) -> dict[str, int]:
+    """Insert the letters that are not there yet; return how many were new, by reason. `topic_names`: {topic id: topic}."""
     if not letters:
-        return 0
+        return {}
     connection.execute(statement("spark_job", "create_letter_stage"))
     with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_letter_stage")) as copy:
         copy.write(pgcopy.HEADER)
@@ -51,10 +51,11 @@ def insert_letters(
             below = letter.closing_offset < generation.high_water.at(letter.where)
             copy.write(_letter_row(letter, topic_names[letter.where.topic_id], below_high_water=below))
         copy.write(pgcopy.TRAILER)
-    return connection.execute(
+    new = connection.execute(
         statement("spark_job", "insert_letters"),
         {"revision": generation.revision, "generation": generation.number, "batch_id": batch_id},
-    ).rowcount
+    )
+    return dict(new.fetchall())
 
 
 def upsert_buckets(

@@ -14,11 +14,13 @@ import psycopg
 import structlog
 from psycopg.rows import TupleRow, class_row
 
-from db.connection import connect
+from db.connection import connect, longest_wait_s
 from db.errors import FencedError, UnavailableError
+from db.monitoring.loops import Loop
 from db.settings import JobSettings, PostgresSettings
 from db.statements import statement
-from spark_job import requests, runs
+from spark_job import metrics, requests, runs
+from spark_job.condition import Condition
 from spark_job.requests import Request
 
 log = structlog.get_logger()
@@ -80,6 +82,7 @@ def take_over(
             )
         if owner.backend_lives:
             _terminate(connection, owner)
+        metrics.took_over()
         log.warning(
             "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
         )
@@ -178,7 +181,10 @@ class Heartbeat:
         *,
         on_fenced: Callable[[], None],
         on_request: Callable[[Request], None],
+        condition: Condition,
     ) -> None:
+        """`condition` is told of each beat."""
+        self._condition = condition
         self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
         self._on_fenced, self._on_request = on_fenced, on_request
         self._stopped = threading.Event()
@@ -193,19 +199,29 @@ class Heartbeat:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        within_s = self._interval_s + 2 * longest_wait_s(self._postgres)
+        with self._condition.loops.loop("heartbeat", within_s) as loop:
+            self._keep_beating(loop)
+
+    def _keep_beating(self, loop: Loop) -> None:
         while not self._stopped.is_set():
+            loop.turn()
             try:
-                self._beat()
+                self._beat(loop)
             except (UnavailableError, psycopg.Error) as error:
                 # A server that is away is the sink's to act on; the heartbeat says so and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
+                self._condition.beat_failed(str(error).strip())
             self._stopped.wait(self._interval_s)
 
-    def _beat(self) -> None:
+    def _beat(self, loop: Loop) -> None:
         with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
             while not self._stopped.wait(self._interval_s):
+                loop.turn()
                 beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
+                self._condition.beat()
                 if beat.rowcount == 0:
+                    metrics.fenced()
                     log.error("fenced", run=str(self._run_id))
                     self._on_fenced()
                     self._stopped.set()

@@ -18,9 +18,10 @@ from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
 from tests.server_choice import containers_are_wanted
 
-pytest_plugins = ["tests.images.fixture"]
+pytest_plugins = ["tests.images.fixture", "tests.one_engine"]
 
-TEMPLATE_DATABASE = "outbox_template"
+# Two workers of one run may share a server.
+TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 
 
 @pytest.fixture(scope="session")

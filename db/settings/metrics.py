@@ -1,4 +1,4 @@
-"""The settings of the metrics endpoint."""
+"""The settings of the metrics and health endpoint of both services."""
 
 from pydantic import Field
 
@@ -7,8 +7,18 @@ from db.settings.section import Section
 
 class MetricsSettings(Section):
     port: int = Field(default=0, ge=0, le=65_535)
-    """TCP port on which `publisher run` serves Prometheus metrics at `/metrics`; 0: none."""
+    """TCP port on which `publisher run` and `spark-job run` serve `/metrics`, `/healthz` and `/readyz` (docs/metrics.md); 0: none."""
+    job_port: int | None = Field(default=None, ge=0, le=65_535)
+    """The port of `spark-job run`, for a host where both services read the same file. Empty: `port`."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address it listens on; `0.0.0.0`: all of this host."""
     refresh_s: float = Field(default=5.0, ge=0.1, le=600)
-    """Seconds between two looks at Postgres for lags, stopped lanes and parked rows. A scrape gets the last look and waits for nothing."""
+    """Seconds between two looks at Postgres for what `/metrics` says of the outbox. A scrape gets the last look and waits for nothing."""
+    progress_s: float = Field(default=60.0, ge=1, le=86_400)
+    """Seconds within which each lane, or the job's query, must have got on for `/readyz` to say 200."""
+    hung_s: float = Field(default=60.0, ge=1, le=86_400)
+    """Seconds that a loop may be late beyond the longest wait that the other settings allow it, before `/healthz` says 503."""
+
+    def port_of_job(self) -> int:
+        """Return the port of `spark-job run`."""
+        return self.port if self.job_port is None else self.job_port

@@ -4,6 +4,7 @@ The exit code is 0 for a clean verdict, 1 for any difference, 2 when the demo co
 Ctrl-C. Nothing is left behind but, after a failure, the services' logs.
 """
 
+import shlex
 import signal
 from contextlib import suppress
 from types import FrameType
@@ -37,7 +38,7 @@ _EXPECTED_ERRORS = (
 
 def main(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the servers up at the end, to follow a session by hand.")
+        bool, typer.Option("--keep", help="Keep everything up at the end, to follow a session by hand.")
     ] = False,
 ) -> None:
     """Play a real stream through Kafka, Spark, the outbox and the publisher, with two kills on the way."""
@@ -70,9 +71,13 @@ def _carry_through(demo: Demo, console: Console, keep: bool) -> int:
     if not result.verdict.clean:
         _tell_logs(demo, console)
     if keep:
-        console.print("\nThe servers stay up until Ctrl-C. In another terminal:")
+        demo.go_on()
+        console.print("\nThe servers and both services stay up until Ctrl-C. In another terminal:")
+        print("source .venv/bin/activate")
         for name, value in demo.exports().items():
             print(f"export {name}={value}")
+        console.print("Ask with SQL, as a login that may only read (docs/audit.md has the questions):")
+        print(f"devstack psql {shlex.quote(demo.auditor_dsn())}")
     console.print()
     print(result.last_line(), flush=True)
     if keep:

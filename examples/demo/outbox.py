@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import class_row
 
 from db.statements import statement
@@ -27,6 +28,11 @@ class Outbox:
     def __init__(self, dsn: str) -> None:
         """Connect. Raises psycopg.OperationalError."""
         self._connection = psycopg.connect(dsn, autocommit=True, application_name="demo")
+
+    def add_auditor(self, login: str) -> None:
+        """Make a login that is a member of outbox_auditor."""
+        create = sql.SQL("CREATE ROLE {} LOGIN IN ROLE outbox_auditor").format(sql.Identifier(login))
+        self._connection.execute(create)
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from psycopg.conninfo import make_conninfo
 from rich.console import Console
 
 from db import migrate
@@ -26,6 +27,8 @@ from examples.demo.reading import end_offsets
 from examples.demo.services import Service, clean_environment
 
 DATABASE = "outbox"
+AUDITOR = "auditor"
+"""Login of a person who asks with SQL."""
 SHAPE = {"sessions": 1_200, "sessions_per_second": 40.0}
 ANOMALIES = Anomalies(
     duplicates=0.02, orphans=0.01, restarts=0.01, malformed=0.01, missing_ends=0.01, pageless=0.01
@@ -113,6 +116,16 @@ class Demo:
         self.display.say("stopping both services (SIGTERM)")
         self.publisher.stop()
         self.job.stop()
+
+    def go_on(self) -> None:
+        """Start both services again, and make the login of an auditor: something to look at while the servers stay up."""
+        self.publisher.start()
+        self.job.start()
+        self.outbox.add_auditor(AUDITOR)
+
+    def auditor_dsn(self) -> str:
+        """The outbox, for a login that may read everything and change nothing."""
+        return make_conninfo(self.dsn, user=AUDITOR)
 
     def keep_logs(self) -> Path:
         """Copy the services' logs to a folder that stays."""

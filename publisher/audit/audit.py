@@ -46,7 +46,7 @@ def audit(connection: psycopg.Connection[Any], settings: Settings, request: Requ
         )
         report.counted |= {"sessions": sessions, "output_events": events}
         report.checks += check_ledger(connection, scope, folder, sessions, phase("ledger and rows", sessions))
-        report.checks += check_deliveries(connection, scope, phase("deliveries", sessions))
+        report.checks += check_deliveries(connection, scope)
         report.checks += [*check_parked(connection, scope), _undelivered(connection)]
         if state is not None:
             found = kafka.run(connection, settings, state, folder, request.keys_file, phase)

@@ -1,6 +1,7 @@
 """The checks over the ledger and its rows, range by range of batches: SQL alone, each range in a snapshot of its own.
 
-Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot.
+Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot. All that reads a range's rows comes
+together: Postgres has them at hand then, where lane after lane it would read the table from disk once a lane.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from publisher.audit.digest import bucket_of, identity_of
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
 from publisher.audit.spill import Spill
+from publisher.cursor import Cursor
 
 _EMITTED = Struct("<16sq")
 _FETCH_ROWS = 5_000
@@ -33,6 +35,9 @@ def check_ledger(
     counts = Check("batch_counts", "Does each ledger row count what its rows hold?")
     orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
     lanes = Check("lanes", "Is every row's lane one that its epoch has?")
+    delivered = Check(
+        "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
+    )
     spill = Spill(folder, "emitted", _EMITTED, 1 + sessions // _SESSIONS_A_BUCKET)
     spill.restore([])
     for batches in ranges(connection, scope.kept):
@@ -40,6 +45,7 @@ def check_ledger(
             connection.execute(statement("publisher", "snapshot"))
             _check_counts(connection, batches, counts, orphans)
             _check_lanes(connection, batches, lanes)
+            _check_delivered(connection, batches, scope, delivered)
             _spill_sessions(connection, batches, spill)
         advance(batches.sessions)
     return [
@@ -47,8 +53,10 @@ def check_ledger(
         counts,
         orphans,
         _check_stream(connection, bounds),
+        _check_offsets(connection, bounds),
         _check_emitted_once(connection, spill),
         lanes,
+        delivered,
     ]
 
 
@@ -82,17 +90,47 @@ def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Che
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
 
 
+def _check_delivered(connection: psycopg.Connection[Any], batches: Range, scope: Scope, check: Check) -> None:
+    """Look at the deliveries that end in these batches; one that began in batches that are not kept or audited says nothing."""
+    bounds = {"from_batch": batches.first, "to_batch": batches.last}
+    for (
+        epoch,
+        lane,
+        seq,
+        sessions,
+        events,
+        held,
+        held_events,
+        after,
+        after_key,
+        to,
+        to_key,
+    ) in connection.execute(statement(SQL, "delivery_counts"), bounds):
+        first = after if after_key is not None else after + 1
+        if first <= to and not scope.holds(first, to):
+            continue
+        check.add(
+            f"epoch {epoch}, lane {lane}, delivery {seq}: {sessions} sessions with {events} events, but its range "
+            f"from {Cursor(after, after_key)} (exclusive) to {Cursor(to, to_key)} holds {held} with {held_events}"
+        )
+
+
 def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
     check = Check(
         "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
     )
-    for batch, generation, spark_batch, part, former, former_spark, former_part in connection.execute(
-        statement(SQL, "stream"), bounds
-    ):
-        check.add(
-            f"generation {generation}: batch {batch} (Spark batch {spark_batch}, part {part}) does not continue batch "
-            f"{former} (Spark batch {former_spark}, part {former_part})"
-        )
+    for (wrong,) in connection.execute(statement(SQL, "stream"), bounds):
+        check.add(wrong)
+    return check
+
+
+def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
+    check = Check(
+        "ledger_forward",
+        "Do the ledger's times and offsets go forward, done up to the end and safe up to it at most?",
+    )
+    for batch, wrong in connection.execute(statement(SQL, "offsets_and_times"), bounds):
+        check.add(f"batch {batch}: {wrong}")
     return check
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from db.errors import UnavailableError
 from db.settings import load_settings
@@ -112,11 +113,11 @@ def _print(found: Report) -> None:
     table = Table("check", "question", "result")
     for check in found.checks:
         result = (
-            f"[red]{check.count} wrong[/red]"
+            Text(f"{check.count} wrong", "red")
             if check.failed
-            else f"{check.count} noted"
+            else Text(f"{check.count} noted")
             if check.count
-            else "[green]ok[/green]"
+            else Text("ok", "green")
         )
         table.add_row(check.name, check.question, result)
     out.print(table)
@@ -125,7 +126,6 @@ def _print(found: Report) -> None:
             out.print(
                 f"{check.name}: {example}",
                 style="red" if check.failed else "",
-                markup=False,
                 highlight=False,
                 soft_wrap=True,
             )

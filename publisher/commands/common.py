@@ -38,9 +38,9 @@ def print_json(value: object) -> None:
 
 def console() -> Console:
     """Return where tables go."""
-    # No emoji: session keys with colons in them must come out as they are.
+    # No emoji, no markup: session keys with colons and brackets in them, and settings such as [kafka.options], must come out as they are.
     # Wide enough that a table read by a machine or a log keeps its columns.
-    return Console(emoji=False) if sys.stdout.isatty() else Console(width=160, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else 160, emoji=False, markup=False)
 
 
 def confirm(yes: bool, question: str, nobody: str) -> None:

@@ -181,9 +181,7 @@ def list_(
     console().print(replays_table(found))
     for one in found:
         if one.reason is not None:
-            console().print(
-                f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True, markup=False
-            )
+            console().print(f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True)
 
 
 @app.command("show")

@@ -93,7 +93,7 @@ def resume(
 def _errors() -> Console:
     # What is said before it acts must not mix with the document of --json.
     width = None if sys.stderr.isatty() else 160
-    return Console(stderr=True, width=width, emoji=False)
+    return Console(stderr=True, width=width, emoji=False, markup=False)
 
 
 def _look(planner: Planner, request: Request) -> Plan:

@@ -6,8 +6,9 @@ import threading
 
 from db import fault_points, logs
 from db.settings import Settings, load_settings
-from publisher import metrics
+from publisher import endpoint
 from publisher.commands.common import Config, console
+from publisher.condition import Condition
 from publisher.identity import OutboxIdentity
 from publisher.relay import Relay
 from publisher.shared import Epoch
@@ -26,8 +27,9 @@ def run(config: Config = None) -> None:
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     stop = threading.Event()
-    relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch))
-    with metrics.served(settings), stop_on_signals(stop):
+    condition = Condition(settings.metrics.hung_s)
+    relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), condition)
+    with endpoint.served(settings, condition), stop_on_signals(stop):
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.

@@ -31,6 +31,18 @@ def _print_status(found: Status) -> None:
     out.print(f"publisher processes: {running or 'none'}")
     parked = ", ".join(f"{count} {state}" for state, count in found.parked.items())
     out.print(f"parked rows: {parked or 'none'}")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in found.parked_rows.items() if count)
+    if reasons:
+        out.print(f"parked now: {reasons}", style="yellow")
+    replays = ", ".join(f"{count} {state}" for state, count in found.replays.items() if count)
+    if replays:
+        out.print(f"replays: {replays}")
+    out.print(f"lanes taken: {found.lanes_taken} times")
+    for rate in found.rates:
+        out.print(
+            f"last {rate.seconds} s: {rate.transactions:,} transactions, {rate.sessions:,} sessions, {rate.events:,} events, "
+            f"{rate.events_per_second:,.1f} events/s"
+        )
     for lane in found.lanes:
         if lane.stopped_reason is not None:
             out.print(f"lane {lane.lane} stopped: {lane.stopped_reason}", style="red")

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -111,7 +110,7 @@ def replays_table(replays: list[Replay]) -> Table:
             str(one.replay_id),
             one.shown_state,
             f"{one.from_batch:,}-{one.to_batch:,}",
-            escape(_filter(one)),
+            _filter(one),
             f"{one.target_topic or 'own topics'} at {one.target_servers}",
             f"{one.events_sent:,} of {one.events_total:,}",
             f"{share(one):.0f} %",
@@ -129,7 +128,7 @@ def replay_lines(one: Replay) -> Table:
         "events_sent": f"{one.events_sent:,} of {one.events_total:,} ({share(one):.0f} %)"
     }
     for name, value in values.items():
-        table.add_row(name, "" if value is None else escape(str(value)))
+        table.add_row(name, "" if value is None else str(value))
     return table
 
 

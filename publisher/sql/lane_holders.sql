@@ -1,20 +1,10 @@
 -- The lanes of an epoch that have work or a holder, and who holds them. One that is through keeps its holder until the epoch is over,
--- so that the last lanes do not move between the processes.
-SELECT s.lane, s.holder, s.through
+-- so that the last lanes do not move between the processes. A lease of one's own counts while the heartbeat makes its connection anew.
+SELECT s.lane, s.holder, s.ended
 FROM (
-    SELECT l.lane,
-           CASE WHEN l.lease_until >= now() AND (
-               l.lease_holder = %(me)s
-               OR l.lease_backend_start < pg_postmaster_start_time()
-               OR EXISTS (
-                   SELECT FROM pg_stat_activity a
-                   WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE
-               )
-           ) THEN l.lease_holder END AS holder,
-           coalesce(l.cursor_key IS NULL AND l.cursor_batch = (
-               SELECT min(n.from_batch) - 1 FROM outbox.lane_epoch n WHERE n.epoch > l.epoch), false) AS through
-    FROM outbox.lane l
-    WHERE l.epoch = %(epoch)s
+    SELECT p.lane, CASE WHEN p.held OR (p.lease_holder = %(me)s AND p.lease_until >= now()) THEN p.lease_holder END AS holder, p.ended
+    FROM outbox.lane_position p
+    WHERE p.epoch = %(epoch)s
 ) s
-WHERE s.holder IS NOT NULL OR NOT s.through
+WHERE s.holder IS NOT NULL OR NOT s.ended
 ORDER BY s.lane

@@ -3,11 +3,6 @@
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
        (SELECT max(e.epoch) FROM outbox.lane_epoch e),
-       EXISTS (
-           SELECT FROM outbox.lane_epoch e
-           CROSS JOIN LATERAL (SELECT min(n.from_batch) - 1 AS to_batch FROM outbox.lane_epoch n WHERE n.epoch > e.epoch) last
-           WHERE e.epoch < l.epoch
-             AND (SELECT count(*) FROM outbox.lane f
-                  WHERE f.epoch = e.epoch AND f.lane < e.lanes AND f.cursor_batch = last.to_batch AND f.cursor_key IS NULL) < e.lanes)
+       EXISTS (SELECT FROM outbox.lane_position p WHERE p.epoch < l.epoch AND NOT p.ended)
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s

@@ -3,22 +3,10 @@
 -- leaves no batch of the time out.
 SELECT
     (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b),
-    (SELECT coalesce(min(through.batch_id), 0)
-     FROM outbox.lane_epoch e
-     CROSS JOIN LATERAL (SELECT min(x.from_batch) - 1 AS batch_id FROM outbox.lane_epoch x WHERE x.epoch > e.epoch) last
-     CROSS JOIN generate_series(0, e.lanes - 1) AS n
-     LEFT JOIN outbox.lane l ON l.epoch = e.epoch AND l.lane = n
-     CROSS JOIN LATERAL (
-        SELECT greatest(e.from_batch - 1, CASE WHEN l.cursor_key IS NULL THEN l.cursor_batch ELSE l.cursor_batch - 1 END) AS batch_id
-     ) through
-     WHERE last.batch_id IS NULL OR through.batch_id < last.batch_id),
-    (SELECT coalesce(array_agg(f.bounds ORDER BY f.bounds), '{}')
-     FROM pg_inherits i
-     JOIN pg_class c ON c.oid = i.inhrelid
-     CROSS JOIN LATERAL (
-        SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\) TO \(''(\d+)''\)')::bigint[] AS bounds
-     ) f
-     WHERE i.inhparent = 'outbox.session_output'::regclass AND NOT i.inhdetachpending),
+    (SELECT coalesce(min(p.through_batch), 0) FROM outbox.lane_position p WHERE NOT p.ended),
+    (SELECT coalesce(array_agg(ARRAY[p.from_batch, p.to_batch + 1] ORDER BY p.from_batch), '{}')
+     FROM outbox.output_partition p
+     WHERE NOT p.detaching),
     (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.created_at >= m.since),
     (SELECT max(b.batch_id) FROM outbox.batch b WHERE b.created_at < m.until)
 FROM (SELECT

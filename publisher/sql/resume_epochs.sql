@@ -1,4 +1,4 @@
 -- Every lane epoch with its last batch, NULL for the newest.
-SELECT e.epoch, e.from_batch, e.lanes, lead(e.from_batch) OVER (ORDER BY e.epoch) - 1
-FROM outbox.lane_epoch e
+SELECT e.epoch, e.from_batch, e.lanes, e.to_batch
+FROM outbox.epoch_range e
 ORDER BY e.epoch

@@ -14,27 +14,23 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import psycopg
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from db.settings import SessionSettings
-from db.topic_ids import topic_id_text
 from devstack.topics import create_topics
 from tests.acceptance import verdict
+from tests.acceptance.consumer_group import ConsumerGroup
 from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
 from tests.acceptance.feed import Feeder, ends_of, rounds, starts_of, write
+from tests.acceptance.input_topic import InputTopic
+from tests.acceptance.options import BUCKETS, LANES, Options, environment, small
 from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import CARTS, INPUT, PAGES
 from tests.acceptance.watcher import Watcher
 from tests.reference.model import Record
 
-SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
-BUCKETS = 4
-LANES = 3
 _PARTITIONS = 3
 COMPLETION_TIMEOUT_S = 900.0
-
-Options = dict[str, dict[str, Any]]
 
 
 class Position(NamedTuple):
@@ -58,36 +54,12 @@ class Pipeline:
         self.prefix = prefix
         self.input = prefix + INPUT
         self.outputs = [prefix + PAGES, prefix + CARTS]
+        self.input_topic = InputTopic(bootstrap, self.input, _PARTITIONS)
+        self.group = ConsumerGroup(bootstrap, f"{prefix}job", self.input)
         self.checkpoint = folder / "checkpoint"
         scratch = folder / "scratch"
         scratch.mkdir()
-        self.options: Options = {
-            "postgres": {"dsn": dsn},
-            "kafka": {"bootstrap_servers": bootstrap},
-            "source": {"topics": [self.input], "consumer_group": f"{prefix}job"},
-            "session": SESSION.model_dump(exclude_unset=True),
-            "transform": {"function": "tests.acceptance.transforms:twenty"},
-            "job": {
-                "checkpoint": str(self.checkpoint),
-                "master": "local[2]",
-                "driver_memory": "1g",
-                "trigger_ms": 100,
-                "buckets": BUCKETS,
-                "max_events_per_batch": 4_000,
-                "heartbeat_s": 0.5,
-                "owner_timeout_s": 3.0,
-                "spark_options": {"spark.local.dir": str(scratch)},
-            },
-            "publisher": {
-                "lanes": LANES,
-                "transaction_sessions": 50,
-                "poll_ms": 500,
-                "idle_progress_s": 1.0,
-                "lease_s": 5.0,
-            },
-        }
-        for section, values in (options or {}).items():
-            self.options[section] = self.options.get(section, {}) | values
+        self.options = small(dsn, bootstrap, prefix, self.checkpoint, scratch, options or {})
         # Killed processes tidy nothing up: what they leave lies in the test's own folder.
         settings = environment(self.options)
         self._environment = settings | {
@@ -189,29 +161,6 @@ class Pipeline:
     def release(self) -> None:
         """End the sessions that were held open."""
         write(self.bootstrap, self.input, ends_of(self._held))
-
-    def add_partitions(self, total: int) -> None:
-        """Give the input topic more partitions: from now on its keys go elsewhere."""
-        (answer,) = self.admin.create_partitions([NewPartitions(self.input, total)]).values()
-        answer.result()
-
-    def delete_records(self, before: dict[int, int]) -> None:
-        """Delete the input below {partition: offset}, as retention does. Call `expectation` first, which remembers it."""
-        places = [TopicPartition(self.input, partition, offset) for partition, offset in before.items()]
-        for answer in self.admin.delete_records(places).values():
-            answer.result()
-
-    def recreate_input(self) -> None:
-        """Delete the input topic and make it again: the same name, another id."""
-        before = self.input_id()
-        (deleted,) = self.admin.delete_topics([self.input], operation_timeout=60).values()
-        deleted.result()
-
-        def is_another() -> bool:
-            create_topics(self.bootstrap, {self.input: (_PARTITIONS, {})})
-            return self.input_id() != before
-
-        wait_until(is_another, "the new topic", poll_s=0.2)
 
     @contextmanager
     def load(self, seed: int, *, sessions_per_second: float) -> Iterator[Feeder]:
@@ -349,29 +298,6 @@ class Pipeline:
         self.job.crash()
         self.wait_until(self.job_has_gone, "the end of the job's connections")
 
-    def lag(self) -> dict[int, int]:
-        """{partition: records after the consumer group's offset}, as any lag tool computes it."""
-        asked = ConsumerGroupTopicPartitions(f"{self.prefix}job")
-        (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
-        offsets = {place.partition: place.offset for place in answer.result().topic_partitions}
-        ends = verdict.ends(self.bootstrap, [self.input], committed=False)
-        return {partition: end - max(0, offsets.get(partition, 0)) for (_, partition), end in ends.items()}
-
-    def move_group(self, *, to_end: bool) -> None:
-        """Set the consumer group's offsets to the input's end or to its beginning, as an administrator may."""
-        ends = verdict.ends(self.bootstrap, [self.input], committed=False)
-        places = [
-            TopicPartition(topic, number, end if to_end else 0) for (topic, number), end in ends.items()
-        ]
-        asked = ConsumerGroupTopicPartitions(f"{self.prefix}job", places)
-        (answer,) = self.admin.alter_consumer_group_offsets([asked]).values()
-        answer.result()
-
-    def delete_group(self) -> None:
-        """Delete the consumer group."""
-        (answer,) = self.admin.delete_consumer_groups([f"{self.prefix}job"]).values()
-        answer.result()
-
     def job_has_gone(self) -> bool:
         """Whether Postgres has ended the job's connections, so that nothing is half way any more."""
         found = self.ask(
@@ -388,17 +314,12 @@ class Pipeline:
 
     # The end
 
-    def input_id(self) -> str:
-        """The id of the input topic."""
-        answer = self.admin.describe_topics(TopicCollection([self.input]))[self.input]
-        return topic_id_text(answer.result().topic_id)
-
     def expectation(self, *shares: Share, of_what_is_left: bool = False) -> Expectation:
         """What must come out of the input as it is now. What an earlier call has seen counts although it was deleted meanwhile.
 
         `shares`: by revision, where something was reissued. `of_what_is_left`: as if nothing had been there that Kafka has deleted.
         """
-        topic_id = self.input_id()
+        topic_id = self.input_topic.id()
         now = read_topic(self.bootstrap, self.input)
         self._records |= {(topic_id, record.source, record.offset): record for record in now}
         ever = [record for (its_topic, *_), record in self._records.items() if its_topic == topic_id]
@@ -442,7 +363,7 @@ class Pipeline:
         )
         if not rows:
             return False
-        done = rows[0][0].get(self.input_id(), {})
+        done = rows[0][0].get(self.input_topic.id(), {})
         return all(done.get(str(partition), 0) >= end for partition, end in wanted.items())
 
     def stop(self) -> None:
@@ -465,12 +386,3 @@ class Pipeline:
         """Name of the publisher's progress topic."""
         ((outbox_uuid,),) = self.ask("SELECT outbox_uuid FROM outbox.identity")
         return f"outbox-progress-{outbox_uuid}"
-
-
-def environment(options: Options) -> dict[str, str]:
-    """The OUTBOX_ variables of settings {section: {key: value}}."""
-    return {
-        f"OUTBOX_{section}__{key}".upper(): value if isinstance(value, str) else json.dumps(value)
-        for section, values in options.items()
-        for key, value in values.items()
-    }

@@ -93,8 +93,8 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_once_that_is_acc
     before = pipeline.expectation()
     pipeline.wait_for_input(before)
     pipeline.crash()
-    old_id = pipeline.input_id()
-    pipeline.recreate_input()
+    old_id = pipeline.input_topic.id()
+    pipeline.input_topic.recreate()
     pipeline.feed(42, sessions=150)
 
     said = pipeline.refused()
@@ -123,7 +123,7 @@ def test_retention_past_the_safe_offsets_stops_only_the_start_that_needs_them(pi
     pipeline.crash()
 
     # All that was read is deleted. The state in the checkpoint has it: the sessions held open come out whole.
-    pipeline.delete_records(read.ends)
+    pipeline.input_topic.delete_records(read.ends)
     pipeline.release()
     pipeline.hold_open(6)
     pipeline.feed(52, sessions=150)
@@ -133,13 +133,13 @@ def test_retention_past_the_safe_offsets_stops_only_the_start_that_needs_them(pi
     pipeline.crash()
 
     # Without the checkpoint the sessions open now are needed from the topic, which has lost them.
-    pipeline.delete_records(whole.ends)
+    pipeline.input_topic.delete_records(whole.ends)
     pipeline.lose_checkpoint()
     pipeline.release()
     pipeline.feed(53, sessions=150)
     said = pipeline.refused()
     ((safe,),) = pipeline.ask("SELECT safe_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1")
-    for partition, first in safe[pipeline.input_id()].items():
+    for partition, first in safe[pipeline.input_topic.id()].items():
         end = whole.ends[int(partition)]
         assert (
             first == end

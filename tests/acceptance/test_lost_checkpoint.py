@@ -26,7 +26,7 @@ def test_deleting_the_checkpoint_twice_in_a_row_under_load_loses_and_repeats_not
         pipeline.wait_until(lambda: pipeline.batches() >= 4, "four batches", alive=(job,))
         pipeline.crash()
         pipeline.lose_checkpoint()
-        pipeline.move_group(to_end=True)
+        pipeline.group.move(to_end=True)
 
         # Sessions are open since the beginning: with small batches the second loss comes long before the first one's high water.
         pipeline.start_and_see("new_generation", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="150")
@@ -35,14 +35,14 @@ def test_deleting_the_checkpoint_twice_in_a_row_under_load_loses_and_repeats_not
             "SELECT done_offsets, end_offsets, safe_offsets FROM outbox.batch ORDER BY batch_id DESC LIMIT 1"
         )
         assert done != end, "the new generation has caught up before the second loss"
-        assert max(safe[pipeline.input_id()].values()) < 12
+        assert max(safe[pipeline.input_topic.id()].values()) < 12
         pipeline.lose_checkpoint()
-        pipeline.delete_group()
-        pipeline.add_partitions(4)
+        pipeline.group.delete()
+        pipeline.input_topic.add_partitions(4)
         pipeline.feed(12, sessions=200)
 
         pipeline.start_and_see("new_generation")
-        pipeline.move_group(to_end=True)
+        pipeline.group.move(to_end=True)
         batches = pipeline.batches()
         pipeline.wait_until(lambda: pipeline.batches() >= batches + 4, "more batches", alive=(job,))
     pipeline.release()
@@ -58,9 +58,9 @@ def test_deleting_the_checkpoint_twice_in_a_row_under_load_loses_and_repeats_not
         "SELECT min(touched) < 16 FROM (SELECT count(*) AS touched FROM outbox.bucket GROUP BY batch_id) b"
     ) == [(True,)]
 
-    assert set(pipeline.lag().values()) == {0}
+    assert set(pipeline.group.lag().values()) == {0}
     pipeline.feed(13, sessions=50)
-    assert sum(pipeline.lag().values()) == pipeline.expectation().records - expected.records > 0
+    assert sum(pipeline.group.lag().values()) == pipeline.expectation().records - expected.records > 0
 
 
 Damage = Callable[[Path, Path], None]

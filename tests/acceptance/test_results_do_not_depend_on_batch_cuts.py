@@ -5,7 +5,8 @@ from pathlib import Path
 
 from devstack.kafka import KafkaServer
 from tests.acceptance import verdict
-from tests.acceptance.pipeline import Options, Pipeline
+from tests.acceptance.options import Options
+from tests.acceptance.pipeline import Pipeline
 
 TINY, LARGE = 150, 100_000
 

@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition
 
 from devstack.kafka import KafkaServer
 from tests.acceptance.expectation import Share
-from tests.acceptance.pipeline import Options, Pipeline
+from tests.acceptance.options import Options
+from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.transforms import mended
 
 PATIENCE_S = 600.0

@@ -14,8 +14,8 @@ from db.topic_ids import topic_id_text
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
 from tests.acceptance import verdict
+from tests.acceptance.options import environment
 from tests.acceptance.page_tables import Page
-from tests.acceptance.pipeline import environment
 from tests.acceptance.places import Places
 from tests.acceptance.service import Service, wait_until
 from tests.acceptance.transforms import INPUT, LETTERS

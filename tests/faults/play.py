@@ -6,7 +6,8 @@ from typing import Any
 
 from db.fault_points import Plan
 from tests.acceptance.feed import rounds, write
-from tests.acceptance.pipeline import Options, Pipeline
+from tests.acceptance.options import Options
+from tests.acceptance.pipeline import Pipeline
 from tests.faults.cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
 from tests.faults.matrix import HELD, Group, Row
 from tests.faults.state import Kind, State, assert_nothing_half_way

@@ -314,3 +314,17 @@ def test_topics_are_created_once_and_a_differing_one_is_refused(
         create_topics(kafka.bootstrap_servers, {f"{topic_prefix}b": (5, {})})
     with pytest.raises(DevstackError, match="could not be created"):
         create_topics(kafka.bootstrap_servers, {"no/such/name": (1, {})})
+
+
+def test_psql_asks_the_outbox_that_the_environment_names(postgres: PostgresServer) -> None:
+    """As after `eval "$(devstack up)"`; and without it the message says what to do."""
+    command = [sys.executable, "-m", "devstack", "psql", "-Atc", "SELECT 1 + 1"]
+    environment = {**os.environ, POSTGRES_VARIABLE: postgres.dsn()}
+    assert (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "2\n"
+    )
+
+    environment.pop(POSTGRES_VARIABLE)
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "devstack up" in refused.stderr

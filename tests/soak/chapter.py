@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from db.settings import SessionSettings
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Expectation, expect, read_topic
-from tests.acceptance.pipeline import BUCKETS
+from tests.acceptance.options import BUCKETS
 from tests.soak.replays import SideReplay
 from tests.soak.stand import Stand
 
@@ -87,10 +87,10 @@ class Chapters:
             if record.offset >= self._cut.get(record.source, 0)
         ]
         session = SessionSettings(**pipeline.options["session"])
-        return expect(records, pipeline.input, pipeline.input_id(), session, BUCKETS)
+        return expect(records, pipeline.input, pipeline.input_topic.id(), session, BUCKETS)
 
     def _wait_for_the_input(self, expected: Expectation, deadline: float) -> None:
-        pipeline, topic_id = self._stand.pipeline, self._stand.pipeline.input_id()
+        pipeline, topic_id = self._stand.pipeline, self._stand.pipeline.input_topic.id()
 
         def done() -> bool:
             rows = pipeline.ask(

@@ -19,7 +19,8 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.stack import Stack
-from tests.acceptance.pipeline import Options, Pipeline, environment
+from tests.acceptance.options import Options, environment
+from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.service import ROOT, Service
 
 PREFIX = "soak-"

@@ -8,6 +8,7 @@ import pytest
 
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
+from tests.integration.db.audit_world import make_world
 from tests.integration.db.rows import Outbox
 
 
@@ -43,3 +44,17 @@ def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]
     server.start()
     yield server
     server.destroy()
+
+
+@pytest.fixture
+def world(outbox: Outbox) -> Outbox:
+    """An outbox of its own in which everything agrees, to change."""
+    make_world(outbox)
+    return outbox
+
+
+@pytest.fixture(scope="module")
+def shared_world(module_outbox: Outbox) -> Outbox:
+    """An outbox in which everything agrees, to look at."""
+    make_world(module_outbox)
+    return module_outbox

@@ -1,29 +1,26 @@
 """Random histories of one outbox: input, crashes, lost checkpoints, restores. All code is the job's own except Spark and Kafka.
 
-What stands for Spark here keeps a checkpoint's two logs and its state in memory, and calls the executors' function for each bucket. What
-decides (`Start`), what opens generations, and what writes batches is the real thing on a real Postgres.
+What stands for Spark (memory_checkpoint.py) calls the executors' function for each bucket. What decides (`Start`), what opens generations,
+and what writes batches is the real thing on a real Postgres.
 """
 
 import copy
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import orjson
 import pandas as pd
 import psycopg
 import pyarrow as pa
-import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import ContinuityError
 from db.settings import SessionSettings, Settings
-from spark_job import Event, OutputEvent, Session, requests, savepoints, start, writer
+from spark_job import Event, OutputEvent, Session, requests, savepoints, writer
 from spark_job.assembly import assembly_settings
 from spark_job.buckets import bucket_values
-from spark_job.directory_fit import DirectoryState
 from spark_job.kafka_input import InputTopics
 from spark_job.offsets import Offsets, TopicPartition
 from spark_job.query import batch_range
@@ -33,6 +30,8 @@ from spark_job.sink import Sink
 from spark_job.start import Start, Started
 from spark_job.worker import BucketWorker
 from tests.acceptance.expectation import spark_hash
+from tests.integration.job.memory_checkpoint import Bounds, Disk, Files, State
+from tests.integration.job.random_log import random_log
 from tests.integration.job.sink_world import SCHEMA
 from tests.reference.assembled import table
 from tests.reference.model import Record
@@ -63,141 +62,6 @@ def settings() -> Settings:
             "job": {"checkpoint": _CHECKPOINT, "buckets": 4},
         }
     )
-
-
-def random_log(chance: random.Random) -> list[list[Record]]:
-    """Records of one to three partitions: few keys used again and again, duplicates, restarts, orphans, silences, some not JSON."""
-    log: list[list[Record]] = [[] for _ in range(chance.randint(1, 3))]
-    open_now: set[tuple[int, str]] = set()
-    now_s = 0
-
-    def add(partition: int, key: str, kind: str, at_s: int, body: int) -> None:
-        value = orjson.dumps({"session_key": key, "event_type": kind, "body": body})
-        log[partition].append(Record(partition, len(log[partition]), at_s * 1_000, None, value))
-
-    for _ in range(chance.randint(20, 120)):
-        now_s += chance.choice(
-            [0, 1, 1, 2, 5, 5, chance.choice([30, 90, 200]) if chance.random() < 0.1 else 1]
-        )
-        place = partition, key = chance.randrange(len(log)), f"k{chance.randrange(6)}"
-        at_s = 1_000 + now_s + chance.randint(-5, 5)
-        if place in open_now:
-            (kind,) = chance.choices(["start_event", "entry_event", "end_event"], [1, 6, 4])
-        else:
-            kind = "start_event" if chance.random() < 0.85 else chance.choice(["entry_event", "end_event"])
-        if kind == "start_event":
-            open_now.add(place)
-        elif kind == "end_event":
-            open_now.discard(place)
-        body = (
-            chance.randrange(3) if kind != "start_event" or chance.random() < 0.5 else chance.randrange(10**6)
-        )
-        add(partition, key, kind, at_s, body)
-        if chance.random() < 0.1:
-            add(partition, key, kind, at_s, body)
-        if kind == "start_event" and chance.random() < 0.2:
-            add(partition, key, "entry_event", at_s, 0)
-            add(partition, key, "start_event", at_s + 1, body)
-        if chance.random() < 0.03:
-            log[partition].append(Record(partition, len(log[partition]), at_s * 1_000, None, b"\xff no JSON"))
-    return log
-
-
-@dataclass
-class Files:
-    """One checkpoint directory: the offset log, the commit log, and the state after each batch."""
-
-    planned: dict[int, Offsets] = field(default_factory=dict)
-    committed: int | None = None
-    states: dict[int, dict[int, bytes]] = field(default_factory=dict)
-
-
-class Disk:
-    """The checkpoint's folder."""
-
-    def __init__(self) -> None:
-        self.directories: dict[str, Files] = {}
-        self.marked: set[str] = set()
-
-
-class Directory:
-    """What stands for `checkpoint.CheckpointDirectory`."""
-
-    def __init__(self, disk: Disk, path: str, _topic_ids: Mapping[str, str]) -> None:
-        self.disk, self.path = disk, path
-
-    @property
-    def uri(self) -> str:
-        return f"file:{self.path}"
-
-    @property
-    def files(self) -> Files:
-        """Spark makes what is not there."""
-        return self.disk.directories.setdefault(self.path, Files())
-
-    def mark(self, _outbox_uuid: UUID) -> None:
-        self.disk.marked.add(self.path)
-
-    def is_marked(self, _outbox_uuid: UUID) -> bool:
-        return self.path in self.disk.marked
-
-    def state(self) -> DirectoryState:
-        files = self.disk.directories.get(self.path, Files())
-        return DirectoryState(max(files.planned, default=None), files.committed)
-
-    def end_offsets(self, batch: int) -> Offsets:
-        files = self.disk.directories.get(self.path, Files())
-        if batch not in files.planned:
-            raise ContinuityError(f"checkpoint: {self.path}/offsets/{batch} cannot be read")
-        return files.planned[batch]
-
-
-def unknown_directories(
-    disk: Disk, root: str, known: Collection[str], above: int, _outbox_uuid: UUID
-) -> dict[int, str]:
-    """What stands for `checkpoint.unknown_directories`."""
-    found = {}
-    for path in disk.marked & {*disk.directories}:
-        name = path.removeprefix(f"{root}/")
-        number = int(name.split("-")[1])
-        if name not in known and number > above:
-            found[number] = path
-    return found
-
-
-class Bounds:
-    """What stands for `kafka_input.KafkaInput`."""
-
-    def __init__(self, latest: Offsets, owned: Callable[[], bool]) -> None:
-        self._latest, self._owned = latest, owned
-
-    def bounds(self, _topics: InputTopics, where: str) -> Offsets:
-        assert self._owned(), (
-            "bounds from before the last owner's last commit look like a loss of the input's end"
-        )
-        return Offsets(dict.fromkeys(self._latest, 0)) if where == "earliest" else self._latest
-
-
-class State:
-    """What stands for Spark's GroupState."""
-
-    def __init__(self, blob: bytes | None) -> None:
-        self.blob = blob
-
-    @property
-    def exists(self) -> bool:
-        return self.blob is not None
-
-    @property
-    def get(self) -> tuple[bytes]:
-        assert self.blob is not None
-        return (self.blob,)
-
-    def update(self, value: tuple[bytes]) -> None:
-        (self.blob,) = value
-
-    def remove(self) -> None:
-        self.blob = None
 
 
 @dataclass(frozen=True)
@@ -455,12 +319,6 @@ _STEPS = (
     (History._restore, 5),
     (History._die_while_opening, 5),
 )
-
-
-def stand_ins(patch: pytest.MonkeyPatch) -> None:
-    """Put memory in the place of the checkpoint's file system."""
-    patch.setattr(start, "CheckpointDirectory", Directory)
-    patch.setattr(start, "unknown_directories", unknown_directories)
 
 
 def sessions_written(connection: Connection) -> Iterator[tuple[int, int, int, int, int]]:

@@ -10,6 +10,7 @@ from psycopg.rows import TupleRow
 from db.settings import JobSettings
 from spark_job import OutputEvent, backlog, writer
 from spark_job.backlog import Backlog, Brake
+from spark_job.condition import Condition
 from tests.integration.job.sink_world import World, session
 
 LANES = 4  # as World opens the epoch
@@ -79,7 +80,7 @@ def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
 def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
     world: World, database: str, settings: JobSettings, because: str
 ) -> None:
-    brake = Brake(world.connection, world.run_id, settings)
+    brake = Brake(world.connection, world.run_id, settings, Condition())
     waiting = threading.Thread(target=brake.wait, args=(lambda: False,))
     with psycopg.connect(database, autocommit=True) as observer:
         waiting.start()
@@ -92,12 +93,12 @@ def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
 
 
 def test_a_stop_ends_the_wait(world: World) -> None:
-    Brake(world.connection, world.run_id, JobSettings(max_backlog_events=1)).wait(lambda: True)
+    Brake(world.connection, world.run_id, JobSettings(max_backlog_events=1), Condition()).wait(lambda: True)
 
 
 def test_without_a_bound_nothing_is_asked(world: World) -> None:
     world.connection.close()
-    Brake(world.connection, world.run_id, JobSettings()).wait(lambda: False)
+    Brake(world.connection, world.run_id, JobSettings(), Condition()).wait(lambda: False)
 
 
 def wait_for(condition: Callable[[], object]) -> None:

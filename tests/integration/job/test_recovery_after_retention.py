@@ -17,7 +17,8 @@ from publisher.retention.plan import Needs
 from publisher.retention.survey import survey
 from spark_job.offsets import Offsets
 from tests.integration.job import test_recovery_histories
-from tests.integration.job.history import Connection, History, sessions_written, stand_ins
+from tests.integration.job.history import Connection, History, sessions_written
+from tests.integration.job.memory_checkpoint import stand_ins
 from tests.integration.job.test_recovery_histories import wrong
 from tests.soak.stand import small_partitions
 

@@ -20,7 +20,8 @@ from spark_job.ledger import Connection, Generation, StreamBatch
 from spark_job.offsets import Offsets, TopicPartition
 from spark_job.position import Position
 from tests.acceptance.expectation import spark_hash
-from tests.integration.job.history import TOPIC_ID, History, sessions_written, stand_ins
+from tests.integration.job.history import TOPIC_ID, History, sessions_written
+from tests.integration.job.memory_checkpoint import stand_ins
 from tests.reference.model import expected_sessions
 
 HISTORIES = int(os.environ.get("HISTORIES", "20"))

@@ -65,6 +65,21 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Con
     assert batch == (7, 2, 3, 0, 1, 32)
 
 
+def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: Connection) -> None:
+    """Counts and bytes of the ledger are those of the rows, as the audit counts them: of values, whatever goes with them."""
+    outputs = [
+        E("t.one", b"\x00\xff"),
+        E("t.two", {"k": "\u00e4"}, key="other", headers=[("h", "v")]),
+        E("t.one", None),
+    ]
+    world.write(0, session("a", 5, 9, outputs), session("empty", 1, 2, []), summary(0, {}, events=7))
+    connection.execute("SET ROLE outbox_auditor")
+    assert connection.execute("SELECT * FROM outbox.audit_reconciliation").fetchall() == []
+    assert one(connection, "SELECT output_bytes FROM outbox.batch") == len(b"\x00\xff") + len(
+        '{"k":"\u00e4"}'.encode()
+    )
+
+
 def test_a_zombie_is_fenced_and_writes_nothing(world: World, connection: Connection, database: str) -> None:
     """⚠ design §3.3 step 1."""
     with psycopg.connect(database, autocommit=True) as other:

@@ -9,7 +9,8 @@ import pytest
 from db.errors import ContinuityError
 from spark_job import published, writer
 from spark_job.recovery import Accepted
-from tests.integration.job.history import Directory, Files, History, stand_ins
+from tests.integration.job.history import History
+from tests.integration.job.memory_checkpoint import Directory, Files, stand_ins
 
 
 @pytest.fixture

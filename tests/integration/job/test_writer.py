@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from db.errors import FencedError, UnavailableError
 from db.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent, storing, writer
+from spark_job.condition import Condition
 from tests.integration.job.sink_world import World, session
 
 Connection = psycopg.Connection[TupleRow]
@@ -82,7 +83,14 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
         writer.lock_and_check(connection, run_id)
         with (
             psycopg.connect(database, autocommit=True) as observer,
-            writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print),
+            writer.Heartbeat(
+                as_postgres(database),
+                run_id,
+                0.05,
+                on_fenced=fenced.set,
+                on_request=print,
+                condition=Condition(),
+            ),
         ):
             first = writer.read_owner(observer).heartbeat_at
             deadline = time.monotonic() + 10
@@ -95,7 +103,9 @@ def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection)
     run_id, fenced = uuid4(), threading.Event()
     with connection.transaction():
         writer.take_over(connection, run_id, SETTINGS, force=False)
-    with writer.Heartbeat(as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print):
+    with writer.Heartbeat(
+        as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, condition=Condition()
+    ):
         own(connection, force=True)
         assert fenced.wait(10)
     assert writer.was_taken_over(as_postgres(database), run_id)

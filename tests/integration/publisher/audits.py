@@ -1,5 +1,8 @@
 """Outboxes that were delivered, to damage and audit."""
 
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,3 +128,35 @@ def delivered_outbox(
     deliver(settings)
     yield settings, outbox
     postgres.drop_database(name)
+
+
+NEVER_SENT = (
+    f"{TWICE}, session_ends = session_ends || ARRAY[7::bigint], session_outputs = session_outputs || ARRAY[1],"
+    """ topics = topics || topics[1], "values" = "values" || 'never sent'::bytea"""
+)
+"""What a change needs that gives a row of one session one more, whose output counts as delivered."""
+
+
+def publisher_command(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run `publisher` as people do."""
+    return subprocess.run(
+        [sys.executable, "-m", "publisher", *arguments],
+        env=environment_for(settings),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def environment_for(settings: Settings) -> dict[str, str]:
+    """The environment of a process with these settings."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
+    environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
+    environment["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
+    return environment
+
+
+def counted(report: Report, name: str) -> int:
+    """One of the numbers of a report."""
+    return report.counted.get(name, 0)

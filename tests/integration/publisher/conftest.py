@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from db.settings import Settings
+from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from tests.integration.publisher.audits import delivered_outbox
 from tests.integration.publisher.harness import Watcher, settings_for
 from tests.integration.publisher.outbox_rows import Outbox
 
@@ -36,3 +38,12 @@ def watcher(kafka: KafkaServer, topic: str) -> Iterator[Watcher]:
     """A read_committed consumer that watches the output topic during the whole test."""
     with Watcher(kafka.bootstrap_servers, topic) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def delivered(
+    postgres: PostgresServer, template_database: str, kafka: KafkaServer
+) -> Iterator[tuple[Settings, Outbox]]:
+    """Four batches of five keys that were delivered, by two lanes. Its topic is not to be changed."""
+    with delivered_outbox(postgres, template_database, kafka.bootstrap_servers) as found:
+        yield found

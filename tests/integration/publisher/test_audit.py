@@ -1,6 +1,5 @@
 """`publisher audit` says that all is well when it is, and names what is not: from SQL alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -8,7 +7,6 @@ import pytest
 
 from db.settings import Settings
 from devstack.databases import PostgresServer
-from devstack.kafka import KafkaServer
 from publisher.audit import scope
 from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits
@@ -17,23 +15,12 @@ from tests.integration.publisher.audits import (
     TWICE,
     copy_of,
     damage,
-    delivered_outbox,
     examples,
     failed,
     row,
     run_audit,
 )
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
-
-
-@pytest.fixture(scope="module")
-def delivered(
-    postgres: PostgresServer, template_database: str, kafka: KafkaServer
-) -> Iterator[tuple[Settings, Outbox]]:
-    """Four batches of five keys that were delivered, by two lanes."""
-    with delivered_outbox(postgres, template_database, kafka.bootstrap_servers) as found:
-        yield found
-
 
 GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = 'k0003'"
 

@@ -1,29 +1,18 @@
 """An alert can be made of what Prometheus is told; telling it costs the lanes nothing."""
 
-import socket
-import urllib.request
-
 import psycopg
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from db.errors import SettingsError
 from db.settings import MetricsSettings, PostgresSettings, Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher import metrics
+from publisher import endpoint
+from publisher.condition import Condition
 from publisher.outbox_metrics import OutboxMetrics
 from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+from tests.scraping import free_port, scrape
 
 
 def with_metrics(settings: Settings, **changed: object) -> Settings:
@@ -33,40 +22,29 @@ def with_metrics(settings: Settings, **changed: object) -> Settings:
     )
 
 
-def scrape(settings: Settings) -> Samples:
-    """Every sample as Prometheus would read it."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics.port}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
 def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaServer) -> None:
     small, missing = f"{outbox.topic}-small", f"{outbox.topic}-missing"
     create_topics(kafka.bootstrap_servers, {small: (1, {"max.message.bytes": "1000"})})
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     outbox.batch({"a": [Session([b"1", b"2"], 10)], "b": [Session([b"x" * 2_000], 11, topics=[small])]})
-    with metrics.served(settings):
-        wait_until(lambda: ("outbox_postgres_up", ()) in scrape(settings), "the first look")
-        before = scrape(settings)
+    with endpoint.served(settings, Condition()):
+        wait_until(lambda: ("outbox_postgres_up", ()) in scrape(settings.metrics.port), "the first look")
+        before = scrape(settings.metrics.port)
         with InThread(settings):
             wait_until(lambda: drained(outbox.dsn), "the first batch")
             outbox.batch({"c": [Session([b"3"], 20, topics=[missing])]})
             lane = ("epoch", "1"), ("lane", str(outbox.lane_of("c")))
             stopped = ("outbox_lane_stopped", (*lane, ("why", "output_topic_missing")))
-            wait_until(lambda: scrape(settings).get(stopped) == 1, "the stopped lane")
-            found = scrape(settings)
+            wait_until(lambda: scrape(settings.metrics.port).get(stopped) == 1, "the stopped lane")
+            found = scrape(settings.metrics.port)
             assert found["outbox_parked_rows", (("reason", "too_large"),)] == 1
             assert found["outbox_parked_rows", (("reason", "invalid"),)] == 0
             assert (found["outbox_lag_batches", lane], found["outbox_lag_rows", lane]) == (1, 1)
             assert found["outbox_lag_seconds", lane] > 0
             create_topics(kafka.bootstrap_servers, {missing: (1, {})})
-            wait_until(lambda: stopped not in scrape(settings), "the lane to go on")
+            wait_until(lambda: stopped not in scrape(settings.metrics.port), "the lane to go on")
             wait_until(lambda: drained(outbox.dsn), "the second batch")
-        after = scrape(settings)
+        after = scrape(settings.metrics.port)
     delivered = ("outbox_delivered_events_total", ())
     assert after[delivered] - before[delivered] == 3
     committed = ("outbox_transactions_total", (("outcome", "committed"),))
@@ -80,17 +58,17 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 ) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     up = ("outbox_postgres_up", ())
-    with metrics.served(settings):
-        wait_until(lambda: scrape(settings)[up] == 1, "the first look")
+    with endpoint.served(settings, Condition()):
+        wait_until(lambda: scrape(settings.metrics.port)[up] == 1, "the first look")
         with psycopg.connect(outbox.dsn) as holder:
             holder.execute("LOCK TABLE outbox.parked IN ACCESS EXCLUSIVE MODE")
             # No look gets through, yet every scrape is answered: what it tells is the last look, then that there is none.
-            assert scrape(settings)[up] == 1
-            wait_until(lambda: scrape(settings)[up] == 0, "the look to give up")
-        wait_until(lambda: scrape(settings)[up] == 1, "the next look")
+            assert scrape(settings.metrics.port)[up] == 1
+            wait_until(lambda: scrape(settings.metrics.port)[up] == 0, "the look to give up")
+        wait_until(lambda: scrape(settings.metrics.port)[up] == 1, "the next look")
     away = with_metrics(settings, postgres=PostgresSettings(dsn="postgresql://127.0.0.1:1/none"))  # type: ignore[arg-type]
-    with metrics.served(away):
-        found = scrape(away)
+    with endpoint.served(away, Condition()):
+        found = scrape(away.metrics.port)
         assert found[up] == 0
         assert not any(name.startswith(("outbox_lag", "outbox_parked")) for name, _ in found)
 
@@ -98,12 +76,12 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: KafkaServer) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     with (
-        metrics.served(settings),
+        endpoint.served(settings, Condition()),
         pytest.raises(SettingsError, match=rf"127.0.0.1:{settings.metrics.port}: .*OUTBOX_METRICS__PORT"),
-        metrics.served(settings),
+        endpoint.served(settings, Condition()),
     ):
         pass
-    with metrics.served(settings_for(outbox.dsn, kafka.bootstrap_servers)):
+    with endpoint.served(settings_for(outbox.dsn, kafka.bootstrap_servers), Condition()):
         pass  # port 0: nothing listens
 
 

@@ -2,11 +2,15 @@
 
 import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from db.statements import statement
+from publisher.cli import app
+from publisher.condition import Condition
 from publisher.heartbeat import Heartbeat
 from publisher.identity import read_identity
 from publisher.sharing import read_living, read_view
@@ -128,7 +132,8 @@ def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outb
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         identity = read_identity(connection)
         me = str(uuid.uuid4())
-        heartbeat = Heartbeat(SimpleNamespace(settings=settings, outbox=identity, holder=me))  # type: ignore[arg-type]
+        shared: Any = SimpleNamespace(settings=settings, outbox=identity, holder=me)
+        heartbeat = Heartbeat(shared, Condition())
         heartbeat.start()
         try:
             wait_until(lambda: [each.process_id for each in read_living(connection)] == [me], "the process")
@@ -140,3 +145,32 @@ def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outb
         finally:
             heartbeat.end(10)
         assert read_living(connection) == []
+
+
+def test_status_says_what_was_delivered_lately_what_is_parked_and_how_often_lanes_changed_hands(
+    outbox: Outbox,
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    query(outbox.dsn, "INSERT INTO outbox.lane (epoch, lane, lease_token) VALUES (1, 0, 3), (1, 1, 4)")
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, to_batch, sessions, events, kind, committed_at)"
+        " SELECT 1, n %% 2, n, 1, 10, 600, kind, now() - age FROM (VALUES"
+        " (1, 'delivery', interval '10 min'), (2, 'delivery', interval '2 min'), (3, 'resume', interval '1 s'),"
+        " (4, 'delivery', interval '1 s')) AS d (n, kind, age)",
+    )
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail)"
+        " SELECT session_key, batch_id, 1, lane, 1, 'too_large', 'x' FROM outbox.session_output LIMIT 2",
+    )
+    shown = status_of(outbox.dsn).as_json()
+    assert shown["rates"] == [
+        {"seconds": 60, "transactions": 1, "sessions": 10, "events": 600, "events_per_second": 10.0},
+        {"seconds": 300, "transactions": 2, "sessions": 20, "events": 1_200, "events_per_second": 4.0},
+    ]
+    assert shown["parked_rows"] == {"too_large": 2, "invalid": 0}
+    assert (shown["lanes_taken"], shown["replays"]) == (7, {"running": 0, "paused": 0})
+    printed = CliRunner().invoke(app, ["status"], env={"OUTBOX_POSTGRES__DSN": outbox.dsn}).output
+    assert "last 300 s: 2 transactions, 20 sessions, 1,200 events, 4.0 events/s" in printed
+    assert "parked now: 2 too_large" in printed

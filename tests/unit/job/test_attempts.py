@@ -8,6 +8,7 @@ import pytest
 from db.errors import FencedError, OutboxError, UnavailableError
 from db.settings import JobSettings, RestartSettings
 from spark_job.attempts import Plan, Restarts
+from spark_job.condition import Condition
 from spark_job.failures import CheckpointUnusableError
 from spark_job.recovery import Accepted
 from spark_job.requests import Request
@@ -19,7 +20,7 @@ AWAY, UNUSABLE = UnavailableError("away"), CheckpointUnusableError("state is gon
 
 def after(plan: Plan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> Plan | None:
     """The plan after an attempt that failed."""
-    return Restarts(settings, LazySession(JobSettings()), threading.Event()).after(plan, error)
+    return Restarts(settings, LazySession(JobSettings()), threading.Event(), Condition()).after(plan, error)
 
 
 def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() -> None:
@@ -73,7 +74,7 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
 def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> None:
     stop = threading.Event()
     stop.set()
-    restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop)
+    restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop, Condition())
     assert restarts.after(Plan(), AWAY) is None
     with pytest.raises(FencedError):
         restarts.after(Plan(), FencedError("x"))

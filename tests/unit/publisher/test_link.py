@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from db.settings import KafkaSettings, PublisherSettings
+from publisher.condition import LaneCondition
 from publisher.lane import Lane
 from publisher.link import Link
 from publisher.open_lane import OpenLane, Outcome
@@ -40,7 +41,7 @@ def opened(outcome: Outcome, *, breaks: bool) -> Lane:
     shared = SimpleNamespace(
         settings=settings, topics=None, identity=IDENTITY, stop=threading.Event(), outbox=None
     )
-    lane = Lane(cast(Shared, shared), Epoch(1, 1, 1), 0)
+    lane = Lane(cast(Shared, shared), Epoch(1, 1, 1), 0, LaneCondition(1, 0))
     lane._open = cast(OpenLane, Opened(lane._link, outcome, breaks=breaks))
     return lane
 

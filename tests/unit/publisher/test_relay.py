@@ -8,9 +8,11 @@ import pytest
 from pydantic import SecretStr
 
 from db.errors import ContinuityError
+from db.monitoring.loops import Loops
 from db.settings import PostgresSettings, PublisherSettings, Settings
 from publisher import sharing
 from publisher.checks import LaneStoppedError, Why
+from publisher.condition import Condition
 from publisher.crew import Crew
 from publisher.relay import Relay
 from publisher.shared import Epoch
@@ -45,7 +47,7 @@ def look_and_wait(
     stop = threading.Event()
     relay = Relay(settings, stop)
     shared: Any = SimpleNamespace(holder="me", settings=settings)
-    crew = Crew(shared, Wakeup(settings.postgres, stop), threading.Event())
+    crew = Crew(shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), Condition())
     members: Any = {(1, lane): FakeMember(stopped) for lane, stopped in lanes.items()}
     monkeypatch.setattr(crew, "_members", members)
     monkeypatch.setattr(relay, "_epoch", EPOCH)

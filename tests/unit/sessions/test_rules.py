@@ -141,6 +141,14 @@ def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
     assert found.open == []
 
 
+def test_where_clocks_disagree_by_more_than_the_grace_it_counts_which_keys_share_a_bucket() -> None:
+    own = [record(0, "start", 0), record(2, "end", 5)]
+    fast = record(1, "start", 2000, key="b")
+    assert spans(outcome(own)) == [(0, 2)]
+    together = outcome([own[0], fast, own[1]])
+    assert letters(together) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
+
+
 def test_another_partitions_clock_never_ends_a_session() -> None:
     other = [
         record(offset, kind, 10**9 + offset, key="b", source=1)

@@ -1,0 +1,89 @@
+"""docs/audit-plans.md, as the benchmark writes it."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.history.queries import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was measured on. `loads`: the machine's load average before and after."""
+
+    postgres: str
+    sessions: int
+    batches: int
+    gigabytes: float
+    loads: tuple[float, float]
+
+    def as_text(self) -> str:
+        """In words."""
+        cores = os.cpu_count() or 1
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        before, after = self.loads
+        quiet = "nothing else running" if max(before, after) <= cores else "**other work beside it**"
+        return (
+            f"{datetime.now(UTC):%Y-%m-%d}, {cores} cores, {memory:.0f} GB of memory, {platform.system()}, Postgres {self.postgres}"
+            f" with its defaults (`shared_buffers` 128 MB); load average {before:.1f} before and {after:.1f} after: {quiet}."
+        )
+
+
+def written(
+    found: list[Measured], full_read_s: float, others: Mapping[str, Any], around: Surroundings
+) -> str:
+    """Return the page."""
+    lines = [
+        "# Plans and times of the audit queries",
+        "",
+        "Made by `python -m benchmarks.audit_views --page docs/audit-plans.md`: every query of [audit.md](audit.md), as `outbox_auditor`,",
+        f"on a synthetic outbox of {around.sessions:,} sessions in {around.batches:,} batches over seven days, {around.gigabytes:.1f} GB.",
+        around.as_text(),
+        "",
+        "- *cold*: the server started anew and its files dropped from the machine's cache: the first question of the day",
+        "- *warm*: median of three",
+        "- *generic*: warm, by a plan made without knowing the values, as a prepared statement may get it",
+        "- *pages*: of 8 kB, looked at by the warm run",
+        f"- *ratio*: to reading all rows once, warm, which any question without an index has to: {full_read_s:.1f} s",
+        "",
+        "| query | rows | cold, ms | warm, ms | generic, ms | pages | ratio |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for one in found:
+        ratio = "" if one.warm_s is None else f"1 : {full_read_s / one.warm_s:,.0f}"
+        lines.append(
+            f"| [{one.query.name}](#{one.query.name}) | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} |"
+            f" {_ms(one.generic_s) if one.query.values else '–'} | {one.buffers:,} | {ratio} |"
+        )
+    lines += [
+        "",
+        "Beside them, on the same outbox:",
+        "",
+        "| what | seconds |",
+        "| --- | ---: |",
+        *(f"| {name} | {_words(cost)} |" for name, cost in others.items()),
+        "",
+        "What was never executed is left out of the plans, and so are details that say nothing of the cost.",
+    ]
+    for one in found:
+        lines += ["", f"## {one.query.name}", ""]
+        if one.warm_s is None:
+            lines += ["**It did not end in time; the plan is an estimate.**", ""]
+        lines += ["```", *one.plan, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "too long"
+    return f"{seconds * 1000:,.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def _words(cost: Any) -> str:
+    if not isinstance(cost, dict):
+        return f"{cost:.3f}"
+    phases = ", ".join(f"{name} {seconds}" for name, seconds in cost["phases"].items())
+    return f"{cost['seconds']} ({phases}; CPU of its own process {cost['cpu_s']}, memory at most {cost['peak_mb']:.0f} MB)"

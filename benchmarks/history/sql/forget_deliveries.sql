@@ -1,0 +1,1 @@
+DELETE FROM outbox.delivery WHERE to_batch > %(to_batch)s

@@ -1,0 +1,1 @@
+SELECT max(batch_id) FROM outbox.batch

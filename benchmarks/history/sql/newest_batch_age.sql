@@ -1,0 +1,1 @@
+SELECT now() - max(created_at) FROM outbox.batch

@@ -1,0 +1,1 @@
+UPDATE outbox.delivery SET committed_at = committed_at + %(by)s

@@ -1,0 +1,1 @@
+UPDATE outbox.generation SET created_at = created_at + %(by)s

@@ -1,0 +1,1 @@
+UPDATE outbox.lane SET mirrored_at = mirrored_at + %(by)s

@@ -1,0 +1,1 @@
+UPDATE outbox.savepoint SET created_at = created_at + %(by)s

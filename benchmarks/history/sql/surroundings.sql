@@ -1,0 +1,1 @@
+SELECT current_setting('server_version'), (SELECT sum(sessions) FROM outbox.batch), (SELECT count(*) FROM outbox.batch), pg_database_size(current_database())

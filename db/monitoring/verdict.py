@@ -1,0 +1,21 @@
+"""What `/healthz` and `/readyz` answer: yes, or no with the reasons. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reasons`: why not; none: yes. `details`: what else the answer shows, ready for JSON."""
+
+    reasons: list[str]
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the answer is yes."""
+        return not self.reasons
+
+    def as_json(self, word: str) -> dict[str, Any]:
+        """Return the answer; `word` is what was asked: `healthy` or `ready`."""
+        return {word: self.holds, "reasons": self.reasons} | self.details

@@ -1,0 +1,36 @@
+"""`python -m db.probe URL`: a health check for containers without curl. Prints the answer; exits 0 on status 200, else 1.
+
+The standard library only, so that it starts in a moment.
+"""
+
+import sys
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, build_opener
+
+_TIMEOUT_S = 5.0
+
+
+def probe(url: str) -> tuple[int, str]:
+    """Return the exit code and what to print. No proxy is asked, whatever the environment says."""
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
+            status, body = answer.status, answer.read()
+    except HTTPError as error:
+        status, body = error.code, error.read()
+    except (URLError, OSError, ValueError) as error:
+        return 1, f"{url}: {getattr(error, 'reason', None) or error}"
+    return int(status != 200), body.decode("utf-8", "replace").strip()
+
+
+def main(arguments: list[str]) -> int:
+    """Probe the one URL that is named."""
+    if len(arguments) != 1:
+        print("usage: python -m db.probe URL", file=sys.stderr)
+        return 2
+    code, text = probe(arguments[0])
+    print(text)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from db.monitoring.verdict import Verdict
+
+Phase = Literal["starting", "running", "restarting", "stopping"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The job. `because`: why it restarts, and `restarts_in_s` when; both of phase `restarting`.
+
+    Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
+    the first time; `doing`, what Spark says that it does; `held_back`, why no batch is taken; `heartbeat_trouble`, why the last beat
+    failed.
+    """
+
+    phase: Phase
+    phase_s: float
+    attempt: int
+    because: str
+    restarts_in_s: float
+    got_on_s_ago: float | None
+    doing: str
+    held_back: str | None
+    beat_s_ago: float
+    heartbeat_trouble: str
+    run: dict[str, Any]
+
+
+def judge(seen: Seen, *, progress_s: float, owner_timeout_s: float) -> Verdict:
+    """Return whether the job is ready. `progress_s`: see [metrics]; `owner_timeout_s`: see [job]."""
+    reasons = _running(seen, progress_s, owner_timeout_s) if seen.phase == "running" else [_phase(seen)]
+    details = {
+        "phase": seen.phase,
+        "attempt": seen.attempt,
+        "got_on_s_ago": None if seen.got_on_s_ago is None else round(seen.got_on_s_ago, 1),
+        "spark": seen.doing or None,
+        "held_back": seen.held_back,
+        "run": seen.run,
+    }
+    return Verdict(reasons, details)
+
+
+def _phase(seen: Seen) -> str:
+    match seen.phase:
+        case "restarting":
+            left_s = max(0.0, seen.restarts_in_s - seen.phase_s)
+            return f"attempt {seen.attempt} failed, the next one begins in {left_s:.0f} s: {seen.because}"
+        case "stopping":
+            return "the job is stopping"
+        case _:
+            return f"attempt {seen.attempt} has been starting for {seen.phase_s:.0f} s"
+
+
+def _running(seen: Seen, progress_s: float, owner_timeout_s: float) -> list[str]:
+    reasons = []
+    if seen.heartbeat_trouble:
+        reasons.append(f"the heartbeat cannot be written: {seen.heartbeat_trouble}")
+    elif seen.beat_s_ago > owner_timeout_s:
+        reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: another run may take the outbox over")
+    if seen.held_back is not None:
+        reasons.append(f"held back: {seen.held_back}")
+    elif seen.got_on_s_ago is None:
+        reasons.append(f"the query began {seen.phase_s:.0f} s ago and has done nothing yet: {seen.doing}")
+    elif seen.got_on_s_ago > progress_s:
+        reasons.append(
+            f"no batch and no trigger of the query has ended for {seen.got_on_s_ago:.0f} s: {seen.doing}"
+        )
+    return reasons

@@ -1,0 +1,45 @@
+"""What an administrator does to the input topic under a running job."""
+
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from db.topic_ids import topic_id_text
+from devstack.topics import create_topics
+from tests.acceptance.service import wait_until
+
+
+class InputTopic:
+    """One topic by name."""
+
+    def __init__(self, bootstrap: str, name: str, partitions: int) -> None:
+        """`partitions`: how many it gets when it is made again."""
+        self._bootstrap, self._name, self._partitions = bootstrap, name, partitions
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def id(self) -> str:
+        """Its id, as the outbox writes it."""
+        answer = self._admin.describe_topics(TopicCollection([self._name]))[self._name]
+        return topic_id_text(answer.result().topic_id)
+
+    def add_partitions(self, total: int) -> None:
+        """Give it more partitions: from now on its keys go elsewhere."""
+        (answer,) = self._admin.create_partitions([NewPartitions(self._name, total)]).values()
+        answer.result()
+
+    def delete_records(self, before: dict[int, int]) -> None:
+        """Delete what lies below {partition: offset}, as retention does. Call `Pipeline.expectation` first, which remembers it."""
+        places = [TopicPartition(self._name, partition, offset) for partition, offset in before.items()]
+        for answer in self._admin.delete_records(places).values():
+            answer.result()
+
+    def recreate(self) -> None:
+        """Delete it and make it again: the same name, another id."""
+        before = self.id()
+        (deleted,) = self._admin.delete_topics([self._name], operation_timeout=60).values()
+        deleted.result()
+
+        def is_another() -> bool:
+            create_topics(self._bootstrap, {self._name: (self._partitions, {})})
+            return self.id() != before
+
+        wait_until(is_another, "the new topic", poll_s=0.2)

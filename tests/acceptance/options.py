@@ -1,0 +1,56 @@
+"""The settings of a pipeline under test: small batches, short leases, few lanes, so that much happens in little time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from db.settings import SessionSettings
+from tests.acceptance.transforms import INPUT
+
+SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
+BUCKETS = 4
+LANES = 3
+
+Options = dict[str, dict[str, Any]]
+"""{section: {key: value}}"""
+
+
+def small(dsn: str, bootstrap: str, prefix: str, checkpoint: Path, scratch: Path, others: Options) -> Options:
+    """Settings of both services. `prefix`: of topics and groups; `scratch`: for Spark's files; `others` win."""
+    options: Options = {
+        "postgres": {"dsn": dsn},
+        "kafka": {"bootstrap_servers": bootstrap},
+        "source": {"topics": [prefix + INPUT], "consumer_group": f"{prefix}job"},
+        "session": SESSION.model_dump(exclude_unset=True),
+        "transform": {"function": "tests.acceptance.transforms:twenty"},
+        "job": {
+            "checkpoint": str(checkpoint),
+            "master": "local[2]",
+            "driver_memory": "1g",
+            "trigger_ms": 100,
+            "buckets": BUCKETS,
+            "max_events_per_batch": 4_000,
+            "heartbeat_s": 0.5,
+            "owner_timeout_s": 3.0,
+            "spark_options": {"spark.local.dir": str(scratch)},
+        },
+        "publisher": {
+            "lanes": LANES,
+            "transaction_sessions": 50,
+            "poll_ms": 500,
+            "idle_progress_s": 1.0,
+            "lease_s": 5.0,
+        },
+    }
+    for section, values in others.items():
+        options[section] = options.get(section, {}) | values
+    return options
+
+
+def environment(options: Options) -> dict[str, str]:
+    """The OUTBOX_ variables of settings {section: {key: value}}."""
+    return {
+        f"OUTBOX_{section}__{key}".upper(): value if isinstance(value, str) else json.dumps(value)
+        for section, values in options.items()
+        for key, value in values.items()
+    }

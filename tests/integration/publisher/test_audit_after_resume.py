@@ -1,0 +1,65 @@
+"""`publisher audit --kafka` tells what a resume sent again or skipped from what was lost."""
+
+from pathlib import Path
+
+import pytest
+
+from db.settings import Settings
+from devstack.databases import PostgresServer
+from tests.integration.publisher.audits import (
+    NEVER_SENT,
+    counted,
+    damage,
+    deliver,
+    examples,
+    failed,
+    row,
+    run_audit,
+)
+from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.integration.publisher.restoring import Dump, resume
+
+
+@pytest.mark.parametrize(("way", "again"), [(("kafka",), 0), (("beginning",), 15)])
+def test_a_loss_of_before_a_restore_and_a_resume_is_found_and_what_the_resume_sent_again_is_none(
+    outbox: Outbox,
+    settings: Settings,
+    postgres: PostgresServer,
+    tmp_path: Path,
+    way: tuple[str, ...],
+    again: int,
+) -> None:
+    outbox.batch(simple(1, 5))
+    deliver(settings)
+    dump = Dump(postgres, outbox.dsn)
+    outbox.batch(simple(2, 5))
+    deliver(settings)
+    dump.restore()
+    dump.drop()
+    outbox.batch(simple(2, 5))
+    resume(settings, "--from", *way, "--yes")
+    deliver(settings)
+    damage(settings, row(NEVER_SENT, 1, "k0003"))
+    report = run_audit(settings, tmp_path, kafka=True)
+    found = failed(report)
+    assert found["lost"] == 1
+    assert f"{TOPIC_ID}/0/7/0 (batch 1, session 'k0003'" in examples(report, "lost")
+    assert counted(report, "records_sent_again_by_resume") == again
+    # Batch 2 alone: what the lost history had sent of it, the job wrote anew.
+    assert found["duplicated"] == 15
+
+
+def test_what_a_resume_skipped_is_noted_by_name_and_no_loss(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, 5))
+    deliver(settings)
+    outbox.batch(simple(2, 5))
+    resume(settings, "--from", "batch", "3", "--yes")
+    outbox.batch(simple(3, 5))
+    deliver(settings)
+    report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {}
+    skipped = next(check for check in report.checks if check.name == "skipped_by_resume")
+    assert skipped.count == 15
+    assert "(batch 2, session 'k0000'" in examples(report, "skipped_by_resume")

@@ -1,0 +1,119 @@
+"""The job is ready while input becomes outputs, or while there is none; else it says why not."""
+
+from dataclasses import replace
+
+import pytest
+
+from spark_job.condition import Condition
+from spark_job.readiness import Seen, judge
+
+RUN = {"generation": 3}
+SEEN = Seen(
+    phase="running",
+    phase_s=100.0,
+    attempt=2,
+    because="",
+    restarts_in_s=0.0,
+    got_on_s_ago=0.4,
+    doing="Waiting for data to arrive",
+    held_back=None,
+    beat_s_ago=1.0,
+    heartbeat_trouble="",
+    run=RUN,
+)
+
+
+def reasons(seen: Seen) -> list[str]:
+    return judge(seen, progress_s=60, owner_timeout_s=30).reasons
+
+
+def test_a_query_that_gets_on_is_ready() -> None:
+    verdict = judge(SEEN, progress_s=60, owner_timeout_s=30)
+    assert verdict.as_json("ready") == {
+        "ready": True,
+        "reasons": [],
+        "phase": "running",
+        "attempt": 2,
+        "got_on_s_ago": 0.4,
+        "spark": "Waiting for data to arrive",
+        "held_back": None,
+        "run": RUN,
+    }
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (replace(SEEN, phase="starting", phase_s=7.2), "attempt 2 has been starting for 7 s"),
+        (
+            replace(
+                SEEN, phase="restarting", because="UnavailableError: away", restarts_in_s=60, phase_s=13.2
+            ),
+            "attempt 2 failed, the next one begins in 47 s: UnavailableError: away",
+        ),
+        (
+            replace(SEEN, phase="restarting", because="UnavailableError: away", restarts_in_s=1, phase_s=9),
+            "attempt 2 failed, the next one begins in 0 s: UnavailableError: away",
+        ),
+        (replace(SEEN, phase="stopping"), "the job is stopping"),
+        (
+            replace(SEEN, got_on_s_ago=None, doing="Initializing sources"),
+            "the query began 100 s ago and has done nothing yet: Initializing sources",
+        ),
+        (
+            replace(SEEN, got_on_s_ago=60.6, doing="Getting offsets"),
+            "no batch and no trigger of the query has ended for 61 s: Getting offsets",
+        ),
+        (
+            replace(SEEN, got_on_s_ago=600, held_back="500 events wait"),
+            "held back: 500 events wait",
+        ),
+        (
+            replace(SEEN, heartbeat_trouble="refused", beat_s_ago=90),
+            "the heartbeat cannot be written: refused",
+        ),
+        (replace(SEEN, beat_s_ago=30.6), "no heartbeat for 31 s: another run may take the outbox over"),
+    ],
+)
+def test_a_job_that_does_not_get_on_says_why(seen: Seen, reason: str) -> None:
+    assert reasons(seen) == [reason]
+
+
+def test_a_batch_may_take_as_long_as_the_setting_says() -> None:
+    assert reasons(replace(SEEN, got_on_s_ago=59.9)) == []
+
+
+def test_the_condition_is_what_the_threads_said_last() -> None:
+    condition = Condition()
+    condition.starting(1)
+    assert reasons(condition.seen()) == ["attempt 1 has been starting for 0 s"]
+    condition.running(RUN)
+    condition.spark_does("Getting offsets", between_triggers=False)
+    assert reasons(condition.seen()) == ["the query began 0 s ago and has done nothing yet: Getting offsets"]
+    condition.spark_does("Waiting for data to arrive", between_triggers=True)
+    assert reasons(condition.seen()) == []
+    condition.held_back("500 events wait")
+    assert reasons(condition.seen()) == ["held back: 500 events wait"]
+    condition.held_back(None)
+    condition.beat_failed("refused")
+    assert reasons(condition.seen()) == ["the heartbeat cannot be written: refused"]
+    condition.beat()
+    assert reasons(condition.seen()) == []
+    condition.restarting("UnavailableError: away", 5)
+    assert reasons(condition.seen())[0].startswith("attempt 1 failed")
+    condition.starting(2)
+    condition.running(RUN)
+    # What an earlier attempt did does not count.
+    assert "has done nothing yet" in reasons(condition.seen())[0]
+    condition.batch_committed(0)
+    assert reasons(condition.seen()) == []
+
+
+def test_a_long_wait_for_the_next_attempt_is_no_hung_thread() -> None:
+    condition = Condition(hung_s=60)
+    with condition.watched():
+        condition.starting(1)
+        condition.restarting("away", 3_600)
+        assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 3_660
+        condition.running(RUN)
+        assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 120

@@ -1,0 +1,118 @@
+"""A publisher is ready while what there is to deliver is being delivered; else it says why not."""
+
+from dataclasses import replace
+
+import pytest
+
+from publisher.condition import Condition, LaneCondition, LaneState
+from publisher.readiness import LaneSeen, Seen, judge
+
+LANE = LaneSeen(epoch=1, lane=0, state="running", reason="", got_on_s_ago=0.5, seq=7)
+OTHER = replace(LANE, lane=1)
+SEEN = Seen(
+    phase="running",
+    trouble="",
+    looked_s_ago=0.5,
+    beat_s_ago=1.0,
+    has_epoch=True,
+    nobody=(),
+    lanes=(LANE, OTHER),
+)
+
+
+def reasons(seen: Seen) -> list[str]:
+    return judge(seen, progress_s=60, poll_s=1, lease_s=10).reasons
+
+
+def test_lanes_that_get_on_are_ready() -> None:
+    verdict = judge(SEEN, progress_s=60, poll_s=1, lease_s=10)
+    assert verdict.holds
+    assert verdict.details["lanes"][0] == {
+        "epoch": 1,
+        "lane": 0,
+        "state": "running",
+        "reason": None,
+        "got_on_s_ago": 0.5,
+        "seq": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("lane", "reason"),
+    [
+        (replace(LANE, got_on_s_ago=60.9), None),
+        (
+            replace(LANE, got_on_s_ago=61.1),
+            "lane 0 has neither delivered nor found that there is nothing to deliver for 61 s",
+        ),
+        (replace(LANE, state="opening", seq=None), "lane 0 is being opened for 0.5 s"),
+        (
+            replace(LANE, state="retrying", reason="Kafka: timed out"),
+            "lane 0 is retrying: Kafka: timed out",
+        ),
+        (replace(LANE, state="stopped", reason="kafka_lost: gone"), "lane 0 is stopped: kafka_lost: gone"),
+    ],
+)
+def test_one_lane_that_does_not_get_on_is_named_with_its_reason(lane: LaneSeen, reason: str | None) -> None:
+    assert reasons(replace(SEEN, lanes=(lane, OTHER))) == ([] if reason is None else [reason])
+
+
+def test_every_lane_that_does_not_get_on_is_named() -> None:
+    lanes = tuple(replace(lane, state="stopped", reason="gone") for lane in SEEN.lanes)
+    assert reasons(replace(SEEN, lanes=lanes)) == ["lane 0 is stopped: gone", "lane 1 is stopped: gone"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (replace(SEEN, phase="starting", lanes=()), "starting: Postgres and Kafka have not answered yet"),
+        (replace(SEEN, phase="stopping"), "the process is stopping"),
+        (replace(SEEN, trouble="server closed"), "cannot see who runs which lane: server closed"),
+        (replace(SEEN, looked_s_ago=61.1), "has not looked who runs which lane for 61 s"),
+        (replace(SEEN, beat_s_ago=10.4), "no heartbeat for 10 s: other processes take over the lanes"),
+        (replace(SEEN, lanes=(), nobody=(0, 2)), "nobody holds lanes 0, 2"),
+    ],
+)
+def test_a_process_that_cannot_deliver_says_why(seen: Seen, reason: str) -> None:
+    assert reasons(seen) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("seen", "note"),
+    [
+        (replace(SEEN, lanes=()), "standing by: other processes hold every lane that has work"),
+        (
+            replace(SEEN, lanes=(), has_epoch=False),
+            "there are no lanes yet: the job makes them when it starts for the first time",
+        ),
+    ],
+)
+def test_a_process_with_nothing_to_deliver_is_ready_and_says_so(seen: Seen, note: str) -> None:
+    verdict = judge(seen, progress_s=60, poll_s=1, lease_s=10)
+    assert (verdict.reasons, verdict.details["notes"]) == ([], [note])
+
+
+def test_a_lane_is_as_its_last_step_left_it() -> None:
+    condition, lane = Condition(), LaneCondition(1, 0)
+    assert reasons(condition.seen()) == ["starting: Postgres and Kafka have not answered yet"]
+    condition.join(lane)
+    condition.looked(has_epoch=True)
+    assert reasons(condition.seen())[0].startswith("lane 0 is being opened")
+    lane.failed(LaneState.RETRYING, "Kafka: timed out")
+    assert reasons(condition.seen()) == ["lane 0 is retrying: Kafka: timed out"]
+    lane.got_on(3)
+    assert reasons(condition.seen()) == []
+    lane.failed(LaneState.STOPPED, "gone")
+    lane.moved(3)  # opened anew, and no further
+    assert reasons(condition.seen()) == ["lane 0 is stopped: gone"]
+    lane.moved(4)
+    assert reasons(condition.seen()) == []
+    condition.failed("server closed")
+    assert reasons(condition.seen()) == ["cannot see who runs which lane: server closed"]
+    condition.looked(has_epoch=True)
+    condition.part(LaneCondition(1, 0))  # another worker's on the same lane
+    assert condition.lanes() == [lane]
+    condition.part(lane)
+    assert judge(condition.seen(), progress_s=60, poll_s=1, lease_s=10).details["notes"]
+    condition.stopping()
+    assert reasons(condition.seen()) == ["the process is stopping"]
