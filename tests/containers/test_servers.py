@@ -36,7 +36,7 @@ def test_kafka_runs_in_a_container_with_devstacks_settings(kafka: KafkaServer) -
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     resource = ConfigResource(ResourceType.BROKER, ONE_NODE["node.id"])
     answer = client.describe_configs([resource])[resource].result(30)
-    found = {name: entry.value for name, entry in answer.items()}
+    found: dict[str, str] = {name: entry.value for name, entry in answer.items()}
     expected = ONE_NODE | {"log.dirs": "/var/lib/kafka/data"}
     assert {name: found[name] for name in expected} == expected
 
