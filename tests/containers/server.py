@@ -16,7 +16,7 @@ from tests.images.engine import Engine
 from tests.images.errors import EngineError
 
 OWNER_LABEL = "spark-outbox.owner"
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S = 300.0
 _POLL_S = 0.1
 _LAST_CHARACTERS = 3000
 

@@ -2,7 +2,11 @@
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
 from devstack.databases import PostgresServer
 from devstack.kafka import ONE_NODE, KafkaServer
@@ -31,9 +35,8 @@ def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: Postgres
 def test_kafka_runs_in_a_container_with_devstacks_settings(kafka: KafkaServer) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     resource = ConfigResource(ResourceType.BROKER, ONE_NODE["node.id"])
-    found = {
-        name: entry.value for name, entry in client.describe_configs([resource])[resource].result(30).items()
-    }
+    answer = client.describe_configs([resource])[resource].result(30)
+    found: dict[str, str] = {name: entry.value for name, entry in answer.items()}
     expected = ONE_NODE | {"log.dirs": "/var/lib/kafka/data"}
     assert {name: found[name] for name in expected} == expected
 

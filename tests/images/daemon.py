@@ -12,7 +12,6 @@ reaches published ports through docker-proxy, and what has to reach out is built
 import fcntl
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from devstack.errors import DevstackError
-from devstack.process import launch
+from devstack.process import ServerProcess, launch
 from tests.images.errors import EngineError
 
 _START_TIMEOUT_S = 60.0
@@ -36,30 +35,45 @@ def running(cache: Path, answers: Callable[[str], bool]) -> Iterator[str]:
     `answers` tells whether the engine at an address serves. Runs at the same time get a folder each.
     Raises EngineError with the log's tail when it does not come up.
     """
-    # A socket's path may have 107 bytes, so this is not in `cache`.
-    state = Path(tempfile.mkdtemp(prefix="spark-outbox-engine-"))
-    try:
-        with _slot(cache) as data:
-            # Else /etc/docker/daemon.json is read, which is about another engine.
-            (state / "daemon.json").write_text("{}", encoding="utf-8")
-            address = f"unix://{state / 'docker.sock'}"
+    with _slot(cache) as data, _state(data) as state:
+        # Else /etc/docker/daemon.json is read, which is about another engine.
+        (state / "daemon.json").write_text("{}", encoding="utf-8")
+        address = f"unix://{state / 'docker.sock'}"
+        try:
+            server = launch("dockerd", _command(state, data, address), log=state / "dockerd.log")
             try:
-                server = launch("dockerd", _command(state, data, address), log=state / "dockerd.log")
-                try:
-                    server.wait_until(lambda: answers(address), timeout_s=_START_TIMEOUT_S)
-                    yield address
-                finally:
-                    # By its own hand if it can: the image store is kept for the next run.
-                    with suppress(psutil.NoSuchProcess):
-                        daemon = psutil.Process(server.identity.pid).children()
-                        for process in daemon:
-                            process.send_signal(signal.SIGTERM)
-                        psutil.wait_procs(daemon, timeout=_STOP_TIMEOUT_S)
-                    server.kill()
-            except DevstackError as error:
-                raise EngineError(f"the engine did not start: {error}") from error
+                server.wait_until(lambda: answers(address), timeout_s=_START_TIMEOUT_S)
+                yield address
+            finally:
+                _end(server)
+        except DevstackError as error:
+            raise EngineError(f"the engine did not start: {error}") from error
+
+
+def _end(server: ServerProcess) -> None:
+    # By its own hand if it can: the image store is kept for the next run. The server that we see is `unshare`.
+    with suppress(psutil.NoSuchProcess):
+        daemon = psutil.Process(server.identity.pid).children()
+        for process in daemon:
+            process.terminate()
+        psutil.wait_procs(daemon, timeout=_STOP_TIMEOUT_S)
+    server.kill()
+
+
+@contextmanager
+def _state(data: Path) -> Iterator[Path]:
+    """A folder for the socket and the like. Not in `data`: a socket's path may have 107 bytes."""
+    record = data / "state-folder"
+    # The run that had this slot before was killed if it left one.
+    if record.exists():
+        shutil.rmtree(record.read_text(encoding="utf-8"), ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="spark-outbox-engine-"))
+    record.write_text(str(folder), encoding="utf-8")
+    try:
+        yield folder
     finally:
-        shutil.rmtree(state, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        record.unlink()
 
 
 def _command(state: Path, data: Path, address: str) -> list[str]:
@@ -91,8 +105,8 @@ def _slot(cache: Path) -> Iterator[Path]:
             os.close(handle)
             continue
         try:
-            # What a killed run left: none of it is running, and nobody wants it.
-            for leftover in ("containers", "volumes", "network"):
+            # What a killed run left: none of it is running, and nobody wants it. (Its networks: see `open_engine`.)
+            for leftover in ("containers", "volumes"):
                 shutil.rmtree(folder / leftover, ignore_errors=True)
             yield folder
         finally:

@@ -102,7 +102,10 @@ def open_engine(environment: Mapping[str, str] | None = None) -> Iterator[Engine
     with daemon.running(
         engine_cache(), lambda address: _answers(environment | {"DOCKER_HOST": address})
     ) as address:
-        yield Engine(environment | {"DOCKER_HOST": address}, is_ours=True)
+        engine = Engine(environment | {"DOCKER_HOST": address}, is_ours=True)
+        # The bridges of a killed run are the kernel's; only an engine that remembers them removes them.
+        engine.run("network", "prune", "--force")
+        yield engine
 
 
 def _where(environment: Mapping[str, str]) -> str:

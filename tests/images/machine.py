@@ -56,9 +56,7 @@ class Machine:
         if not self.has_cgroups:
             return "no control groups are mounted under /sys/fs/cgroup, which containers need."
         if self.missing and not self.has_apt:
-            return (
-                f"{', '.join(sorted(self.missing))} is missing, and there is no apt-get to install it with."
-            )
+            return f"there is no apt-get to install what one needs: {', '.join(sorted(self.missing))}."
         return None
 
 

@@ -60,7 +60,7 @@ def provide(engine: Engine, images: Iterable[str]) -> None:
     }
     needed = [recipe for recipe in recipes if not engine.has_image(tags[recipe.image])]
     if needed:
-        base = _base_image(engine)
+        base = base_image(engine)
         with ThreadPoolExecutor(len(needed)) as pool:
             list(pool.map(lambda recipe: _build(engine, recipe, base, tags[recipe.image]), needed))
     for image, tag in tags.items():
@@ -69,7 +69,7 @@ def provide(engine: Engine, images: Iterable[str]) -> None:
 
 def recipe_hash(recipe: Recipe) -> str:
     """Names what an image is made from: the base, the recipe's files with their modes, the inputs."""
-    digest = hashlib.sha256(_base_hash().encode())
+    digest = hashlib.sha256(base_hash().encode())
     for path in sorted(recipe.folder.rglob("*")):
         if path.is_file():
             digest.update(f"{path.relative_to(recipe.folder)} {path.stat().st_mode & 0o111}\n".encode())
@@ -79,7 +79,8 @@ def recipe_hash(recipe: Recipe) -> str:
     return digest.hexdigest()[:16]
 
 
-def _base_hash() -> str:
+def base_hash() -> str:
+    """Names what that Debian is made from."""
     digest = hashlib.sha256((_HERE / "debian.py").read_bytes())
     for certificate in host_certificates():
         digest.update(certificate.read_bytes())
@@ -103,10 +104,11 @@ def _pull(engine: Engine, image: str) -> bool:
     return pulled
 
 
-def _base_image(engine: Engine) -> str:
-    name = f"spark-outbox/debian-{SUITE}:{_base_hash()}"
+def base_image(engine: Engine) -> str:
+    """The name of the minimal Debian under the stand-ins, made where the engine has none."""
+    name = f"spark-outbox/debian-{SUITE}:{base_hash()}"
     if not engine.has_image(name):
-        tar = base_system(engine_cache(), _base_hash())
+        tar = base_system(engine_cache(), base_hash())
         engine.run("import", str(tar), name)
     return name
 

@@ -30,7 +30,7 @@ def test_what_is_missing_is_no_obstacle_where_apt_can_install_it() -> None:
         (replace(READY, has_cgroups=False), "no control groups"),
         (
             replace(READY, has_apt=False, missing=frozenset({"dockerd"})),
-            "dockerd is missing, and there is no apt-get",
+            "there is no apt-get to install what one needs: dockerd",
         ),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_cannot_be_pulled_is_built_once_and_nothing_more_is_pulled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[str] = []
-    monkeypatch.setattr(stand_ins, "_base_image", lambda engine: "base")
+    monkeypatch.setattr(stand_ins, "base_image", lambda engine: "base")
     monkeypatch.setattr(stand_ins, "_build", lambda engine, recipe, base, tag: built.append(recipe.image))
     engine, asked = _engine(tmp_path, '[ "$1" = tag ]')
     provide(engine, RECIPES)

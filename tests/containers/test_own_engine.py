@@ -1,0 +1,75 @@
+"""An engine of our own ends with its run, whatever happens to that, and leaves nothing to the next."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.images.debian import base_system
+from tests.images.engine import OWN_VARIABLE, engine_cache, open_engine
+from tests.images.errors import EngineError
+from tests.images.fixture import cannot
+from tests.images.machine import Machine
+from tests.images.stand_ins import base_hash
+
+_ROOT = Path(__file__).parent.parent.parent
+_RUN = """
+import sys
+from tests.images.engine import open_engine
+from tests.images.stand_ins import base_image
+
+with open_engine() as engine:
+    engine.run("network", "create", "left")
+    engine.run("run", "--detach", "--restart=always", "--network=left", base_image(engine), "sleep", "infinity")
+    print(engine.environment["DOCKER_HOST"], flush=True)
+    sys.stdin.read()
+"""
+_END_TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, so that no other run takes its place, with the base system of the user's."""
+    obstacle = Machine.this().obstacle()
+    if obstacle is not None:
+        cannot(EngineError(obstacle))
+    tar = base_system(engine_cache(), base_hash())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(OWN_VARIABLE, "own")
+    engine_cache().mkdir(parents=True)
+    (engine_cache() / tar.name).symlink_to(tar)
+    return tmp_path
+
+
+@pytest.mark.timeout(900)
+def test_kill_9_of_the_run_ends_the_engine_and_its_containers_and_the_next_finds_nothing(cache: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    run = subprocess.Popen(
+        [sys.executable, "-c", _RUN],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with run:
+        assert run.stdout is not None
+        address = run.stdout.readline().strip()
+        processes = psutil.Process(run.pid).children(recursive=True)
+        names = {process.name() for process in processes}
+        run.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(processes, timeout=_END_TIMEOUT_S)
+    assert address.startswith("unix://")
+    assert {"dockerd", "containerd", "sleep"} <= names
+    assert alive == []
+    assert str(cache) not in Path("/proc/self/mounts").read_text()
+    with open_engine() as engine:
+        assert engine.is_ours
+        assert not Path(address.removeprefix("unix://")).parent.exists()
+        assert engine.run("ps", "--all", "--quiet").stdout == ""
+        assert engine.run("network", "ls", "--filter", "name=left", "--quiet").stdout == ""
+    shutil.rmtree(cache)
