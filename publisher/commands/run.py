@@ -33,7 +33,8 @@ def run(config: Config = None) -> None:
     stop = threading.Event()
     condition = Condition(settings.metrics.hung_s)
     relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), condition)
-    with endpoint.served(settings, condition), stop_on_signals(stop):
+    # Signals first: a thread that was started before they are blocked would be given them, and end the process at once.
+    with stop_on_signals(stop), endpoint.served(settings, condition):
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.
