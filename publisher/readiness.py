@@ -74,13 +74,13 @@ def _standing_by(seen: Seen) -> str:
 
 
 def _lane(lane: LaneSeen, limit_s: float) -> str | None:
-    name = f"lane {lane.lane}" + (f" is {lane.state}: {lane.reason}" if lane.reason else "")
+    """Return why the lane does not get on, None while it does."""
     if lane.reason:
-        return name
+        return f"lane {lane.lane} is {lane.state}: {lane.reason}"
     if lane.seq is None:
-        return f"{name} is being opened for {lane.got_on_s_ago:.1f} s"
+        return f"lane {lane.lane} has been opening for {lane.got_on_s_ago:.1f} s"
     if lane.got_on_s_ago > limit_s:
-        return f"{name} has neither delivered nor found that there is nothing to deliver for {lane.got_on_s_ago:.0f} s"
+        return f"lane {lane.lane} has neither delivered nor found that there is nothing to deliver for {lane.got_on_s_ago:.0f} s"
     return None
 
 

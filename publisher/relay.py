@@ -86,7 +86,7 @@ class Relay:
         self._wakeup.start()
         heartbeat.start()
         try:
-            with self._condition.loops.loop("lanes' shares", longest_turn_s(self._settings)) as loop:
+            with self._condition.loops.loop("main", longest_turn_s(self._settings)) as loop:
                 self._share(shared, crew, heartbeat, loop)
         finally:
             self._stop.set()

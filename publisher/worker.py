@@ -37,11 +37,12 @@ class Worker:
         poll_s: float,
         look: threading.Event | None = None,
         stop_backoff: Backoff | None = None,
-        condition: LaneCondition | None = None,
+        *,
+        condition: LaneCondition,
     ) -> None:
         """`condition` is told how the lane is."""
         self._lane = lane
-        self._condition = condition or LaneCondition(0, lane.lane)
+        self._condition = condition
         self._leave = leave
         self._wake = wake
         self._look = look or threading.Event()

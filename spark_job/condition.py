@@ -46,8 +46,8 @@ class Condition:
         """Its query begins; `run` is what its start found and decided, for whoever asks."""
         self.committed, self._got_on_at = -1, None
         self._beat_at = time.monotonic()
+        self._turn(_START_S)
         self._enter("running", doing="", held_back=None, heartbeat_trouble="", run=run)
-        self._turn(_QUERY_S)
 
     def query_ending(self) -> None:
         """Spark is asked to end the query."""
@@ -56,7 +56,7 @@ class Condition:
     def restarting(self, because: str, in_s: float) -> None:
         """The attempt failed; the next one begins in `in_s` seconds."""
         self._turn(in_s)
-        self._enter("restarting", because=because, restarts_in_s=in_s)
+        self._enter("restarting", because=because, restarts_in_s=in_s, held_back=None)
 
     def stopping(self) -> None:
         """The process is to end."""

@@ -25,7 +25,8 @@ class InputLag:
     """An administrative client of its own; one thread's."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        self._admin = AdminClient({"log_level": 0} | kafka.client())
+        self._kafka = kafka
+        self._admin: AdminClient | None = None
 
     def read(self, at: Ends) -> list[tuple[str, int, int]]:
         """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer."""
@@ -35,10 +36,13 @@ class InputLag:
                 for topic_id, topic in at.topics.items()
                 for partition, latest in self._latest(topic).items()
             ]
-        except KafkaException:
+        # What is wrong with the settings, the job says itself.
+        except (KafkaException, OSError, TypeError, ValueError):
             return []
 
     def _latest(self, topic: str) -> dict[int, int]:
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": 0} | self._kafka.client())
         partitions = self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
         spec: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {KafkaTopicPartition(topic, partition): spec for partition in partitions}

@@ -82,6 +82,7 @@ class Loop:
             self._end(query)
         failure = self._failure or ended
         if self._fenced or self._lost_ownership(failure):
+            metrics.fenced()
             raise FencedError(
                 f"another run has taken this outbox over from {self._run_id}. Nothing of this one is left to write; it stops."
             )

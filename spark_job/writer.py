@@ -221,7 +221,6 @@ class Heartbeat:
                 beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
                 self._condition.beat()
                 if beat.rowcount == 0:
-                    metrics.fenced()
                     log.error("fenced", run=str(self._run_id))
                     self._on_fenced()
                     self._stopped.set()

@@ -16,6 +16,7 @@ _log = structlog.get_logger()
 
 LONGEST_LOOK_S = 20.0
 """What one look may take: a few statements of at most 5 s."""
+_GOODBYE_S = 3.0
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def looking(
     finally:
         ended.set()
         # A connection that hangs must not hold up the end of the process.
-        thread.join(LONGEST_LOOK_S)
+        thread.join(_GOODBYE_S)
 
 
 def _look_until(

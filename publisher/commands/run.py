@@ -33,7 +33,7 @@ def run(config: Config = None) -> None:
     stop = threading.Event()
     condition = Condition(settings.metrics.hung_s)
     relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), condition)
-    # Signals first: a thread that was started before they are blocked would be given them, and end the process at once.
+    # The signals first: a thread that began before would take one for itself, and end the process at once.
     with stop_on_signals(stop), endpoint.served(settings, condition):
         relay.run()
     if relay.abandoned:

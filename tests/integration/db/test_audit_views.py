@@ -106,7 +106,7 @@ def test_the_history_of_a_key_tells_everything_in_order(shared_world: Outbox) ->
     assert details["closed", 2] == "events topic/0/130 to 139, 10 in, 2 outputs"
     assert details["parked", 2] == "too_large: MSG_SIZE_TOO_LARGE"
     assert details["requeued", 2] == "goes out as batch 5"
-    assert details["delivered", 1].startswith("2 outputs in delivery 1 of epoch 1, lane 1, offsets {")
+    assert details["delivered", 1] == "2 outputs in delivery 1 of epoch 1, lane 1"
     assert details["replayed", 1].startswith("1 outputs by replay 1, between 2026-01-01 12:10:00")
 
 
@@ -120,6 +120,23 @@ def test_letters_are_part_of_the_history(shared_world: Outbox) -> None:
     ]
     assert "restarted, letter 2, 2 events session-events/0/5 to 6: no end within 60 s" in found[0][2]
     assert found[1][2] == "letter 2, by batch 2"
+
+
+def test_of_a_traceback_the_history_shows_the_line_that_says_what_went_wrong(world: Outbox) -> None:
+    world.insert(
+        "dead_letter",
+        session_key="z",
+        reason="transform_failed",
+        detail="Traceback (most recent call last):\n  File x\nKeyError: 'page'\n",
+    )
+    (detail,) = world.rows("SELECT detail FROM outbox.audit_history WHERE session_key = 'z'")[0]
+    assert detail.strip().endswith("session-events/0/5 to 6: KeyError: 'page'")
+
+
+def test_a_delivery_whose_offsets_are_lost_says_so(world: Outbox) -> None:
+    world.connection.execute("UPDATE outbox.delivery SET kafka_offsets = NULL")
+    details = "SELECT DISTINCT detail FROM outbox.audit_history WHERE session_key = 'a' AND what = 'delivered' AND batch_id = 1"
+    assert world.rows(details) == [("2 outputs in delivery 1 of epoch 1, lane 0, offsets unknown",)]
 
 
 def test_retries_and_reissues_are_called_so(world: Outbox) -> None:

@@ -1,5 +1,7 @@
 """Each role can do its own part and no more."""
 
+from contextlib import suppress
+
 import psycopg
 import pytest
 from psycopg import errors, sql
@@ -27,6 +29,16 @@ READABLE = {
         "replay_key",
     },
     AUDITOR: {*TABLES},
+}
+SHARED_VIEWS = {"event", "epoch_range", "lane_position"}
+CHECKS = {
+    "output_partition",
+    "audit_ledger",
+    "check_stray_row",
+    "check_delivery_chain",
+    "check_delivery_counts",
+    "check_mirror",
+    "check_parked",
 }
 INSERTABLE = {
     WRITER: {
@@ -133,6 +145,71 @@ def test_a_role_reads_its_relations_and_no_others(outbox: Outbox, role: str) -> 
         name for name in TABLES if allowed(outbox, role, sql.SQL("SELECT * FROM {}").format(table(name)))
     }
     assert readable == READABLE[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_the_views_that_it_needs_and_the_auditor_all(outbox: Outbox, role: str) -> None:
+    views = {
+        name
+        for (name,) in outbox.rows(
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'outbox'::regnamespace AND relkind = 'v'"
+        )
+    }
+    readable = {
+        name for name in views if allowed(outbox, role, sql.SQL("SELECT * FROM {}").format(table(name)))
+    }
+    assert (
+        readable
+        == {
+            WRITER: SHARED_VIEWS,
+            PUBLISHER: SHARED_VIEWS | CHECKS,
+            AUDITOR: views,
+        }[role]
+    )
+    assert len(views) > len(SHARED_VIEWS | CHECKS)
+
+
+def test_the_auditor_changes_nothing_and_locks_nothing(outbox: Outbox) -> None:
+    relations = [
+        name
+        for (name,) in outbox.rows(
+            """SELECT relname::text FROM pg_class
+               WHERE relnamespace = 'outbox'::regnamespace AND relkind IN ('r', 'p', 'v') AND NOT relispartition"""
+        )
+    ]
+    for name in relations:
+        for statement in (
+            "INSERT INTO {} DEFAULT VALUES",
+            "DELETE FROM {}",
+            "TRUNCATE {}",
+            "LOCK TABLE {} IN ROW EXCLUSIVE MODE",
+            "LOCK TABLE {} IN SHARE MODE",
+            "SELECT FROM {} FOR SHARE",
+        ):
+            # A view that cannot be written or locked at all, whoever asks.
+            with suppress(
+                errors.FeatureNotSupported, errors.ObjectNotInPrerequisiteState, errors.WrongObjectType
+            ):
+                assert not allowed(outbox, AUDITOR, sql.SQL(statement).format(table(name))), (statement, name)
+
+
+def test_the_auditor_calls_only_functions_that_read(outbox: Outbox) -> None:
+    callable_ones = {
+        name
+        for (name,) in outbox.rows(
+            """SELECT proname::text FROM pg_proc
+               WHERE pronamespace = 'outbox'::regnamespace AND has_function_privilege('outbox_auditor', oid, 'EXECUTE')"""
+        )
+    }
+    assert callable_ones == {
+        "server_identity",
+        "try_json",
+        "cursor_covers",
+        "cursor_text",
+        "check_batch_counts",
+        "check_emitted_twice",
+        "audit_reconcile",
+    }
 
 
 @pytest.mark.parametrize("role", ROLES)

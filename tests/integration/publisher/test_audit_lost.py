@@ -26,6 +26,7 @@ from tests.integration.publisher.audits import (
 )
 from tests.integration.publisher.harness import query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.integration.publisher.restoring import resume
 
 
 def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_that_mends_it_is_named(
@@ -39,7 +40,7 @@ def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_tha
         assert report.mend == ["publisher replay start --from-batch 2 --to-batch 2 --key=k0003 --yes"]
 
 
-def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_topic_held_is_lost(
+def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_topic_held_is_lost_until_mended(
     outbox: Outbox, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=2)
@@ -76,6 +77,13 @@ def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_top
     assert failed(report) == {"topics": 1, "lost": 60}
     assert "was deleted and made anew" in examples(report, "topics")
     assert report.mend == ["publisher replay start --from-batch 1 --to-batch 4 --yes"]
+    mended = publisher_command(settings, *shlex.split(report.mend[0])[1:])
+    assert mended.returncode == 0, mended.stderr
+    report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {"topics": 1}
+    assert (counted(report, "outputs_found"), counted(report, "outputs_only_replayed")) == (60, 60)
+    resume(settings, "--from", "kafka", "--accept-new-topic", outbox.topic, "--yes")
+    assert failed(run_audit(settings, tmp_path, kafka=True)) == {}
 
 
 def test_the_printed_command_mends_a_loss_of_more_keys_than_it_names(

@@ -1,8 +1,5 @@
 """An alert can be made of what Prometheus is told; telling it costs the lanes nothing."""
 
-import signal
-from pathlib import Path
-
 import psycopg
 import pytest
 
@@ -13,8 +10,8 @@ from devstack.topics import create_topics
 from publisher import endpoint
 from publisher.condition import Condition
 from publisher.outbox_metrics import OutboxMetrics
-from tests.integration.publisher.harness import InThread, Process, drained, query, settings_for, wait_until
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
+from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
+from tests.integration.publisher.outbox_rows import Outbox, Session
 from tests.scraping import free_port, scrape
 
 
@@ -74,19 +71,6 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
         found = scrape(away.metrics.port)
         assert found[up] == 0
         assert not any(name.startswith(("outbox_lag", "outbox_parked")) for name, _ in found)
-
-
-def test_a_signal_ends_the_publisher_in_order_whatever_threads_the_endpoint_has(
-    outbox: Outbox, kafka: KafkaServer, tmp_path: Path
-) -> None:
-    settings = settings_for(outbox.dsn, kafka.bootstrap_servers)
-    outbox.batch(simple(1, keys=20))
-    with_endpoint = {"OUTBOX_METRICS__PORT": str(free_port())}
-    with Process(settings, tmp_path / "publisher.log", with_endpoint) as process:
-        wait_until(lambda: drained(outbox.dsn), process.log)
-        process.signal(signal.SIGTERM)
-        assert process.wait() == 0, process.log()
-    assert query(outbox.dsn, "SELECT lane FROM outbox.lane WHERE lease_holder IS NOT NULL") == []
 
 
 def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: KafkaServer) -> None:

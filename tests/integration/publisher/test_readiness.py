@@ -1,5 +1,7 @@
 """A publisher is ready while it delivers what there is, says why when it does not, and is unhealthy only when a thread hangs."""
 
+import json
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from db.migrate import upgrade
+from db.probe import probe
 from db.settings import MetricsSettings, Settings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
@@ -16,7 +19,14 @@ from devstack.topics import create_topics
 from publisher import crew, endpoint
 from publisher.condition import Condition
 from publisher.open_lane import OpenLane, Outcome
-from tests.integration.publisher.harness import DEADLINE_S, InThread, drained, settings_for, wait_until
+from tests.integration.publisher.harness import (
+    DEADLINE_S,
+    InThread,
+    Process,
+    drained,
+    settings_for,
+    wait_until,
+)
 from tests.integration.publisher.outbox_rows import Outbox, Session, simple
 from tests.scraping import asked, by_label, free_port, scrape
 
@@ -153,6 +163,26 @@ def test_a_server_that_is_away_makes_it_unready_and_never_unhealthy(
     finally:
         kafka.destroy()
         postgres.destroy()
+
+
+def test_a_process_with_an_endpoint_is_probed_and_ends_in_order(
+    settings: Settings, outbox: Outbox, tmp_path: Path
+) -> None:
+    """A thread that took the signal for itself would end the process at once."""
+    port = free_port()
+    with Process(settings, tmp_path / "publisher.log", {"OUTBOX_METRICS__PORT": str(port)}) as process:
+        wait_until(lambda: probe(f"http://127.0.0.1:{port}/readyz")[0] == 0, process.log)
+        assert probe(f"http://127.0.0.1:{port}/healthz")[0] == 0
+        assert {
+            name.split()[0] for name in json.loads(probe(f"http://127.0.0.1:{port}/healthz")[1])["loops"]
+        } == {
+            "heartbeat",
+            "lane",
+            "main",
+            "wakeup",
+        }
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0, process.log()
 
 
 def test_a_lane_whose_thread_hangs_makes_it_unhealthy(

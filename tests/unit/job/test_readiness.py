@@ -116,4 +116,5 @@ def test_a_long_wait_for_the_next_attempt_is_no_hung_thread() -> None:
         condition.restarting("away", 3_600)
         assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 3_660
         condition.running(RUN)
+        condition.asked_spark()
         assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 120

@@ -45,7 +45,7 @@ def test_lanes_that_get_on_are_ready() -> None:
             replace(LANE, got_on_s_ago=61.1),
             "lane 0 has neither delivered nor found that there is nothing to deliver for 61 s",
         ),
-        (replace(LANE, state="opening", seq=None), "lane 0 is being opened for 0.5 s"),
+        (replace(LANE, state="opening", seq=None), "lane 0 has been opening for 0.5 s"),
         (
             replace(LANE, state="retrying", reason="Kafka: timed out"),
             "lane 0 is retrying: Kafka: timed out",
@@ -97,7 +97,7 @@ def test_a_lane_is_as_its_last_step_left_it() -> None:
     assert reasons(condition.seen()) == ["starting: Postgres and Kafka have not answered yet"]
     condition.join(lane)
     condition.looked(has_epoch=True)
-    assert reasons(condition.seen())[0].startswith("lane 0 is being opened")
+    assert reasons(condition.seen())[0].startswith("lane 0 has been opening")
     lane.failed(LaneState.RETRYING, "Kafka: timed out")
     assert reasons(condition.seen()) == ["lane 0 is retrying: Kafka: timed out"]
     lane.got_on(3)

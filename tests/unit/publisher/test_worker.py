@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
+from publisher.condition import LaneCondition
 from publisher.lease import LeaseLostError
 from publisher.open_lane import Outcome
 from publisher.worker import Worker
@@ -61,7 +62,9 @@ RUNNING = (None, None)
 
 def worker_of(lane: FakeLane, look: threading.Event, stop_s: float) -> Worker:
     backoff = Backoff(least_s=stop_s, most_s=stop_s)
-    return Worker(lane, threading.Event(), threading.Event(), 0.01, look, backoff)  # type: ignore[arg-type]
+    wake = threading.Event()
+    condition = LaneCondition(1, 0)
+    return Worker(lane, threading.Event(), wake, 0.01, look, backoff, condition=condition)  # type: ignore[arg-type]
 
 
 def work(lane: FakeLane, then: Callable[[Worker, threading.Event], None], stop_s: float = 600.0) -> Worker:
