@@ -157,13 +157,17 @@ def test_exactly_once_whatever_container_is_killed(stack: Stack, dsn: str, watch
     )
 
 
-def test_the_services_log_one_json_object_a_line(stack: Stack) -> None:
-    """What the two services themselves say; the JVM has a few lines of its own."""
-    assert {"publisher_started"} <= {
-        json.loads(line)["event"] for line in stack.log("publisher").splitlines()
-    }
-    said = [line for line in stack.log("spark-job").splitlines() if line.startswith("{")]
-    assert {"job_started", "batch_committed"} <= {json.loads(line)["event"] for line in said}
+@pytest.mark.parametrize(
+    ("service", "events"),
+    [
+        ("publisher", {"publisher_started", "lane_running", "stopping"}),
+        ("spark-job", {"job_started", "batch_committed"}),
+    ],
+)
+def test_the_services_log_json(stack: Stack, service: str, events: set[str]) -> None:
+    """What they say themselves; their libraries and the JVM have a few lines of their own."""
+    lines = [line for line in stack.log(service).splitlines() if line.startswith("{")]
+    assert events <= {json.loads(line)["event"] for line in lines}
 
 
 def _wait_for_progress(stack: Stack, dsn: str, before: tuple[int, int], what: str) -> None:
