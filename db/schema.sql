@@ -2548,6 +2548,7 @@ UNION ALL
           WHERE (r.lane = b.lane)
          OFFSET 0) o)
      LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
+  WHERE (b.lane IS NOT NULL)
 UNION ALL
  SELECT o.batch_id,
     o.session_key,

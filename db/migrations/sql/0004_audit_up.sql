@@ -282,6 +282,7 @@ CROSS JOIN LATERAL (
     SELECT r.batch_id, r.session_key, r.lane FROM outbox.session_output r WHERE r.lane = b.lane OFFSET 0
 ) o
 LEFT JOIN outbox.epoch_range e ON o.batch_id >= e.from_batch AND o.batch_id <= coalesce(e.to_batch, 9223372036854775807)
+WHERE b.lane IS NOT NULL
 UNION ALL
 SELECT o.batch_id, o.session_key, o.lane, NULL, NULL
 FROM most
