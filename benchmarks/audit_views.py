@@ -34,7 +34,7 @@ from db.migrate import upgrade
 from db.statements import statement
 
 _QUESTIONS = Path(__file__).parent.parent / "docs" / "audit.md"
-_TIMEOUT_S = 120
+_TIMEOUT_S = 900
 _WORKERS = 2
 
 

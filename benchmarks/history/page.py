@@ -56,7 +56,7 @@ def written(
         ratio = "" if one.warm_s is None else f"1 : {full_read_s / one.warm_s:,.0f}"
         lines.append(
             f"| [{one.query.name}](#{one.query.name}) | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} |"
-            f" {_ms(one.generic_s) if one.query.values else '–'} | {one.buffers:,} | {ratio} |"
+            f" {_ms(one.generic_s) if one.query.values and one.generic_s else '–'} | {one.buffers:,} | {ratio} |"
         )
     lines += [
         "",

@@ -17,6 +17,7 @@ Connection = psycopg.Connection[Any]
 ROLE = "outbox_auditor"
 _BLOCK = re.compile(r"^```sql\n-- query: (?P<name>[\w-]+)[^\n]*\n(?P<sql>.*?)^```$", re.MULTILINE | re.DOTALL)
 _WARM_RUNS = 3
+_SLOW_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,18 @@ def run(
 
 
 def measure_warm(connection: Connection, found: Measured, timeout_s: int) -> None:
-    """Fill in the times of a cache that holds what it asks for, and the plan."""
-    warm = [run(connection, found.query, timeout_s)]
-    if warm[0] is not None:
-        warm += [run(connection, found.query, timeout_s) for _ in range(_WARM_RUNS - 1)]
-        found.rows = warm[0][0]
-        found.warm_s = median(each[1] for each in warm if each is not None)
+    """Fill in the times of a cache that holds what it asks for, and the plan. What took long when cold is asked once."""
+    is_slow = found.cold_s is None or found.cold_s > _SLOW_S
+    runs = [run(connection, found.query, timeout_s) for _ in range(1 if is_slow else _WARM_RUNS)]
+    took = [each for each in runs if each is not None]
+    if took:
+        found.rows = took[0][0]
+        found.warm_s = median(seconds for _, seconds in took)
+    if found.query.values and not is_slow:
         # A first run reads what only this plan needs.
         _, generic = (run(connection, found.query, timeout_s, generic=True) for _ in range(2))
         found.generic_s = None if generic is None else generic[1]
-    found.plan, found.buffers = _plan(connection, found.query, timeout_s, analyze=warm[0] is not None)
+    found.plan, found.buffers = _plan(connection, found.query, timeout_s, analyze=bool(took))
 
 
 def _plan(connection: Connection, query: Query, timeout_s: int, *, analyze: bool) -> tuple[list[str], int]:
