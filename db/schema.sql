@@ -64,6 +64,77 @@ $$;
 COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
 
 --
+-- Name: total(integer[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.total("values" integer[]) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    value integer;
+    total bigint := 0;
+BEGIN
+    FOREACH value IN ARRAY "values" LOOP
+        total := total + value;
+    END LOOP;
+    RETURN total;
+END $$;
+
+--
+-- Name: session_output; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.session_output (
+    session_key text NOT NULL COLLATE pg_catalog."C",
+    batch_id bigint NOT NULL,
+    lane integer NOT NULL,
+    revision integer NOT NULL,
+    session_topic_ids text[] NOT NULL,
+    session_partitions integer[] NOT NULL,
+    session_starts bigint[] NOT NULL,
+    session_ends bigint[] NOT NULL,
+    session_started_ms bigint[] NOT NULL,
+    session_ended_ms bigint[] NOT NULL,
+    session_events integer[] NOT NULL,
+    session_outputs integer[] NOT NULL,
+    topics text[] NOT NULL,
+    "values" bytea[] NOT NULL,
+    keys bytea[],
+    headers jsonb[],
+    partitions integer[],
+    timestamps_ms bigint[],
+    CONSTRAINT session_output_counts_agree CHECK ((NOT (
+CASE cardinality(session_outputs)
+    WHEN 1 THEN (session_outputs[1])::bigint
+    ELSE outbox.total(session_outputs)
+END IS DISTINCT FROM cardinality(topics)))),
+    CONSTRAINT session_output_events_parallel CHECK (((cardinality("values") = cardinality(topics)) AND (COALESCE(cardinality(keys), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(headers), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(partitions), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(timestamps_ms), cardinality(topics)) = cardinality(topics)))),
+    CONSTRAINT session_output_key_bounds CHECK (((session_key <> ''::text) AND (octet_length(session_key) <= 1024))),
+    CONSTRAINT session_output_natural CHECK (((lane >= 0) AND (revision >= 0))),
+    CONSTRAINT session_output_sessions_natural CHECK ((((0 <= ALL (session_partitions)) IS TRUE) AND ((0 <= ALL (session_starts)) IS TRUE) AND ((0 <= ALL (session_ends)) IS TRUE) AND ((1 <= ALL (session_events)) IS TRUE) AND ((0 <= ALL (session_outputs)) IS TRUE) AND ((''::text <> ALL (session_topic_ids)) IS TRUE) AND (array_position(session_started_ms, NULL::bigint) IS NULL) AND (array_position(session_ended_ms, NULL::bigint) IS NULL))),
+    CONSTRAINT session_output_sessions_parallel CHECK (((cardinality(session_ends) > 0) AND (cardinality(session_topic_ids) = cardinality(session_ends)) AND (cardinality(session_partitions) = cardinality(session_ends)) AND (cardinality(session_starts) = cardinality(session_ends)) AND (cardinality(session_started_ms) = cardinality(session_ends)) AND (cardinality(session_ended_ms) = cardinality(session_ends)) AND (cardinality(session_events) = cardinality(session_ends)) AND (cardinality(session_outputs) = cardinality(session_ends)))),
+    CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
+)
+PARTITION BY RANGE (batch_id);
+
+--
+-- Name: batch_rows(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.session_output
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    SELECT o.* FROM outbox.session_output o
+    WHERE o.lane = ANY (ARRAY(SELECT generate_series(0, (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e) - 1)))
+      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
+    UNION ALL
+    SELECT o.* FROM outbox.session_output o
+    WHERE o.lane >= (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e)
+      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
+$$;
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -109,11 +180,15 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
           AND EXISTS (SELECT FROM outbox.output_partition p WHERE NOT p.detaching AND l.batch_id >= p.from_batch AND l.batch_id <= p.to_batch)
     ) b
     FULL JOIN (
-        SELECT o.batch_id, sum(cardinality(o.session_ends)) AS sessions, sum(cardinality(o.topics)) AS events,
-               sum((SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v))::bigint AS bytes
-        FROM outbox.session_output o
-        WHERE o.batch_id >= check_batch_counts.from_batch AND o.batch_id <= check_batch_counts.to_batch
-        GROUP BY o.batch_id
+        SELECT n.batch_id, sum(n.sessions) AS sessions, sum(n.events) AS events, sum(n.bytes)::bigint AS bytes
+        FROM (
+            -- OFFSET 0: each row is made small before it is sorted or grouped, or the values would be sorted with it.
+            SELECT o.batch_id, cardinality(o.session_ends) AS sessions, cardinality(o.topics) AS events,
+                   (SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v) AS bytes
+            FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o
+            OFFSET 0
+        ) n
+        GROUP BY n.batch_id
     ) r ON r.batch_id = b.batch_id
     WHERE b.batch_id IS NULL
        OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
@@ -133,10 +208,9 @@ CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) R
     LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
     AS $$
     SELECT min(o.session_key), o.revision, s.topic_id, s.partition, s.end_offset, count(*), min(o.batch_id), max(o.batch_id)
-    FROM outbox.session_output o
+    FROM outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o
     CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_ends) AS s (topic_id, partition, end_offset)
-    WHERE o.batch_id >= check_emitted_twice.from_batch AND o.batch_id <= check_emitted_twice.to_batch
-      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+    WHERE NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
     GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
     HAVING count(*) > 1
 $$;
@@ -288,24 +362,6 @@ CREATE FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timelin
                 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END
     FROM pg_control_system() s
 $$;
-
---
--- Name: total(integer[]); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.total("values" integer[]) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-DECLARE
-    value integer;
-    total bigint := 0;
-BEGIN
-    FOREACH value IN ARRAY "values" LOOP
-        total := total + value;
-    END LOOP;
-    RETURN total;
-END $$;
 
 --
 -- Name: try_json(bytea); Type: FUNCTION; Schema: outbox; Owner: -
@@ -649,43 +705,6 @@ CREATE TABLE outbox.replay_key (
     replay_id bigint NOT NULL,
     session_key text NOT NULL COLLATE pg_catalog."C"
 );
-
---
--- Name: session_output; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.session_output (
-    session_key text NOT NULL COLLATE pg_catalog."C",
-    batch_id bigint NOT NULL,
-    lane integer NOT NULL,
-    revision integer NOT NULL,
-    session_topic_ids text[] NOT NULL,
-    session_partitions integer[] NOT NULL,
-    session_starts bigint[] NOT NULL,
-    session_ends bigint[] NOT NULL,
-    session_started_ms bigint[] NOT NULL,
-    session_ended_ms bigint[] NOT NULL,
-    session_events integer[] NOT NULL,
-    session_outputs integer[] NOT NULL,
-    topics text[] NOT NULL,
-    "values" bytea[] NOT NULL,
-    keys bytea[],
-    headers jsonb[],
-    partitions integer[],
-    timestamps_ms bigint[],
-    CONSTRAINT session_output_counts_agree CHECK ((NOT (
-CASE cardinality(session_outputs)
-    WHEN 1 THEN (session_outputs[1])::bigint
-    ELSE outbox.total(session_outputs)
-END IS DISTINCT FROM cardinality(topics)))),
-    CONSTRAINT session_output_events_parallel CHECK (((cardinality("values") = cardinality(topics)) AND (COALESCE(cardinality(keys), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(headers), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(partitions), cardinality(topics)) = cardinality(topics)) AND (COALESCE(cardinality(timestamps_ms), cardinality(topics)) = cardinality(topics)))),
-    CONSTRAINT session_output_key_bounds CHECK (((session_key <> ''::text) AND (octet_length(session_key) <= 1024))),
-    CONSTRAINT session_output_natural CHECK (((lane >= 0) AND (revision >= 0))),
-    CONSTRAINT session_output_sessions_natural CHECK ((((0 <= ALL (session_partitions)) IS TRUE) AND ((0 <= ALL (session_starts)) IS TRUE) AND ((0 <= ALL (session_ends)) IS TRUE) AND ((1 <= ALL (session_events)) IS TRUE) AND ((0 <= ALL (session_outputs)) IS TRUE) AND ((''::text <> ALL (session_topic_ids)) IS TRUE) AND (array_position(session_started_ms, NULL::bigint) IS NULL) AND (array_position(session_ended_ms, NULL::bigint) IS NULL))),
-    CONSTRAINT session_output_sessions_parallel CHECK (((cardinality(session_ends) > 0) AND (cardinality(session_topic_ids) = cardinality(session_ends)) AND (cardinality(session_partitions) = cardinality(session_ends)) AND (cardinality(session_starts) = cardinality(session_ends)) AND (cardinality(session_started_ms) = cardinality(session_ends)) AND (cardinality(session_ended_ms) = cardinality(session_ends)) AND (cardinality(session_events) = cardinality(session_ends)) AND (cardinality(session_outputs) = cardinality(session_ends)))),
-    CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
-)
-PARTITION BY RANGE (batch_id);
 
 --
 -- Name: audit_replayed; Type: VIEW; Schema: outbox; Owner: -
@@ -1468,34 +1487,6 @@ COMMENT ON COLUMN outbox.audit_replay.requested IS 'the filter as it was given';
 COMMENT ON COLUMN outbox.audit_replay.replay_uuid IS 'header outbox-replay of what it sent';
 
 --
--- Name: lane; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.lane (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    lease_token bigint DEFAULT 0 NOT NULL,
-    lease_holder text,
-    lease_until timestamp with time zone,
-    lease_backend_pid integer,
-    lease_backend_start timestamp with time zone,
-    seq bigint DEFAULT 0 NOT NULL,
-    cursor_batch bigint DEFAULT 0 NOT NULL,
-    cursor_key text COLLATE pg_catalog."C",
-    cursor_commit_id uuid,
-    sessions bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    stopped_reason text,
-    mirrored_at timestamp with time zone,
-    stopped_why text,
-    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
-    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
-    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
-    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
-);
-
---
 -- Name: lane_epoch; Type: TABLE; Schema: outbox; Owner: -
 --
 
@@ -1508,124 +1499,63 @@ CREATE TABLE outbox.lane_epoch (
 );
 
 --
--- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.output_row AS
- SELECT o.session_key,
-    o.batch_id,
-    o.lane,
-    o.revision,
-    o.session_topic_ids,
-    o.session_partitions,
-    o.session_starts,
-    o.session_ends,
-    o.session_started_ms,
-    o.session_ended_ms,
-    o.session_events,
-    o.session_outputs,
-    o.topics,
-    o."values",
-    o.keys,
-    o.headers,
-    o.partitions,
-    o.timestamps_ms,
-    b.created_at AS committed_at,
-    b.kind AS batch_kind,
-    b.generation,
-    ep.epoch,
-        CASE
-            WHEN (p.state IS NOT NULL) THEN p.state
-            WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
-            ELSE 'pending'::text
-        END AS delivery_state,
-    ( SELECT min(d.seq) AS min
-           FROM outbox.delivery d
-          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND (p.state IS NULL) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq
-   FROM ((((outbox.session_output o
-     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
-     LEFT JOIN LATERAL ( SELECT e.epoch
-           FROM outbox.lane_epoch e
-          WHERE (e.from_batch <= o.batch_id)
-          ORDER BY e.from_batch DESC
-         LIMIT 1) ep ON (true))
-     LEFT JOIN outbox.lane l ON (((l.epoch = ep.epoch) AND (l.lane = o.lane))))
-     LEFT JOIN outbox.parked p ON (((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))));
-
---
--- Name: VIEW output_row; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
-
---
--- Name: event; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.event AS
- SELECT o.batch_id,
-    o.session_key,
-    ((((((s.topic_id || '/'::text) || s.partition) || '/'::text) || s.end_offset) || '/'::text) || ((e.n - s.before) - 1)) AS outbox_id,
-    o.revision,
-    e.topic,
-    COALESCE(e.key, convert_to(o.session_key, 'UTF8'::name)) AS key,
-    e.value,
-    outbox.try_json(e.value) AS value_json,
-    e.headers,
-    e.partition AS target_partition,
-    to_timestamp((((e.timestamp_ms)::numeric / 1000.0))::double precision) AS event_timestamp,
-    s.topic_id AS input_topic_id,
-    s.partition AS input_partition,
-    s.start_offset AS session_start_offset,
-    s.end_offset AS session_end_offset,
-    to_timestamp((((s.started_ms)::numeric / 1000.0))::double precision) AS session_started_at,
-    to_timestamp((((s.ended_ms)::numeric / 1000.0))::double precision) AS session_ended_at,
-    o.lane,
-    o.delivery_state,
-    o.committed_at,
-    o.batch_kind,
-    o.generation,
-    o.epoch,
-    o.delivery_seq
-   FROM ((outbox.output_row o
-     CROSS JOIN LATERAL ( SELECT t.topic_id,
-            t.partition,
-            t.start_offset,
-            t.end_offset,
-            t.started_ms,
-            t.ended_ms,
-            t.outputs,
-            t.n,
-            (sum(t.outputs) OVER (ORDER BY t.n) - t.outputs) AS before
-           FROM UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_outputs) WITH ORDINALITY t(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, outputs, n)) s)
-     JOIN LATERAL UNNEST(o.topics, o.keys, o."values", o.headers, o.partitions, o.timestamps_ms) WITH ORDINALITY e(topic, key, value, headers, partition, timestamp_ms, n) ON (((e.n > s.before) AND (e.n <= (s.before + s.outputs)))));
-
---
 -- Name: audit_sent; Type: VIEW; Schema: outbox; Owner: -
 --
 
 CREATE VIEW outbox.audit_sent AS
  SELECT d.committed_at AS sent_at,
     e.topic,
-    e.session_key,
-    e.outbox_id,
-    e.revision,
+    o.session_key,
+    ((((((s.topic_id || '/'::text) || s.partition) || '/'::text) || s.end_offset) || '/'::text) || ((e.n - s.before) - 1)) AS outbox_id,
+    o.revision,
         CASE
-            WHEN (e.target_partition IS NULL) THEN (d.kafka_offsets -> e.topic)
-            ELSE jsonb_build_object(e.target_partition, (d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]))
+            WHEN (e.partition IS NULL) THEN (d.kafka_offsets -> e.topic)
+            ELSE jsonb_build_object(e.partition, (d.kafka_offsets #> ARRAY[e.topic, (e.partition)::text]))
         END AS kafka_offsets,
-    e.batch_id,
-    e.committed_at,
-    (d.committed_at - e.committed_at) AS lag,
+    o.batch_id,
+    b.created_at AS committed_at,
+    (d.committed_at - b.created_at) AS lag,
     e.value,
-    e.key,
+    COALESCE(e.key, convert_to(o.session_key, 'UTF8'::name)) AS key,
     e.headers,
     d.epoch,
     d.lane,
     d.seq AS delivery_seq
-   FROM (outbox.delivery d
-     JOIN outbox.event e ON (((e.lane = d.lane) AND (e.epoch = d.epoch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, e.batch_id, e.session_key) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> e.batch_id))))
-  WHERE ((d.kind = 'delivery'::text) AND (d.sessions > 0) AND (e.delivery_state = ANY (ARRAY['delivered'::text, 'pending'::text])));
+   FROM (((((outbox.delivery d
+     JOIN outbox.lane_epoch ep ON ((ep.epoch = d.epoch)))
+     CROSS JOIN LATERAL ( SELECT r.session_key,
+            r.batch_id,
+            r.lane,
+            r.revision,
+            r.session_topic_ids,
+            r.session_partitions,
+            r.session_starts,
+            r.session_ends,
+            r.session_started_ms,
+            r.session_ended_ms,
+            r.session_events,
+            r.session_outputs,
+            r.topics,
+            r."values",
+            r.keys,
+            r.headers,
+            r.partitions,
+            r.timestamps_ms
+           FROM outbox.session_output r
+          WHERE ((r.lane = d.lane) AND (r.batch_id >= ep.from_batch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, r.batch_id, r.session_key) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.parked p
+                  WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id))))))
+         OFFSET 0) o)
+     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+     CROSS JOIN LATERAL ( SELECT t.topic_id,
+            t.partition,
+            t.end_offset,
+            t.outputs,
+            t.n,
+            (sum(t.outputs) OVER (ORDER BY t.n) - t.outputs) AS before
+           FROM UNNEST(o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs) WITH ORDINALITY t(topic_id, partition, end_offset, outputs, n)) s)
+     JOIN LATERAL UNNEST(o.topics, o.keys, o."values", o.headers, o.partitions) WITH ORDINALITY e(topic, key, value, headers, partition, n) ON (((e.n > s.before) AND (e.n <= (s.before + s.outputs)))))
+  WHERE ((d.kind = 'delivery'::text) AND (d.sessions > 0));
 
 --
 -- Name: VIEW audit_sent; Type: COMMENT; Schema: outbox; Owner: -
@@ -1756,6 +1686,85 @@ CREATE TABLE outbox.generation (
     CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
     CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
 );
+
+--
+-- Name: lane; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    lease_token bigint DEFAULT 0 NOT NULL,
+    lease_holder text,
+    lease_until timestamp with time zone,
+    lease_backend_pid integer,
+    lease_backend_start timestamp with time zone,
+    seq bigint DEFAULT 0 NOT NULL,
+    cursor_batch bigint DEFAULT 0 NOT NULL,
+    cursor_key text COLLATE pg_catalog."C",
+    cursor_commit_id uuid,
+    sessions bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    stopped_reason text,
+    mirrored_at timestamp with time zone,
+    stopped_why text,
+    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
+    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
+    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
+);
+
+--
+-- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.output_row AS
+ SELECT o.session_key,
+    o.batch_id,
+    o.lane,
+    o.revision,
+    o.session_topic_ids,
+    o.session_partitions,
+    o.session_starts,
+    o.session_ends,
+    o.session_started_ms,
+    o.session_ended_ms,
+    o.session_events,
+    o.session_outputs,
+    o.topics,
+    o."values",
+    o.keys,
+    o.headers,
+    o.partitions,
+    o.timestamps_ms,
+    b.created_at AS committed_at,
+    b.kind AS batch_kind,
+    b.generation,
+    ep.epoch,
+        CASE
+            WHEN (p.state IS NOT NULL) THEN p.state
+            WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
+            ELSE 'pending'::text
+        END AS delivery_state,
+    ( SELECT min(d.seq) AS min
+           FROM outbox.delivery d
+          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND (p.state IS NULL) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq
+   FROM ((((outbox.session_output o
+     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+     LEFT JOIN LATERAL ( SELECT e.epoch
+           FROM outbox.lane_epoch e
+          WHERE (e.from_batch <= o.batch_id)
+          ORDER BY e.from_batch DESC
+         LIMIT 1) ep ON (true))
+     LEFT JOIN outbox.lane l ON (((l.epoch = ep.epoch) AND (l.lane = o.lane))))
+     LEFT JOIN outbox.parked p ON (((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))));
+
+--
+-- Name: VIEW output_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
 
 --
 -- Name: audit_session; Type: VIEW; Schema: outbox; Owner: -
@@ -1921,6 +1930,48 @@ COMMENT ON COLUMN outbox.audit_session.delivery_seq IS 'number of the Kafka tran
 --
 
 COMMENT ON COLUMN outbox.audit_session.topic_id IS 'Kafka''s id of the input topic';
+
+--
+-- Name: event; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.event AS
+ SELECT o.batch_id,
+    o.session_key,
+    ((((((s.topic_id || '/'::text) || s.partition) || '/'::text) || s.end_offset) || '/'::text) || ((e.n - s.before) - 1)) AS outbox_id,
+    o.revision,
+    e.topic,
+    COALESCE(e.key, convert_to(o.session_key, 'UTF8'::name)) AS key,
+    e.value,
+    outbox.try_json(e.value) AS value_json,
+    e.headers,
+    e.partition AS target_partition,
+    to_timestamp((((e.timestamp_ms)::numeric / 1000.0))::double precision) AS event_timestamp,
+    s.topic_id AS input_topic_id,
+    s.partition AS input_partition,
+    s.start_offset AS session_start_offset,
+    s.end_offset AS session_end_offset,
+    to_timestamp((((s.started_ms)::numeric / 1000.0))::double precision) AS session_started_at,
+    to_timestamp((((s.ended_ms)::numeric / 1000.0))::double precision) AS session_ended_at,
+    o.lane,
+    o.delivery_state,
+    o.committed_at,
+    o.batch_kind,
+    o.generation,
+    o.epoch,
+    o.delivery_seq
+   FROM ((outbox.output_row o
+     CROSS JOIN LATERAL ( SELECT t.topic_id,
+            t.partition,
+            t.start_offset,
+            t.end_offset,
+            t.started_ms,
+            t.ended_ms,
+            t.outputs,
+            t.n,
+            (sum(t.outputs) OVER (ORDER BY t.n) - t.outputs) AS before
+           FROM UNNEST(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_outputs) WITH ORDINALITY t(topic_id, partition, start_offset, end_offset, started_ms, ended_ms, outputs, n)) s)
+     JOIN LATERAL UNNEST(o.topics, o.keys, o."values", o.headers, o.partitions, o.timestamps_ms) WITH ORDINALITY e(topic, key, value, headers, partition, timestamp_ms, n) ON (((e.n > s.before) AND (e.n <= (s.before + s.outputs)))));
 
 --
 -- Name: audit_session_output; Type: VIEW; Schema: outbox; Owner: -
@@ -2270,13 +2321,21 @@ CREATE VIEW outbox.audit_undelivered_row AS
     l.lane,
     o.batch_id,
     o.session_key,
-    b.created_at AS committed_at,
-    (now() - b.created_at) AS age,
-    cardinality(o.session_ends) AS sessions,
-    cardinality(o.topics) AS output_events
-   FROM ((outbox.lane_position l
-     JOIN outbox.session_output o ON (((o.lane = l.lane) AND (o.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (o.batch_id <= l.last_batch) AND ((o.batch_id > l.cursor_batch) OR (o.session_key > l.cursor_key)))))
-     JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+    o.committed_at,
+    (now() - o.committed_at) AS age,
+    o.sessions,
+    o.output_events
+   FROM (outbox.lane_position l
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            cardinality(r.session_ends) AS sessions,
+            cardinality(r.topics) AS output_events,
+            ( SELECT b.created_at
+                   FROM outbox.batch b
+                  WHERE (b.batch_id = r.batch_id)) AS committed_at
+           FROM outbox.session_output r
+          WHERE ((r.lane = l.lane) AND (r.batch_id >= GREATEST(l.cursor_batch, l.from_batch)) AND (r.batch_id <= l.last_batch) AND ((r.batch_id > l.cursor_batch) OR (r.session_key > l.cursor_key)))
+         OFFSET 0) o)
   WHERE (NOT l.ended);
 
 --
@@ -3193,6 +3252,29 @@ REVOKE ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint
 GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
+-- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.total("values" integer[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_writer;
+
+--
+-- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.session_output TO outbox_writer;
+GRANT SELECT ON TABLE outbox.session_output TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.session_output TO outbox_auditor;
+
+--
+-- Name: FUNCTION batch_rows(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
 -- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -3255,13 +3337,6 @@ REVOKE ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT 
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_auditor;
-
---
--- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -
---
-
-REVOKE ALL ON FUNCTION outbox.total("values" integer[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_writer;
 
 --
 -- Name: FUNCTION try_json(value bytea); Type: ACL; Schema: outbox; Owner: -
@@ -3448,14 +3523,6 @@ GRANT SELECT,INSERT ON TABLE outbox.replay_key TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.replay_key TO outbox_auditor;
 
 --
--- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.session_output TO outbox_writer;
-GRANT SELECT ON TABLE outbox.session_output TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.session_output TO outbox_auditor;
-
---
 -- Name: TABLE audit_replayed; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -3525,6 +3592,28 @@ GRANT SELECT ON TABLE outbox.audit_reconciliation TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_replay TO outbox_auditor;
+
+--
+-- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
+
+--
+-- Name: TABLE audit_sent; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_sent TO outbox_auditor;
+
+--
+-- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
+GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 
 --
 -- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
@@ -3619,18 +3708,16 @@ GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
 GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
 
 --
--- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
-
---
 -- Name: TABLE output_row; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT ON TABLE outbox.output_row TO outbox_auditor;
+
+--
+-- Name: TABLE audit_session; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_session TO outbox_auditor;
 
 --
 -- Name: TABLE event; Type: ACL; Schema: outbox; Owner: -
@@ -3639,26 +3726,6 @@ GRANT SELECT ON TABLE outbox.output_row TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.event TO outbox_writer;
 GRANT SELECT ON TABLE outbox.event TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.event TO outbox_auditor;
-
---
--- Name: TABLE audit_sent; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.audit_sent TO outbox_auditor;
-
---
--- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
-GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
-
---
--- Name: TABLE audit_session; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.audit_session TO outbox_auditor;
 
 --
 -- Name: TABLE audit_session_output; Type: ACL; Schema: outbox; Owner: -

@@ -66,6 +66,19 @@ JOIN pg_class c ON c.oid = i.inhrelid
 CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$') AS r (bounds)
 WHERE i.inhparent = 'outbox.session_output'::regclass AND r.bounds IS NOT NULL;
 
+-- The rows of a range of batches, of all lanes. No index leads with the batch: lane by lane the cursor's does, where Postgres 15 to 17 would read a
+-- whole partition for each range. The second half is for rows whose lane no epoch has. It is inlined where it stands.
+CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.session_output
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT o.* FROM outbox.session_output o
+    WHERE o.lane = ANY (ARRAY(SELECT generate_series(0, (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e) - 1)))
+      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
+    UNION ALL
+    SELECT o.* FROM outbox.session_output o
+    WHERE o.lane >= (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e)
+      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
+$$;
+
 -- A row of session_output and where it stands.
 CREATE VIEW outbox.output_row AS
 SELECT
@@ -231,11 +244,15 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
           AND EXISTS (SELECT FROM outbox.output_partition p WHERE NOT p.detaching AND l.batch_id >= p.from_batch AND l.batch_id <= p.to_batch)
     ) b
     FULL JOIN (
-        SELECT o.batch_id, sum(cardinality(o.session_ends)) AS sessions, sum(cardinality(o.topics)) AS events,
-               sum((SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v))::bigint AS bytes
-        FROM outbox.session_output o
-        WHERE o.batch_id >= check_batch_counts.from_batch AND o.batch_id <= check_batch_counts.to_batch
-        GROUP BY o.batch_id
+        SELECT n.batch_id, sum(n.sessions) AS sessions, sum(n.events) AS events, sum(n.bytes)::bigint AS bytes
+        FROM (
+            -- OFFSET 0: each row is made small before it is sorted or grouped, or the values would be sorted with it.
+            SELECT o.batch_id, cardinality(o.session_ends) AS sessions, cardinality(o.topics) AS events,
+                   (SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v) AS bytes
+            FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o
+            OFFSET 0
+        ) n
+        GROUP BY n.batch_id
     ) r ON r.batch_id = b.batch_id
     WHERE b.batch_id IS NULL
        OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
@@ -247,10 +264,9 @@ RETURNS TABLE (session_key text, revision integer, topic_id text, partition inte
                first_batch bigint, last_batch bigint)
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
     SELECT min(o.session_key), o.revision, s.topic_id, s.partition, s.end_offset, count(*), min(o.batch_id), max(o.batch_id)
-    FROM outbox.session_output o
+    FROM outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o
     CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_ends) AS s (topic_id, partition, end_offset)
-    WHERE o.batch_id >= check_emitted_twice.from_batch AND o.batch_id <= check_emitted_twice.to_batch
-      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+    WHERE NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
     GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
     HAVING count(*) > 1
 $$;
@@ -455,32 +471,44 @@ SELECT
 FROM outbox.event e
 LEFT JOIN outbox.delivery d ON d.epoch = e.epoch AND d.lane = e.lane AND d.seq = e.delivery_seq;
 
--- Both directions are quick: from the deliveries of a time to their rows (session_output_cursor_idx), from a row to its deliveries
--- (delivery_batches_idx).
+-- From the deliveries of a time to their rows. OFFSET 0: each delivery's rows are looked up by lane and batch (session_output_cursor_idx), or
+-- the planner would join all rows by hash. From a row to its deliveries: audit_session_output.
 CREATE VIEW outbox.audit_sent AS
 SELECT
     d.committed_at AS sent_at,
     e.topic,
-    e.session_key,
-    e.outbox_id,
-    e.revision,
-    CASE WHEN e.target_partition IS NULL THEN d.kafka_offsets -> e.topic
-         ELSE jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets,
-    e.batch_id,
-    e.committed_at,
-    d.committed_at - e.committed_at AS lag,
+    o.session_key,
+    s.topic_id || '/' || s.partition || '/' || s.end_offset || '/' || (e.n - s.before - 1) AS outbox_id,
+    o.revision,
+    CASE WHEN e.partition IS NULL THEN d.kafka_offsets -> e.topic
+         ELSE jsonb_build_object(e.partition, d.kafka_offsets #> ARRAY[e.topic, e.partition::text]) END AS kafka_offsets,
+    o.batch_id,
+    b.created_at AS committed_at,
+    d.committed_at - b.created_at AS lag,
     e.value,
-    e.key,
+    coalesce(e.key, convert_to(o.session_key, 'UTF8')) AS key,
     e.headers,
     d.epoch,
     d.lane,
     d.seq AS delivery_seq
 FROM outbox.delivery d
-JOIN outbox.event e
-    ON e.lane = d.lane AND e.epoch = d.epoch
-    AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, e.batch_id, e.session_key)
-    AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> e.batch_id
-WHERE d.kind = 'delivery' AND d.sessions > 0 AND e.delivery_state IN ('delivered', 'pending');
+JOIN outbox.lane_epoch ep ON ep.epoch = d.epoch
+CROSS JOIN LATERAL (
+    SELECT r.* FROM outbox.session_output r
+    WHERE r.lane = d.lane AND r.batch_id >= ep.from_batch
+      AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, r.batch_id, r.session_key)
+      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id)
+    OFFSET 0
+) o
+JOIN outbox.batch b ON b.batch_id = o.batch_id
+CROSS JOIN LATERAL (
+    SELECT t.*, sum(t.outputs) OVER (ORDER BY t.n) - t.outputs AS before
+    FROM unnest(o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs)
+         WITH ORDINALITY AS t (topic_id, partition, end_offset, outputs, n)
+) s
+JOIN LATERAL unnest(o.topics, o.keys, o."values", o.headers, o.partitions) WITH ORDINALITY AS e (topic, key, value, headers, partition, n)
+    ON e.n > s.before AND e.n <= s.before + s.outputs
+WHERE d.kind = 'delivery' AND d.sessions > 0;
 
 CREATE VIEW outbox.audit_topic_minute AS
 SELECT m.minute, t.topic, t.output_events, t.deliveries
@@ -555,14 +583,18 @@ CROSS JOIN LATERAL (
 JOIN outbox.batch b ON b.batch_id = oldest.batch_id
 WHERE NOT l.ended;
 
+-- OFFSET 0 and the subquery: each lane's rows from its cursor on, or the planner would ask every batch of the ledger for rows of any lane.
 CREATE VIEW outbox.audit_undelivered_row AS
-SELECT l.epoch, l.lane, o.batch_id, o.session_key, b.created_at AS committed_at, now() - b.created_at AS age,
-       cardinality(o.session_ends) AS sessions, cardinality(o.topics) AS output_events
+SELECT l.epoch, l.lane, o.batch_id, o.session_key, o.committed_at, now() - o.committed_at AS age, o.sessions, o.output_events
 FROM outbox.lane_position l
-JOIN outbox.session_output o
-    ON o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
-    AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
-JOIN outbox.batch b ON b.batch_id = o.batch_id
+CROSS JOIN LATERAL (
+    SELECT r.batch_id, r.session_key, cardinality(r.session_ends) AS sessions, cardinality(r.topics) AS output_events,
+           (SELECT b.created_at FROM outbox.batch b WHERE b.batch_id = r.batch_id) AS committed_at
+    FROM outbox.session_output r
+    WHERE r.lane = l.lane AND r.batch_id >= greatest(l.cursor_batch, l.from_batch) AND r.batch_id <= l.last_batch
+      AND (r.batch_id > l.cursor_batch OR r.session_key > l.cursor_key)
+    OFFSET 0
+) o
 WHERE NOT l.ended;
 
 CREATE VIEW outbox.audit_dead_letter AS
@@ -741,7 +773,8 @@ FROM outbox.audit_reconcile() r;
 ----------------------------------------------------------------------------------------------------------------------------------------------
 
 REVOKE ALL ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, text), outbox.cursor_text(bigint, text),
-    outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint), outbox.audit_reconcile(bigint, bigint) FROM PUBLIC;
+    outbox.batch_rows(bigint, bigint), outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint),
+    outbox.audit_reconcile(bigint, bigint) FROM PUBLIC;
 
 -- The services get what their own statements read: event and output_row ask cursor_covers on behalf of whoever reads them.
 GRANT EXECUTE ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, text), outbox.cursor_text(bigint, text)
@@ -749,7 +782,7 @@ GRANT EXECUTE ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigin
 GRANT SELECT ON outbox.epoch_range, outbox.lane_position TO outbox_writer, outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_stray_row, outbox.check_delivery_chain, outbox.check_delivery_counts,
     outbox.check_mirror, outbox.check_parked TO outbox_publisher, outbox_auditor;
-GRANT EXECUTE ON FUNCTION outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint)
+GRANT EXECUTE ON FUNCTION outbox.batch_rows(bigint, bigint), outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint)
     TO outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.output_row, outbox.audit_session, outbox.audit_session_output, outbox.audit_sent, outbox.audit_topic_minute,
     outbox.audit_minute, outbox.audit_undelivered, outbox.audit_undelivered_row, outbox.audit_dead_letter, outbox.audit_dead_letter_reason,
