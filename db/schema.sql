@@ -135,6 +135,12 @@ CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SE
 $$;
 
 --
+-- Name: FUNCTION batch_rows(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) IS 'The rows of a range of batches, both inclusive.';
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
