@@ -24,7 +24,7 @@ def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: Postgres
         "data_directory": "/var/lib/postgresql/18/docker",
     }
     with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
-        found = dict(connection.execute("SELECT name, setting FROM pg_settings").fetchall())
+        found: dict[str, str] = dict(connection.execute("SELECT name, setting FROM pg_settings").fetchall())
         locale = connection.execute(
             "SELECT datlocprovider, datlocale FROM pg_database WHERE datname = 'template1'"
         ).fetchone()
