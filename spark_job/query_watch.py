@@ -10,6 +10,8 @@ from spark_job.condition import Condition
 _STATUS_EVERY_S = 1.0
 # Spark's words for a query between two triggers.
 _WAITING = "Waiting for"
+# The phase that a trigger with input has, and one without has not.
+_BATCH = "addBatch"
 
 
 class QueryWatch:
@@ -36,6 +38,9 @@ class QueryWatch:
     def _time_batch(self) -> None:
         """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
         progress = self._query.lastProgress
-        if progress is not None and progress.batchId > self._timed:
+        # A trigger without input is reported too, as the batch that comes next.
+        if progress is None or not self._timed < progress.batchId <= self._condition.committed:
+            return
+        if _BATCH in progress.durationMs:
             self._timed = progress.batchId
             metrics.spark_batch(progress.durationMs)
