@@ -5,13 +5,14 @@ import tempfile
 from pathlib import Path
 
 from tests.images.engine import Engine
+from tests.images.stand_ins import PYTHON
 
-OFFICIAL = "python:3.11-slim-bookworm"
 _WARM = "spark-outbox/python-with-wheels:3.11-slim-bookworm"
 # pip uses a cached wheel for a pinned source package since 23.1; the official image has 24.0, a stand-in may have Debian's 23.0.
 # A pip from the index trusts its own certificates only, so it is told those of the system.
-_RECIPE = f"""\
-FROM {OFFICIAL}
+_RECIPE = """\
+ARG BASE
+FROM $BASE
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 RUN pip install --disable-pip-version-check --root-user-action ignore pip==24.0
 COPY wheels /root/.cache/pip/wheels
@@ -26,11 +27,14 @@ def python_image(engine: Engine) -> str:
     wheels = Path.home() / ".cache" / "pip" / "wheels"
     found = [path.parent for path in wheels.rglob("pyspark-*.whl") if (path.parent / "origin.json").exists()]
     if not found:
-        return OFFICIAL
+        return engine.image(PYTHON)
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
         (context / "Dockerfile").write_text(_RECIPE, "utf-8")
         for each in found:
             shutil.copytree(each, context / "wheels" / each.relative_to(wheels))
-        engine.run("build", "--network", "host", "--tag", _WARM, str(context), timeout_s=600)
+        base = f"BASE={engine.image(PYTHON)}"
+        engine.run(
+            *("build", "--network", "host", "--build-arg", base, "--tag", _WARM, str(context)), timeout_s=600
+        )
     return _WARM

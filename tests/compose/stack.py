@@ -15,6 +15,8 @@ import psycopg
 from devstack.port import LOOPBACK
 from tests.acceptance.service import wait_until
 from tests.images.engine import Engine
+from tests.images.owner import Owner
+from tests.images.stand_ins import KAFKA, POSTGRES
 from tests.integration.publisher.harness import query
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,9 @@ class Stack:
             "POSTGRES_PORT": str(postgres_port),
             "OUTBOX_TAG": project,
             "TEST_PYTHON_IMAGE": python,
+            "TEST_POSTGRES_IMAGE": engine.image(POSTGRES),
+            "TEST_KAFKA_IMAGE": engine.image(KAFKA),
+            "TEST_OWNER": str(Owner.this()),
         }
         self.seconds: dict[str, float] = {}
         """What took how long, in order, for the report."""

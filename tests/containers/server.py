@@ -1,9 +1,9 @@
 """What Postgres and Kafka have in common as containers: an engine, a network, a port on loopback, and a life."""
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import ClassVar
 
 from testcontainers.core.config import testcontainers_config
@@ -11,11 +11,10 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from devstack.port import LOOPBACK, ReservedPort
-from devstack.process import ProcessIdentity, birth
 from tests.images.engine import Engine
 from tests.images.errors import EngineError
+from tests.images.owner import OWNER_LABEL, Owner
 
-OWNER_LABEL = "spark-outbox.owner"
 _START_TIMEOUT_S = 300.0
 _POLL_S = 0.1
 _LAST_CHARACTERS = 3000
@@ -35,7 +34,7 @@ class ContainerServer(ABC):
         self.port = self._reserved.number
         self._network = Network(
             docker_client_kw={"environment": engine.environment},
-            docker_network_kw={"labels": {OWNER_LABEL: _owner()}},
+            docker_network_kw={"labels": {OWNER_LABEL: str(Owner.this())}},
         )
         self._container: DockerContainer | None = None
 
@@ -43,11 +42,13 @@ class ContainerServer(ABC):
         """Start the container and return when the server answers. Raises EngineError with the end of its log when it does not."""
         # A default bridge is not on every engine.
         self._network.create()
-        container = DockerContainer(self.image, docker_client_kw={"environment": self._engine.environment})
+        container = DockerContainer(
+            self._engine.image(self.image), docker_client_kw={"environment": self._engine.environment}
+        )
         container.env |= self.variables()
         container.with_command(list(self.arguments()))
         container.with_network(self._network)
-        container.with_kwargs(labels={OWNER_LABEL: _owner()}, **self.options())
+        container.with_kwargs(labels={OWNER_LABEL: str(Owner.this())}, **self.options())
         # docker-py takes an address too, which testcontainers' own type does not know.
         container.ports = {str(self.container_port()): (LOOPBACK, self.port)}  # type: ignore[dict-item]
         self._container = container
@@ -60,11 +61,12 @@ class ContainerServer(ABC):
 
     def destroy(self) -> None:
         """Remove the container, its data and its network, and give the port back."""
-        if self._container is not None:
-            self._container.stop()
-            self._container = None
-        self._network.remove()
-        self._reserved.close()
+        with ExitStack() as whatever_fails:
+            whatever_fails.callback(self._reserved.close)
+            whatever_fails.callback(self._network.remove)
+            if self._container is not None:
+                self._container.stop()
+                self._container = None
 
     @abstractmethod
     def variables(self) -> dict[str, str]:
@@ -96,28 +98,3 @@ class ContainerServer(ABC):
                     f"the container of {self.image} is {container.status} and does not answer:\n{said}"
                 )
             time.sleep(_POLL_S)
-
-
-def remove_leftovers(engine: Engine) -> None:
-    """Remove the containers and networks of runs that were killed: those whose owner is no living process of this machine."""
-    for container in _orphans(engine, "ps", "--all"):
-        engine.run("rm", "--force", "--volumes", container)
-    for network in _orphans(engine, "network", "ls"):
-        engine.run("network", "rm", network)
-
-
-def _orphans(engine: Engine, *listing: str) -> list[str]:
-    form = f'{{{{.ID}}}} {{{{.Label "{OWNER_LABEL}"}}}}'
-    lines = engine.run(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
-    found = []
-    for line in lines:
-        thing, owner = line.split()
-        pid, _, born = owner.partition("@")
-        if not ProcessIdentity(int(pid), born).is_alive():
-            found.append(thing)
-    return found
-
-
-def _owner() -> str:
-    pid = os.getpid()
-    return f"{pid}@{birth(pid)}"

@@ -1,6 +1,7 @@
 """With OUTBOX_TEST_SERVERS=containers the fixtures are containers, with devstack's settings, and one that fails says why."""
 
 import uuid
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -14,9 +15,9 @@ from devstack.databases import PostgresServer
 from devstack.kafka import ONE_NODE, KafkaServer
 from devstack.postgres import FAST, MAX_CONNECTIONS
 from tests.containers.postgres import ContainerPostgres
-from tests.containers.server import OWNER_LABEL, remove_leftovers
 from tests.images.engine import Engine
 from tests.images.errors import EngineError
+from tests.images.owner import OWNER_LABEL, Owner, remove_leftovers
 
 
 def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: PostgresServer) -> None:
@@ -54,15 +55,34 @@ def test_a_container_that_does_not_come_up_is_removed_and_its_log_is_told(server
     assert server_engine.run("ps", "--all", "--quiet", "--filter", f"publish={server.port}").stdout == ""
 
 
-def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(
+def test_what_a_killed_run_left_is_removed_and_what_others_have_is_not(
     server_engine: Engine, postgres: PostgresServer
 ) -> None:
-    owner = f"--label={OWNER_LABEL}=1@another-boot/1"
-    network = server_engine.run("network", "create", owner, f"left-{uuid.uuid4().hex}").stdout.strip()
-    container = server_engine.run(
-        "create", owner, f"--network={network}", ContainerPostgres.image
-    ).stdout.strip()
-    remove_leftovers(server_engine)
-    assert container not in server_engine.run("ps", "--all", "--quiet", "--no-trunc").stdout
-    assert network not in server_engine.run("network", "ls", "--quiet", "--no-trunc").stdout
-    assert postgres.has_database("postgres")
+    """A container that uses network, volume and image; then the same of an owner whom nobody here can judge."""
+    here = Owner.this()
+    gone = replace(here, process=replace(here.process, birth="another-boot/1"))
+    left = _everything(server_engine, str(gone))
+    theirs = _everything(server_engine, str(replace(gone, namespace="elsewhere/1")))
+    try:
+        remove_leftovers(server_engine)
+        assert [thing for thing in left if _exists(server_engine, *thing)] == []
+        assert [thing for thing in theirs if not _exists(server_engine, *thing)] == []
+        assert postgres.has_database("postgres")
+    finally:
+        for kind, name in theirs:
+            server_engine.run(kind, "rm", name)
+
+
+def _everything(engine: Engine, owner: str) -> list[tuple[str, str]]:
+    name = f"left-{uuid.uuid4().hex}"
+    label = f"{OWNER_LABEL}={owner}"
+    use = ("--name", name, "--network", name, "--mount", f"type=volume,src={name},dst=/data")
+    engine.run("network", "create", "--label", label, name)
+    engine.run("volume", "create", "--label", label, name)
+    engine.run("container", "create", "--label", label, *use, engine.image(ContainerPostgres.image))
+    engine.run("container", "commit", "--change", f"LABEL {label}", name, f"{name}:1")
+    return [("container", name), ("network", name), ("volume", name), ("image", f"{name}:1")]
+
+
+def _exists(engine: Engine, kind: str, name: str) -> bool:
+    return engine.run(kind, "inspect", name, check=False).returncode == 0

@@ -23,6 +23,8 @@ class Engine:
         """`environment`: the whole environment for programs that talk to it, DOCKER_HOST among it."""
         self.environment = dict(environment)
         self.is_ours = is_ours
+        self.stand_ins: dict[str, str] = {}
+        """Official name -> what takes the image's place on this engine."""
 
     def run(
         self,
@@ -55,6 +57,10 @@ class Engine:
             said = (result.stdout + result.stderr)[-_LAST_CHARACTERS:].strip()
             raise EngineError(f"'{' '.join(command)}' failed with exit code {result.returncode}:\n{said}")
         return result
+
+    def image(self, official: str) -> str:
+        """The name under which this engine has an image: the official one, or its stand-in's."""
+        return self.stand_ins.get(official, official)
 
     def has_image(self, name: str) -> bool:
         """Whether the engine has an image of this name."""

@@ -15,6 +15,7 @@ from _pytest.terminal import TerminalReporter
 from tests.images import compose, stand_ins
 from tests.images.engine import Engine, open_engine
 from tests.images.errors import EngineError
+from tests.images.owner import remove_leftovers
 from tests.images.stand_ins import KAFKA, POSTGRES, PYTHON
 from tests.server_choice import containers_are_wanted
 
@@ -31,6 +32,7 @@ def engine() -> Iterator[Engine]:
     with ExitStack() as until_the_end:
         try:
             found = until_the_end.enter_context(open_engine())
+            remove_leftovers(found)
         except EngineError as error:
             cannot(error)
         yield found
@@ -39,11 +41,8 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def server_engine(engine: Engine) -> Engine:
     """The engine with postgres:18 and apache/kafka:4.3.1."""
-    from tests.containers.server import remove_leftovers
-
     try:
         stand_ins.provide(engine, (POSTGRES, KAFKA))
-        remove_leftovers(engine)
     except EngineError as error:
         cannot(error)
     return engine

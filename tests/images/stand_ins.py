@@ -1,7 +1,8 @@
-"""The base images under their official names: pulled where that works, else stand-ins of our own recipes.
+"""The base images: the official ones where they are there or can be pulled, else stand-ins of our own recipes.
 
 A stand-in is built from recipes/NAME on a minimal Debian, labelled as one, and tagged by the hash of everything that
-went into it; the official name is one more tag on it. So a changed recipe is built anew, an unchanged one is not.
+went into it. So a changed recipe is built anew, an unchanged one is not. It never gets the official name, by which the
+engine's owner would take it for the real one: `Engine.image` knows what it is called.
 """
 
 import hashlib
@@ -48,9 +49,9 @@ class Recipe:
 
 
 def provide(engine: Engine, images: Iterable[str]) -> None:
-    """See to it that the engine has these images, under their official names.
+    """See to it that the engine has these images; `engine.image(NAME)` tells what each is called there.
 
-    Real ones are left as they are. Raises EngineError, naming the image, where one can neither be pulled nor built.
+    Raises EngineError, naming the image, where one can neither be pulled nor built.
     """
     missing = [image for image in images if not _is_real(engine, image)]
     recipes = [RECIPES[image] for image in missing if not _pull(engine, image)]
@@ -63,8 +64,7 @@ def provide(engine: Engine, images: Iterable[str]) -> None:
         base = base_image(engine)
         with ThreadPoolExecutor(len(needed)) as pool:
             list(pool.map(lambda recipe: _build(engine, recipe, base, tags[recipe.image]), needed))
-    for image, tag in tags.items():
-        engine.run("tag", tag, image)
+    engine.stand_ins.update(tags)
 
 
 def recipe_hash(recipe: Recipe) -> str:

@@ -47,6 +47,7 @@ def _engine(tmp_path: Path, answers: str) -> tuple[Engine, Path]:
 def test_a_real_image_is_neither_pulled_nor_replaced(tmp_path: Path) -> None:
     engine, asked = _engine(tmp_path, "exit 0")
     provide(engine, [KAFKA])
+    assert engine.image(KAFKA) == KAFKA
     assert all(line.startswith("image inspect") for line in asked.read_text().splitlines())
 
 
@@ -62,7 +63,16 @@ def test_what_cannot_be_pulled_is_built_once_and_nothing_more_is_pulled(
     built: list[str] = []
     monkeypatch.setattr(stand_ins, "base_image", lambda engine: "base")
     monkeypatch.setattr(stand_ins, "_build", lambda engine, recipe, base, tag: built.append(recipe.image))
-    engine, asked = _engine(tmp_path, '[ "$1" = tag ]')
+    engine, asked = _engine(tmp_path, "exit 1")
     provide(engine, RECIPES)
     assert sorted(built) == sorted(RECIPES)
     assert sum(line.startswith("pull") for line in asked.read_text().splitlines()) == 1
+
+
+def test_a_stand_in_never_takes_the_official_name(tmp_path: Path) -> None:
+    """Also where a stand-in of ours is there already, and where one has the official name from former times."""
+    engine, asked = _engine(tmp_path, '[ "$1" = image ] && echo stand-in')
+    assert engine.image(KAFKA) == KAFKA
+    provide(engine, [KAFKA])
+    assert engine.image(KAFKA) == f"spark-outbox/stand-in-kafka:{recipe_hash(RECIPES[KAFKA])}"
+    assert [line for line in asked.read_text().splitlines() if not line.startswith(("image", "pull"))] == []
