@@ -24,9 +24,10 @@ from tests.images.engine import open_engine
 from tests.images.stand_ins import base_image
 
 with open_engine() as engine:
-    engine.run("network", "create", "left")
-    engine.run("run", "--detach", "--restart=always", "--network=left", base_image(engine), "sleep", "infinity")
-    print(engine.environment["DOCKER_HOST"], flush=True)
+    network = engine.run("network", "create", "left").stdout[:12]
+    volume = "--volume=left:/data"
+    engine.run("run", "--detach", "--restart=always", "--network=left", volume, base_image(engine), "sleep", "infinity")
+    print(engine.environment["DOCKER_HOST"], network, flush=True)
     sys.stdin.read()
 """
 _END_TIMEOUT_S = 60.0
@@ -58,11 +59,13 @@ def test_kill_9_of_the_run_ends_the_engine_and_its_containers_and_the_next_finds
     )
     with run:
         assert run.stdout is not None
-        address = run.stdout.readline().strip()
+        address, network = run.stdout.readline().split()
         processes = psutil.Process(run.pid).children(recursive=True)
         names = {process.name() for process in processes}
         run.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(processes, timeout=_END_TIMEOUT_S)
+    bridge = Path("/sys/class/net") / f"br-{network}"
+    assert bridge.exists(), "of what remains after kill -9; without it the last line shows nothing"
     assert address.startswith("unix://")
     assert {"dockerd", "containerd", "sleep"} <= names
     assert alive == []
@@ -71,5 +74,12 @@ def test_kill_9_of_the_run_ends_the_engine_and_its_containers_and_the_next_finds
         assert engine.is_ours
         assert not Path(address.removeprefix("unix://")).parent.exists()
         assert engine.run("ps", "--all", "--quiet").stdout == ""
-        assert engine.run("network", "ls", "--filter", "name=left", "--quiet").stdout == ""
+        for kind in ("network", "volume"):
+            assert engine.run(kind, "ls", "--filter", "name=left", "--quiet").stdout == ""
+        layers = list(engine_cache().glob("engine-*/image/*/layerdb/mounts/*"))
+        assert layers == [], "a killed container's files"
+        of_its_own = engine.run("network", "create", "of-its-own").stdout[:12]
+        assert Path(f"/sys/class/net/br-{of_its_own}").exists()
+    assert not bridge.exists()
+    assert not Path(f"/sys/class/net/br-{of_its_own}").exists()
     shutil.rmtree(cache)

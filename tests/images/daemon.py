@@ -2,7 +2,8 @@
 
 It runs in PID and mount namespaces of its own, under devstack's guardian. Killing the first process of a PID
 namespace kills all in it: containerd, the shims, which detach themselves from every parent, and the containers.
-The mounts of the containers go with the mount namespace. So nothing stays behind, not even after `kill -9`.
+The mounts of the containers go with the mount namespace. After `kill -9` the bridges of its networks stay, with nothing
+on them, and the files of its containers; the next engine of ours removes both.
 
 No default bridge and no iptables rules: both are shared by all engines of a machine, and another one's would be
 destroyed. Containers reach each other over networks that they name (as Compose and testcontainers make them), the host
@@ -14,18 +15,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from devstack.errors import DevstackError
 from devstack.process import ServerProcess, launch
+from tests.images import bridges
 from tests.images.errors import EngineError
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
-_SLOTS = 8
+# Not in the cache, of which there may be several: the bridges that belong to a slot are the machine's.
+_LOCKS = Path("/run/lock/spark-outbox-engines")
 
 
 @contextmanager
@@ -35,17 +38,19 @@ def running(cache: Path, answers: Callable[[str], bool]) -> Iterator[str]:
     `answers` tells whether the engine at an address serves. Runs at the same time get a folder each.
     Raises EngineError with the log's tail when it does not come up.
     """
-    with _slot(cache) as data, _state(data) as state:
+    with _slot() as slot, _state(data := _data(cache / _name(slot))) as state:
         # Else /etc/docker/daemon.json is read, which is about another engine.
         (state / "daemon.json").write_text("{}", encoding="utf-8")
         address = f"unix://{state / 'docker.sock'}"
         try:
-            server = launch("dockerd", _command(state, data, address), log=state / "dockerd.log")
+            command = _command(state, data, address, bridges.pool(slot))
+            server = launch("dockerd", command, log=state / "dockerd.log")
             try:
                 server.wait_until(lambda: answers(address), timeout_s=_START_TIMEOUT_S)
                 yield address
             finally:
                 _end(server)
+                bridges.remove(slot)
         except DevstackError as error:
             raise EngineError(f"the engine did not start: {error}") from error
 
@@ -76,40 +81,69 @@ def _state(data: Path) -> Iterator[Path]:
         record.unlink()
 
 
-def _command(state: Path, data: Path, address: str) -> list[str]:
+def _command(state: Path, data: Path, address: str, pool: str) -> list[str]:
     return [
         *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
         "dockerd",
         f"--host={address}",
         f"--config-file={state / 'daemon.json'}",
-        f"--data-root={data}",
+        _data_root(data),
         f"--exec-root={state / 'exec'}",
         f"--pidfile={state / 'dockerd.pid'}",
         "--bridge=none",
+        f"--default-address-pool=base={pool},size=24",
         "--iptables=false",
         "--ip-forward=false",
         "--log-level=warn",
     ]
 
 
+def _data_root(data: Path) -> str:
+    return f"--data-root={data}"
+
+
 @contextmanager
-def _slot(cache: Path) -> Iterator[Path]:
-    """A folder for images that no other run uses at this moment. The lock goes with our process, also after kill -9."""
-    for number in range(_SLOTS):
-        folder = cache / f"engine-{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            continue
-        try:
-            # What a killed run left: none of it is running, and nobody wants it. (Its networks: see `open_engine`.)
-            for leftover in ("containers", "volumes"):
-                shutil.rmtree(folder / leftover, ignore_errors=True)
-            yield folder
-        finally:
-            os.close(handle)
-        return
-    raise EngineError(f"{_SLOTS} runs use an engine of their own under {cache} already; wait for one to end")
+def _slot() -> Iterator[int]:
+    """A number that no other run on this machine has. The lock goes with our process, also after kill -9.
+
+    What killed runs left of bridges in this and the other free ones is removed.
+    """
+    mine: int | None = None
+    _LOCKS.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as until_the_end:
+        for slot in range(bridges.SLOTS):
+            with ExitStack() as lock:
+                handle = os.open(_LOCKS / _name(slot), os.O_RDONLY | os.O_CREAT, 0o600)
+                lock.callback(os.close, handle)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                bridges.remove(slot)
+                if mine is None:
+                    mine = slot
+                    until_the_end.push(lock.pop_all())
+        if mine is None:
+            raise EngineError(f"{bridges.SLOTS} runs use an engine of their own already; wait for one to end")
+        yield mine
+
+
+def _name(slot: int) -> str:
+    return f"engine-{slot}"
+
+
+def _data(folder: Path) -> Path:
+    """The folder, made if it is not there, once no engine uses it any more.
+
+    The lock of a killed run is free at once, and its engine may still be ending.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    engines = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if _data_root(folder) in (process.info["cmdline"] or ())
+    ]
+    _, alive = psutil.wait_procs(engines, timeout=_STOP_TIMEOUT_S)
+    if alive:
+        raise EngineError(f"the engine of a run that was killed does not end: process {alive[0].pid}")
+    return folder

@@ -109,9 +109,19 @@ def open_engine(environment: Mapping[str, str] | None = None) -> Iterator[Engine
         engine_cache(), lambda address: _answers(environment | {"DOCKER_HOST": address})
     ) as address:
         engine = Engine(environment | {"DOCKER_HOST": address}, is_ours=True)
-        # The bridges of a killed run are the kernel's; only an engine that remembers them removes them.
-        engine.run("network", "prune", "--force")
+        _empty(engine)
         yield engine
+
+
+def _empty(engine: Engine) -> None:
+    """Remove what a killed run left in this engine's folder. Images stay."""
+    left = engine.run("ps", "--all", "--quiet").stdout.split()
+    if left:
+        engine.run("rm", "--force", "--volumes", *left)
+    engine.run("network", "prune", "--force")
+    volumes = engine.run("volume", "ls", "--quiet").stdout.split()
+    if volumes:
+        engine.run("volume", "rm", "--force", *volumes)
 
 
 def _where(environment: Mapping[str, str]) -> str:
