@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from tests.images.debian import base_system
-from tests.images.engine import OWN_VARIABLE, engine_cache, open_engine
+from tests.images.engine import OWN_VARIABLE, engine_cache, open_engine, prepare
 from tests.images.errors import EngineError
 from tests.images.fixture import cannot
-from tests.images.machine import Machine
 from tests.images.stand_ins import base_hash
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -36,10 +35,11 @@ _END_TIMEOUT_S = 60.0
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, so that no other run takes its place, with the base system of the user's."""
-    obstacle = Machine.this().obstacle()
-    if obstacle is not None:
-        cannot(EngineError(obstacle))
-    tar = base_system(engine_cache(), base_hash())
+    try:
+        prepare(os.environ)
+        tar = base_system(engine_cache(), base_hash())
+    except EngineError as error:
+        cannot(error)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv(OWN_VARIABLE, "own")
     engine_cache().mkdir(parents=True)

@@ -24,6 +24,7 @@ from devstack.errors import DevstackError
 from devstack.process import ServerProcess, launch
 from tests.images import bridges
 from tests.images.errors import EngineError
+from tests.images.machine import IN_NAMESPACES
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
@@ -83,7 +84,7 @@ def _state(data: Path) -> Iterator[Path]:
 
 def _command(state: Path, data: Path, address: str, pool: str) -> list[str]:
     return [
-        *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
+        *IN_NAMESPACES,
         "dockerd",
         f"--host={address}",
         f"--config-file={state / 'daemon.json'}",

@@ -3,16 +3,19 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from spark_job.jars import cache_dir
 from tests.images import daemon
 from tests.images.errors import EngineError
+from tests.images.install import install
 from tests.images.machine import WAY_OUT, Machine
 
 OWN_VARIABLE = "OUTBOX_TEST_ENGINE"
+_LOCAL = "unix://"
 _LAST_CHARACTERS = 3000
 
 
@@ -79,38 +82,69 @@ def engine_cache() -> Path:
     return cache_dir().parent / "containers"
 
 
-@contextmanager
-def open_engine(environment: Mapping[str, str] | None = None) -> Iterator[Engine]:
-    """The engine that DOCKER_HOST names or that answers on the default socket; else one of our own for the block's time.
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
-    OUTBOX_TEST_ENGINE=own asks for one of our own in any case. Raises EngineError with the reason and the way out
-    where none can be had.
+
+@contextmanager
+def open_engine(
+    environment: Mapping[str, str] | None = None, say: Callable[[str], None] = _to_stderr
+) -> Iterator[Engine]:
+    """The engine that answers where DOCKER_HOST or Docker's context leads; else one of our own for the block's time.
+
+    OUTBOX_TEST_ENGINE=own asks for one of our own in any case, =none for none. `say` gets a line for the person before
+    anything is installed. Raises EngineError with the reason and the way out where none can be had.
     """
     environment = dict(os.environ if environment is None else environment)
-    wish = environment.get(OWN_VARIABLE, "")
-    if wish not in ("", "own"):
-        raise EngineError(
-            f"{OWN_VARIABLE} is {wish!r}; it can be 'own', or unset for any engine that answers"
-        )
-    if not wish and _answers(environment):
-        yield Engine(environment, is_ours=False)
-        return
-    machine = Machine.this()
-    obstacle = machine.obstacle()
-    if obstacle is not None:
-        raise EngineError(f"No container engine answers{_where(environment)}, and {obstacle} {WAY_OUT}")
-    if machine.missing:
-        _install(machine)
-        # Where services run, the package has started one.
-        if not wish and _answers(environment):
+    wish = _wish(environment)
+    address = _address(environment)
+    if not wish and address is not None:
+        if not address.startswith(_LOCAL):
+            raise EngineError(
+                f"Docker leads to {address}, and the tests reach containers on this machine's 127.0.0.1 only. Set DOCKER_HOST to "
+                f"an engine here ({_LOCAL}/...), or {OWN_VARIABLE}=own."
+            )
+        # docker-py, which testcontainers uses, knows nothing of contexts.
+        environment["DOCKER_HOST"] = address
+        if _answers(environment):
             yield Engine(environment, is_ours=False)
             return
+    try:
+        prepare(environment, say)
+    except EngineError as error:
+        where = f" on {address}" if address else ""
+        raise EngineError(f"No container engine answers{where}, and {error}") from error
     with daemon.running(
         engine_cache(), lambda address: _answers(environment | {"DOCKER_HOST": address})
     ) as address:
         engine = Engine(environment | {"DOCKER_HOST": address}, is_ours=True)
         _empty(engine)
         yield engine
+
+
+def prepare(environment: Mapping[str, str], say: Callable[[str], None] = _to_stderr) -> None:
+    """Make the machine ready for an engine of our own: what is missing is installed, after a line to `say`.
+
+    Raises EngineError with the reason where that is impossible, or forbidden by OUTBOX_TEST_ENGINE=none.
+    """
+    _wish(environment)
+    machine = Machine.this()
+    obstacle = machine.obstacle()
+    if obstacle is not None:
+        raise EngineError(f"{obstacle} {WAY_OUT}")
+    if machine.missing:
+        install(machine.packages(), say)
+
+
+def _wish(environment: Mapping[str, str]) -> str:
+    wish = environment.get(OWN_VARIABLE, "")
+    if wish == "none":
+        raise EngineError(f"{OWN_VARIABLE} is 'none': no container engine is used, and none is installed.")
+    if wish not in ("", "own"):
+        raise EngineError(
+            f"{OWN_VARIABLE} is {wish!r}; it can be 'own', 'none', or unset for any engine that answers"
+        )
+    return wish
 
 
 def _empty(engine: Engine) -> None:
@@ -124,9 +158,14 @@ def _empty(engine: Engine) -> None:
         engine.run("volume", "rm", "--force", *volumes)
 
 
-def _where(environment: Mapping[str, str]) -> str:
+def _address(environment: Mapping[str, str]) -> str | None:
+    """Where `docker` leads: to DOCKER_HOST, else to its context. None where neither is known."""
     host = environment.get("DOCKER_HOST")
-    return f" on DOCKER_HOST={host}" if host else " on the default socket"
+    if host or shutil.which("docker", path=environment.get("PATH")) is None:
+        return host or None
+    command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or None if result.returncode == 0 else None
 
 
 def _answers(environment: Mapping[str, str]) -> bool:
@@ -140,17 +179,3 @@ def _answers(environment: Mapping[str, str]) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
-
-
-def _install(machine: Machine) -> None:
-    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-qq", "--no-install-recommends", *machine.packages()],
-    ):
-        result = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            said = (result.stdout + result.stderr)[-_LAST_CHARACTERS:].strip()
-            raise EngineError(
-                f"'{' '.join(command)}' failed, so there is no engine to start. {WAY_OUT}\n{said}"
-            )

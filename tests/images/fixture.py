@@ -5,8 +5,9 @@ reported as NOT RUN, in a block of their own at the end of the run.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -27,11 +28,17 @@ NOT_RUN = "NOT RUN, because no containers can be had: "
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A container engine without images, for the whole run."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            print(f"\n{line}", file=sys.stderr, flush=True)
+
     with ExitStack() as until_the_end:
         try:
-            found = until_the_end.enter_context(open_engine())
+            found = until_the_end.enter_context(open_engine(say=say))
             remove_leftovers(found)
         except EngineError as error:
             cannot(error)
@@ -90,7 +97,8 @@ def cannot(error: EngineError) -> NoReturn:
 
 def containers_are_a_must(environment: Mapping[str, str]) -> bool:
     """Whether a run without containers must fail: in CI, and where they were asked for by OUTBOX_TEST_SERVERS."""
-    return bool(environment.get("CI")) or containers_are_wanted(environment)
+    is_ci = environment.get("CI", "").lower() not in ("", "0", "false", "no")
+    return is_ci or containers_are_wanted(environment)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

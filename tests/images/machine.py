@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ PACKAGES: Mapping[str, str] = {
     "containerd": "docker.io",
     "iptables": "iptables",
     "debootstrap": "debootstrap",
-    "unshare": "util-linux",
 }
+# PID and mount namespaces that end with the first process in them.
+IN_NAMESPACES = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc")
 WAY_OUT = (
     "Start a Docker engine (or set DOCKER_HOST to one that runs on this machine), or run this as root on Debian, "
     "where it installs and starts one by itself."
@@ -30,6 +32,7 @@ class Machine:
     is_root: bool
     has_apt: bool
     has_cgroups: bool
+    may_unshare: bool
     missing: frozenset[str] = frozenset()
 
     @classmethod
@@ -40,6 +43,7 @@ class Machine:
             is_root=os.geteuid() == 0,
             has_apt=shutil.which("apt-get") is not None,
             has_cgroups=_has_cgroups(Path("/proc/self/mounts")),
+            may_unshare=_runs(*IN_NAMESPACES, "true"),
             missing=frozenset(program for program in PACKAGES if shutil.which(program) is None),
         )
 
@@ -57,7 +61,16 @@ class Machine:
             return "no control groups are mounted under /sys/fs/cgroup, which containers need."
         if self.missing and not self.has_apt:
             return f"there is no apt-get to install what one needs: {', '.join(sorted(self.missing))}."
+        if not self.may_unshare:
+            return "this machine does not let us make namespaces and mounts, which containers need."
         return None
+
+
+def _runs(*command: str) -> bool:
+    return (
+        shutil.which(command[0]) is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
 
 
 def _has_cgroups(mounts: Path) -> bool:

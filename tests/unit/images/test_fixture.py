@@ -47,7 +47,14 @@ def test_a_person_is_told_at_the_end_what_was_not_run_and_why(tmp_path: Path) ->
     block = "\n".join(before[-5:])
     assert "NOT RUN: no containers on this machine" in block
     assert "NOT RUN  test_it.py::test_containers" in block
-    assert "No container engine answers on DOCKER_HOST=unix:///nowhere.sock" in block
+    assert "No container engine answers on unix:///nowhere.sock" in block
+
+
+def test_whoever_wants_no_engine_gets_none(tmp_path: Path) -> None:
+    result = _run(tmp_path, OUTBOX_TEST_ENGINE="none")
+    assert result.returncode == 0, result.stdout
+    assert "NOT RUN  test_it.py::test_containers" in result.stdout
+    assert _run(tmp_path, OUTBOX_TEST_ENGINE="none", CI="1").returncode == 1
 
 
 @pytest.mark.parametrize("asked", [{"CI": "true"}, {SERVERS_VARIABLE: "containers"}])
@@ -61,7 +68,10 @@ def test_a_run_that_must_have_containers_fails(tmp_path: Path, asked: dict[str, 
 
 def test_what_asks_for_containers() -> None:
     assert not containers_are_a_must({})
-    assert not containers_are_a_must({SERVERS_VARIABLE: "devstack", "CI": ""})
+    for no in ("", "0", "false", "False", "no"):
+        assert not containers_are_a_must({SERVERS_VARIABLE: "devstack", "CI": no})
+    for yes in ("1", "true", "github"):
+        assert containers_are_a_must({"CI": yes})
     assert containers_are_a_must({SERVERS_VARIABLE: "containers"})
     with pytest.raises(ValueError, match="'podman'; it can be 'devstack'"):
         containers_are_wanted({SERVERS_VARIABLE: "podman"})

@@ -9,7 +9,7 @@ from tests.images.engine import OWN_VARIABLE, open_engine
 from tests.images.errors import EngineError
 from tests.images.machine import Machine, _has_cgroups
 
-READY = Machine(system="Linux", is_root=True, has_apt=True, has_cgroups=True)
+READY = Machine(system="Linux", is_root=True, has_apt=True, has_cgroups=True, may_unshare=True)
 
 
 def test_root_on_a_linux_with_everything_can_start_an_engine() -> None:
@@ -28,6 +28,7 @@ def test_what_is_missing_is_no_obstacle_where_apt_can_install_it() -> None:
         (replace(READY, system="Darwin"), "needs Linux, this is Darwin"),
         (replace(READY, is_root=False), "needs root"),
         (replace(READY, has_cgroups=False), "no control groups"),
+        (replace(READY, may_unshare=False), "does not let us make namespaces"),
         (
             replace(READY, has_apt=False, missing=frozenset({"dockerd"})),
             "there is no apt-get to install what one needs: dockerd",
@@ -54,11 +55,22 @@ def test_without_engine_and_without_root_the_reason_and_the_way_out_are_said(
     with pytest.raises(EngineError) as caught, open_engine(nowhere):
         pass
     said = str(caught.value)
-    assert "No container engine answers on DOCKER_HOST=unix:///nowhere.sock" in said
+    assert "No container engine answers on unix:///nowhere.sock" in said
     assert "needs root" in said
     assert "Start a Docker engine" in said
 
 
 def test_an_unknown_wish_is_refused_before_anything_is_started() -> None:
-    with pytest.raises(EngineError, match="'mine'; it can be 'own'"), open_engine({OWN_VARIABLE: "mine"}):
+    with (
+        pytest.raises(EngineError, match="'mine'; it can be 'own', 'none'"),
+        open_engine({OWN_VARIABLE: "mine"}),
+    ):
+        pass
+
+
+def test_none_is_neither_used_nor_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Machine, "this", classmethod(lambda cls: pytest.fail("looked for a way to start one"))
+    )
+    with pytest.raises(EngineError, match="is 'none'"), open_engine({OWN_VARIABLE: "none"}):
         pass
