@@ -112,6 +112,8 @@ def open_engine(
     try:
         prepare(environment, say)
     except EngineError as error:
+        if wish:
+            raise
         where = f" on {address}" if address else ""
         raise EngineError(f"No container engine answers{where}, and {error}") from error
     with daemon.running(
