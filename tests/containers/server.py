@@ -33,7 +33,10 @@ class ContainerServer(ABC):
         self._engine = engine
         self._reserved = ReservedPort()
         self.port = self._reserved.number
-        self._network = Network(docker_client_kw={"environment": engine.environment})
+        self._network = Network(
+            docker_client_kw={"environment": engine.environment},
+            docker_network_kw={"labels": {OWNER_LABEL: _owner()}},
+        )
         self._container: DockerContainer | None = None
 
     def start(self) -> None:
@@ -96,16 +99,23 @@ class ContainerServer(ABC):
 
 
 def remove_leftovers(engine: Engine) -> None:
-    """Remove the containers of runs that were killed: those whose owner is no living process of this machine."""
-    listed = engine.run(
-        *("ps", "--all", "--filter", f"label={OWNER_LABEL}"),
-        *("--format", f'{{{{.ID}}}} {{{{.Label "{OWNER_LABEL}"}}}}'),
-    )
-    for line in listed.stdout.splitlines():
-        container, owner = line.split()
+    """Remove the containers and networks of runs that were killed: those whose owner is no living process of this machine."""
+    for container in _orphans(engine, "ps", "--all"):
+        engine.run("rm", "--force", "--volumes", container)
+    for network in _orphans(engine, "network", "ls"):
+        engine.run("network", "rm", network)
+
+
+def _orphans(engine: Engine, *listing: str) -> list[str]:
+    form = f'{{{{.ID}}}} {{{{.Label "{OWNER_LABEL}"}}}}'
+    lines = engine.run(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
+    found = []
+    for line in lines:
+        thing, owner = line.split()
         pid, _, born = owner.partition("@")
         if not ProcessIdentity(int(pid), born).is_alive():
-            engine.run("rm", "--force", "--volumes", container)
+            found.append(thing)
+    return found
 
 
 def _owner() -> str:

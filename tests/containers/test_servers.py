@@ -1,5 +1,7 @@
 """With OUTBOX_TEST_SERVERS=containers the fixtures are containers, with devstack's settings, and one that fails says why."""
 
+import uuid
+
 import psycopg
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -52,11 +54,15 @@ def test_a_container_that_does_not_come_up_is_removed_and_its_log_is_told(server
     assert server_engine.run("ps", "--all", "--quiet", "--filter", f"publish={server.port}").stdout == ""
 
 
-def test_containers_of_a_killed_run_are_removed_and_those_of_a_living_one_are_not(
+def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(
     server_engine: Engine, postgres: PostgresServer
 ) -> None:
-    create = ("create", f"--label={OWNER_LABEL}=1@another-boot/1", ContainerPostgres.image)
-    left = server_engine.run(*create).stdout.strip()
+    owner = f"--label={OWNER_LABEL}=1@another-boot/1"
+    network = server_engine.run("network", "create", owner, f"left-{uuid.uuid4().hex}").stdout.strip()
+    container = server_engine.run(
+        "create", owner, f"--network={network}", ContainerPostgres.image
+    ).stdout.strip()
     remove_leftovers(server_engine)
-    assert left not in server_engine.run("ps", "--all", "--quiet", "--no-trunc").stdout
+    assert container not in server_engine.run("ps", "--all", "--quiet", "--no-trunc").stdout
+    assert network not in server_engine.run("network", "ls", "--quiet", "--no-trunc").stdout
     assert postgres.has_database("postgres")
