@@ -135,6 +135,12 @@ CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SE
 $$;
 
 --
+-- Name: FUNCTION batch_rows(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) IS 'The rows of a range of batches, both inclusive.';
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -2563,10 +2569,21 @@ COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeu
 --
 
 CREATE VIEW outbox.check_stray_row AS
- WITH most AS (
+ WITH RECURSIVE most AS (
          SELECT COALESCE(max(e.lanes), 0) AS lanes,
             COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
            FROM outbox.lane_epoch e
+        ), beyond(lane) AS (
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane >= most.lanes)) AS min
+           FROM most
+        UNION ALL
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane > b.lane)) AS min
+           FROM beyond b
+          WHERE (b.lane IS NOT NULL)
         )
  SELECT o.batch_id,
     o.session_key,
@@ -2588,14 +2605,15 @@ UNION ALL
     o.lane,
     e.epoch,
     e.lanes
-   FROM ((most
+   FROM ((beyond b
      CROSS JOIN LATERAL ( SELECT r.batch_id,
             r.session_key,
             r.lane
            FROM outbox.session_output r
-          WHERE (r.lane >= most.lanes)
+          WHERE (r.lane = b.lane)
          OFFSET 0) o)
      LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
+  WHERE (b.lane IS NOT NULL)
 UNION ALL
  SELECT o.batch_id,
     o.session_key,

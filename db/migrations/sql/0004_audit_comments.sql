@@ -400,3 +400,5 @@ COMMENT ON FUNCTION outbox.check_emitted_twice(bigint, bigint) IS
     'Check: sessions emitted more than once for a revision within a range of batches.';
 COMMENT ON FUNCTION outbox.audit_reconcile(bigint, bigint) IS
     'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
+COMMENT ON FUNCTION outbox.batch_rows(bigint, bigint) IS
+    'The rows of a range of batches, both inclusive.';

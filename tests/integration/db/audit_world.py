@@ -1,12 +1,18 @@
 """A small outbox in which everything agrees: four stream batches, a requeue, two lanes of which one lags, letters and a replay."""
 
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from tests.integration.db.rows import Outbox
+
+PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8")
+QUERIES: dict[str, str] = dict(re.findall(r"```sql\n-- query: (\w+)\n(.*?)```", PAGE, re.DOTALL))
+"""The queries of the page by their names."""
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BATCHES = 4

@@ -206,6 +206,7 @@ def test_the_auditor_calls_only_functions_that_read(outbox: Outbox) -> None:
         "try_json",
         "cursor_covers",
         "cursor_text",
+        "batch_rows",
         "check_batch_counts",
         "check_emitted_twice",
         "audit_reconcile",
