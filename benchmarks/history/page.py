@@ -66,13 +66,13 @@ def written(
         "| --- | ---: |",
         *(f"| {name} | {_words(cost)} |" for name, cost in others.items()),
         "",
-        "What was never executed is left out of the plans, and so are details that say nothing of the cost.",
+        "Left out of the plans: what took less than a hundredth of the time, and details that say nothing of the cost.",
     ]
     for one in found:
         lines += ["", f"## {one.query.name}", ""]
         if one.warm_s is None:
             lines += ["**It did not end in time; the plan is an estimate.**", ""]
-        lines += ["```", *one.plan, "```"]
+        lines += ["<details><summary>Plan</summary>", "", "```", *one.plan, "```", "", "</details>"]
     return "\n".join(lines) + "\n"
 
 

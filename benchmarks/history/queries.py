@@ -124,36 +124,57 @@ _KEPT = (
     "Sort Key",
     "Hash Cond",
     "Join Filter",
-    "Index Searches",
     "Heap Fetches",
 )
 
 
+_TIMES = re.compile(r"actual time=[\d.]+\.\.(?P<ms>[\d.]+) rows=[\d.]+ loops=(?P<loops>\d+)")
+_HEAD = re.compile(r"\s*(InitPlan|SubPlan|CTE)\b")
+_SMALL = 0.01
+
+
 def trimmed(lines: list[str]) -> list[str]:
-    """Return a plan without what was never executed and without the details that say nothing of its cost."""
+    """Return a plan without what took less than a hundredth of the time, and without the details that say nothing of its cost."""
     kept: list[str] = []
     hidden_below: int | None = None
     buffers_said = False
+    whole = _took(lines[0]) if lines else None
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        is_node = "->" in line or indent == 0 or re.match(r"\s*(InitPlan|SubPlan|CTE)\b", line) is not None
+        is_node = "->" in line or indent == 0 or _HEAD.match(line) is not None
         if hidden_below is not None:
             if indent > hidden_below:
                 continue
             hidden_below = None
-        if "(never executed)" in line:
+        took = _took(line) if is_node else None
+        is_small = took is not None and whole is not None and took < _SMALL * whole
+        if "(never executed)" in line or is_small:
             hidden_below = indent
-            continue
-        if line.startswith(("Planning", "JIT")):
-            hidden_below = 0 if line.rstrip().endswith(":") else None
-            if hidden_below is None:
-                kept.append(line)
-        elif "Buffers:" in line and not buffers_said:
+        elif line.startswith(("Planning:", "JIT:")):
+            hidden_below = 0
+        elif "Buffers:" in line:
+            kept += [] if buffers_said else [line]
             buffers_said = True
-            kept.append(line)
         elif is_node or line.strip().startswith(_KEPT):
-            kept.append(line.replace("Index Searches: 1", "").rstrip())
-    return [line if len(line) <= 200 else f"{line[:199]}…" for line in kept if line.strip()]
+            kept.append(line)
+    return [line if len(line) <= 200 else f"{line[:199]}…" for line in _without_empty_heads(kept)]
+
+
+def _took(line: str) -> float | None:
+    """Milliseconds of a node in all its loops; None where it is none, or was not run."""
+    found = _TIMES.search(line)
+    return None if found is None else float(found["ms"]) * int(found["loops"])
+
+
+def _without_empty_heads(lines: list[str]) -> list[str]:
+    """Leave out the line that announces a part of the plan of which nothing is left."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        below = kept[-1] if kept else ""
+        if _HEAD.match(line) and len(below) - len(below.lstrip()) <= len(line) - len(line.lstrip()):
+            continue
+        kept.append(line)
+    return kept[::-1]
 
 
 def as_json(found: Measured) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
     ("settings", "because"),
     [
         (JobSettings(max_backlog_events=5), "max_backlog_events is 5"),
-        (JobSettings(max_backlog_bytes=50), "max_backlog_bytes is 50"),
+        (JobSettings(max_backlog_bytes=5 * len(VALUE)), f"max_backlog_bytes is {5 * len(VALUE)}"),
     ],
 )
 def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
