@@ -1090,7 +1090,11 @@ UNION ALL
                FROM (jsonb_each(b.start_offsets) t(id, partitions)
                  CROSS JOIN LATERAL jsonb_each(t.partitions) p(partition, first))
               WHERE ((p.first <> '0'::jsonb) AND ((f.end_offsets #> ARRAY[t.id, p.partition]) IS NULL))))))))
-        END)))
+        END)) AND ((f.batch_id >= (( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS "greatest"
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) - 1)) OR (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
+           FROM outbox.batch k
+          WHERE ((k.batch_id > f.batch_id) AND (k.batch_id < b.batch_id))))))
 UNION ALL
  SELECT b.batch_id,
     'offsets'::text AS problem,

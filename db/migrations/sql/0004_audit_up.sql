@@ -165,7 +165,8 @@ CROSS JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM outbox.batch f WHERE f.batch_id = b.batch_id - 1)
 UNION ALL
 -- Each stream row continues the one before it in its generation: the next Spark batch from where the former ended, or a further part of it.
--- A partition that was new then begins at 0.
+-- A partition that was new then begins at 0. Below the rows that are kept, retention leaves single ledger rows behind: only where none is
+-- missing in between was the one before it indeed the former.
 SELECT
     b.batch_id,
     'discontinuous',
@@ -199,6 +200,9 @@ WHERE b.kind = 'stream'
                 CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, first)
                 WHERE p.first <> '0' AND f.end_offsets #> ARRAY[t.id, p.partition] IS NULL)))
     END)
+  AND (f.batch_id >= (SELECT greatest(1, min(p.from_batch)) FROM outbox.output_partition p WHERE NOT p.detaching) - 1
+       OR b.batch_id - f.batch_id - 1 <= (
+           SELECT count(*) FROM outbox.batch k WHERE k.batch_id > f.batch_id AND k.batch_id < b.batch_id))
 UNION ALL
 -- What an open session begins with was read; what was read is done with; nothing is read backwards.
 SELECT
