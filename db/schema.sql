@@ -24,6 +24,12 @@ CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, t
                 ELSE 'rows with ' || c.row_sessions || ' sessions, and no ledger row' END
     FROM outbox.check_batch_counts(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) c
     UNION ALL
+    SELECT 'rows_kept', 'critical', NULL, NULL, k.from_batch, NULL,
+           k.partition || ' is not there, and of its ' || k.sessions || ' sessions in batches ' || k.from_batch || ' to ' || k.to_batch
+               || ' some were not delivered'
+    FROM outbox.check_rows_kept k
+    WHERE k.to_batch >= coalesce(audit_reconcile.from_batch, 0) AND k.from_batch <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    UNION ALL
     SELECT 'lanes', 'critical', s.epoch, s.lane, s.batch_id, s.session_key,
            CASE WHEN s.epoch IS NULL THEN 'no epoch begins before it' ELSE 'epoch ' || s.epoch || ' has ' || s.lanes || ' lanes' END
     FROM outbox.check_stray_row s
@@ -2569,6 +2575,33 @@ CREATE VIEW outbox.check_parked AS
 COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
 
 --
+-- Name: check_rows_kept; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_rows_kept AS
+ SELECT ('session_output_p'::text || lpad(((batch_id / 10000))::text, 8, '0'::text)) AS partition,
+    min(batch_id) AS from_batch,
+    max(batch_id) AS to_batch,
+    sum(sessions) AS sessions
+   FROM outbox.batch b
+  WHERE ((batch_id > ( SELECT min(l.through_batch) AS min
+           FROM outbox.lane_position l
+          WHERE (NOT l.ended))) AND (sessions > 0) AND ((( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) @> batch_id) IS NOT TRUE) AND (EXISTS ( SELECT
+           FROM outbox.lane_position l
+          WHERE ((NOT l.ended) AND (l.through_batch < b.batch_id) AND (l.from_batch <= b.batch_id) AND (l.last_batch >= b.batch_id) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.delivery d
+                  WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) && int8range(b.batch_id, NULL::bigint))))))))))
+  GROUP BY (batch_id / 10000);
+
+--
+-- Name: VIEW check_rows_kept; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_rows_kept IS 'Check: partitions of session_output that are not there, with rows that were not delivered.';
+
+--
 -- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -3847,6 +3880,13 @@ GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
 
 GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
+
+--
+-- Name: TABLE check_rows_kept; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_auditor;
 
 --
 -- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -

@@ -380,6 +380,8 @@ COMMENT ON VIEW outbox.output_partition IS
     'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
 COMMENT ON VIEW outbox.output_row IS
     'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
+COMMENT ON VIEW outbox.check_rows_kept IS
+    'Check: partitions of session_output that are not there, with rows that were not delivered.';
 COMMENT ON VIEW outbox.check_stray_row IS
     'Check: rows whose lane their epoch does not have.';
 COMMENT ON VIEW outbox.check_delivery_chain IS

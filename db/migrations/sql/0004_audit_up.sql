@@ -262,6 +262,24 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
        OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
 $$;
 
+-- Partitions that are not there although rows in them were not delivered: retention would never have taken them. One row each. What a lane was
+-- already through before a resume set it back may be gone. A row that is parked is check_parked's.
+CREATE VIEW outbox.check_rows_kept AS
+SELECT 'session_output_p' || lpad((b.batch_id / 10000)::text, 8, '0') AS partition, min(b.batch_id) AS from_batch, max(b.batch_id) AS to_batch,
+       sum(b.sessions) AS sessions
+FROM outbox.batch b
+WHERE b.batch_id > (SELECT min(l.through_batch) FROM outbox.lane_position l WHERE NOT l.ended)
+  AND b.sessions > 0
+  AND (SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p WHERE NOT p.detaching) @> b.batch_id IS NOT TRUE
+  AND EXISTS (
+    SELECT FROM outbox.lane_position l
+    WHERE NOT l.ended AND l.through_batch < b.batch_id AND l.from_batch <= b.batch_id AND l.last_batch >= b.batch_id
+      AND NOT EXISTS (
+        SELECT FROM outbox.delivery d
+        WHERE d.epoch = l.epoch AND d.lane = l.lane
+          AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(b.batch_id, NULL)))
+GROUP BY b.batch_id / 10000;
+
 -- Sessions of a range of batches that were emitted more than once for a revision. A row that was put aside was not, a requeue copies it.
 CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint)
 RETURNS TABLE (session_key text, revision integer, topic_id text, partition integer, end_offset bigint, times bigint,
@@ -737,6 +755,12 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
                 ELSE 'rows with ' || c.row_sessions || ' sessions, and no ledger row' END
     FROM outbox.check_batch_counts(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) c
     UNION ALL
+    SELECT 'rows_kept', 'critical', NULL, NULL, k.from_batch, NULL,
+           k.partition || ' is not there, and of its ' || k.sessions || ' sessions in batches ' || k.from_batch || ' to ' || k.to_batch
+               || ' some were not delivered'
+    FROM outbox.check_rows_kept k
+    WHERE k.to_batch >= coalesce(audit_reconcile.from_batch, 0) AND k.from_batch <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    UNION ALL
     SELECT 'lanes', 'critical', s.epoch, s.lane, s.batch_id, s.session_key,
            CASE WHEN s.epoch IS NULL THEN 'no epoch begins before it' ELSE 'epoch ' || s.epoch || ' has ' || s.lanes || ' lanes' END
     FROM outbox.check_stray_row s
@@ -784,8 +808,8 @@ REVOKE ALL ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, 
 GRANT EXECUTE ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, text), outbox.cursor_text(bigint, text)
     TO outbox_writer, outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.epoch_range, outbox.lane_position TO outbox_writer, outbox_publisher, outbox_auditor;
-GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_stray_row, outbox.check_delivery_chain, outbox.check_delivery_counts,
-    outbox.check_mirror, outbox.check_parked TO outbox_publisher, outbox_auditor;
+GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_rows_kept, outbox.check_stray_row, outbox.check_delivery_chain,
+    outbox.check_delivery_counts, outbox.check_mirror, outbox.check_parked TO outbox_publisher, outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.batch_rows(bigint, bigint), outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint)
     TO outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.output_row, outbox.audit_session, outbox.audit_session_output, outbox.audit_sent, outbox.audit_topic_minute,

@@ -58,6 +58,41 @@ def test_a_break_where_rows_are_kept_is_named_after_retention_too(pruned: Outbox
 
 
 def test_a_break_below_what_is_kept_is_named_where_no_row_is_missing(pruned: Outbox) -> None:
-    pruned.insert("batch", **ledger_row(13) | {"batch_id": 9_991, "created_at": minutes(9_991)})
+    pruned.insert(
+        "batch", **ledger_row(13) | {"batch_id": 9_991, "sessions": 0, "created_at": minutes(9_991)}
+    )
     (found,) = pruned.rows(FOUND)
     assert found[:2] == ("ledger_discontinuous", 9_991)
+
+
+LOST = "SELECT batch_id, severity, detail FROM outbox.audit_reconciliation WHERE check_name = 'rows_kept'"
+
+
+def test_a_partition_that_is_gone_before_it_was_delivered_is_named(world: Outbox) -> None:
+    """Lane 1 stands after batch 3. Retention takes no such partition; a DETACH or a restore without it does."""
+    world.connection.execute(
+        "ALTER TABLE outbox.session_output DETACH PARTITION outbox.session_output_p00000000"
+    )
+    detail = "session_output_p00000000 is not there, and of its 5 sessions in batches 4 to 5 some were not delivered"
+    assert world.rows(LOST) == [(4, "critical", detail)]
+    assert world.rows("SELECT 1 FROM outbox.audit_reconcile(6) WHERE check_name = 'rows_kept'") == []
+    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
+    assert world.rows(LOST) == []
+
+
+def test_the_partition_of_a_lane_that_no_publisher_has_run_is_missed(world: Outbox) -> None:
+    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
+    world.insert("lane_epoch", epoch=2, from_batch=6, lanes=1)
+    world.insert("batch", batch_id=20_000, spark_batch=9, sessions=7)
+    assert [batch for batch, *_ in world.rows(LOST)] == [20_000]
+
+
+def test_what_was_delivered_and_dropped_before_a_resume_set_the_lane_back_is_not_missed(
+    world: Outbox,
+) -> None:
+    world.connection.execute("DROP TABLE outbox.session_output_p00000000")
+    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5 WHERE lane = 0")
+    world.insert("delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6)
+    world.insert("delivery", lane=1, seq=3, kind="resume", after_batch=5, to_batch=1, sessions=0, events=0)
+    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 1, seq = 3 WHERE lane = 1")
+    assert world.rows(LOST) == []

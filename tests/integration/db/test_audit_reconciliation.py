@@ -129,6 +129,19 @@ def test_a_range_of_batches_leaves_the_others_out(world: Outbox) -> None:
 
 def test_what_retention_has_taken_is_no_break(world: Outbox) -> None:
     """Rows go first, then deliveries and ledger rows below the oldest partition; the ledger may have gaps there."""
+    world.connection.execute(
+        "UPDATE outbox.lane SET seq = 2, cursor_batch = 5, sessions = 8, events = 16 WHERE lane = 1"
+    )
+    world.insert(
+        "delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6, committed_at=minutes(6)
+    )
+    world.insert(
+        "delivery", lane=0, seq=3, after_batch=4, to_batch=5, sessions=0, events=0, committed_at=minutes(6)
+    )
+    world.connection.execute("UPDATE outbox.lane SET seq = 3, cursor_batch = 5 WHERE lane = 0")
+    world.connection.execute(
+        "UPDATE outbox.lane SET cursor_commit_id = (SELECT commit_id FROM outbox.batch WHERE batch_id = 5)"
+    )
     world.connection.execute("DROP TABLE outbox.session_output_p00000000")
     world.connection.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 2)")
     world.connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
