@@ -1661,6 +1661,106 @@ COMMENT ON COLUMN outbox.audit_history.generation IS 'period in which one Spark 
 COMMENT ON COLUMN outbox.audit_history.revision IS 'NULL where it has none';
 
 --
+-- Name: audit_input; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_input AS
+ SELECT COALESCE((g.topics ->> t.id), t.id) AS topic,
+    (p.partition)::integer AS partition,
+    (p.read_to)::bigint AS read_to,
+    NULLIF(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (p.read_to)::bigint) AS open_from,
+    b.batch_id AS newest_batch,
+    b.created_at AS committed_at,
+    (now() - b.created_at) AS age,
+    t.id AS topic_id
+   FROM (((outbox.generation g
+     CROSS JOIN LATERAL ( SELECT n.batch_id,
+            n.kind,
+            n.generation,
+            n.spark_batch,
+            n.part,
+            n.commit_id,
+            n.run_id,
+            n.start_offsets,
+            n.end_offsets,
+            n.done_offsets,
+            n.safe_offsets,
+            n.input_events,
+            n.sessions,
+            n.output_events,
+            n.dead_letters,
+            n.duplicate_events,
+            n.skipped_sessions,
+            n.content_hash,
+            n.transform_fingerprint,
+            n.recomputed_at,
+            n.recomputed_hash,
+            n.created_at,
+            n.output_bytes
+           FROM outbox.batch n
+          WHERE ((n.generation = g.generation) AND (n.kind = 'stream'::text))
+          ORDER BY n.spark_batch DESC, n.part DESC
+         LIMIT 1) b)
+     CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
+     CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, read_to))
+  WHERE (g.generation = ( SELECT max(n.generation) AS max
+           FROM outbox.generation n));
+
+--
+-- Name: VIEW audit_input; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_input IS 'How far each input partition is dealt with: by the newest batch of the stream.';
+
+--
+-- Name: COLUMN audit_input.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.topic IS 'input topic';
+
+--
+-- Name: COLUMN audit_input.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.partition IS 'its partition';
+
+--
+-- Name: COLUMN audit_input.read_to; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.read_to IS 'everything below this offset is a session, a dead letter, a duplicate or still open; what Kafka has from here on was not read yet';
+
+--
+-- Name: COLUMN audit_input.open_from; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.open_from IS 'offset of the oldest event of a session that is still open, NULL: none is';
+
+--
+-- Name: COLUMN audit_input.newest_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.newest_batch IS 'the newest batch of the stream';
+
+--
+-- Name: COLUMN audit_input.committed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.committed_at IS 'when that was committed';
+
+--
+-- Name: COLUMN audit_input.age; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.age IS 'time since then: idle input, or a job that stands still (audit_service)';
+
+--
+-- Name: COLUMN audit_input.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_input.topic_id IS 'id of the topic';
+
+--
 -- Name: audit_minute; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -2149,6 +2249,135 @@ COMMENT ON COLUMN outbox.audit_sent.lane IS 'lane of the publisher that sends it
 --
 
 COMMENT ON COLUMN outbox.audit_sent.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
+
+--
+-- Name: publisher_process; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.publisher_process (
+    process_id uuid NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    alive_until timestamp with time zone NOT NULL,
+    backend_pid integer NOT NULL,
+    backend_start timestamp with time zone,
+    ended_at timestamp with time zone
+);
+
+--
+-- Name: writer; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.writer (
+    singleton boolean DEFAULT true NOT NULL,
+    run_id uuid,
+    host text,
+    pid integer,
+    backend_pid integer,
+    backend_start timestamp with time zone,
+    heartbeat_at timestamp with time zone,
+    started_at timestamp with time zone,
+    held_back_since timestamp with time zone,
+    held_back_because text,
+    CONSTRAINT writer_held_back_whole CHECK ((num_nulls(held_back_since, held_back_because) = ANY (ARRAY[0, 2]))),
+    CONSTRAINT writer_one_row CHECK (singleton),
+    CONSTRAINT writer_whole CHECK ((num_nulls(run_id, host, pid, backend_pid, heartbeat_at, started_at) = ANY (ARRAY[0, 6])))
+);
+
+--
+-- Name: audit_service; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_service AS
+ SELECT 'spark-job'::text AS service,
+        CASE
+            WHEN (w.run_id IS NULL) THEN 'none'::text
+            WHEN (EXISTS ( SELECT
+               FROM pg_stat_activity a
+              WHERE ((a.pid = w.backend_pid) AND ((a.backend_start = w.backend_start) IS NOT FALSE)))) THEN 'running'::text
+            ELSE 'gone'::text
+        END AS state,
+    w.host,
+    w.pid,
+    w.started_at,
+    w.heartbeat_at AS seen_at,
+    ('held back: '::text || w.held_back_because) AS detail
+   FROM outbox.writer w
+UNION ALL
+ SELECT 'publisher'::text AS service,
+        CASE
+            WHEN ((p.alive_until >= now()) AND (EXISTS ( SELECT
+               FROM pg_stat_activity a
+              WHERE ((a.pid = p.backend_pid) AND ((a.backend_start = p.backend_start) IS NOT FALSE))))) THEN 'running'::text
+            ELSE 'gone'::text
+        END AS state,
+    p.host,
+    p.pid,
+    p.started_at,
+    LEAST(p.alive_until, now()) AS seen_at,
+    NULL::text AS detail
+   FROM outbox.publisher_process p
+  WHERE ((p.ended_at IS NULL) AND (p.alive_until > (now() - '1 day'::interval)))
+UNION ALL
+ SELECT 'publisher'::text AS service,
+    'none'::text AS state,
+    NULL::text AS host,
+    NULL::integer AS pid,
+    NULL::timestamp with time zone AS started_at,
+    NULL::timestamp with time zone AS seen_at,
+    NULL::text AS detail
+  WHERE (NOT (EXISTS ( SELECT
+           FROM outbox.publisher_process p
+          WHERE ((p.ended_at IS NULL) AND (p.alive_until > (now() - '1 day'::interval))))));
+
+--
+-- Name: VIEW audit_service; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_service IS 'Who is at work: the job, and each publisher process of the last day that has not ended in order. A service that nobody runs has one row with state none.';
+
+--
+-- Name: COLUMN audit_service.service; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.service IS 'spark-job or publisher';
+
+--
+-- Name: COLUMN audit_service.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.state IS 'running; gone: killed, or its machine is; none: nobody runs it';
+
+--
+-- Name: COLUMN audit_service.host; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.host IS 'its machine';
+
+--
+-- Name: COLUMN audit_service.pid; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.pid IS 'its process id there';
+
+--
+-- Name: COLUMN audit_service.started_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.started_at IS 'when it took the outbox over (job) or began (publisher)';
+
+--
+-- Name: COLUMN audit_service.seen_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.seen_at IS 'its last sign of life, as far as it wrote one';
+
+--
+-- Name: COLUMN audit_service.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_service.detail IS 'why the job holds itself back, NULL: it does not';
 
 --
 -- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
@@ -2828,21 +3057,6 @@ CREATE TABLE outbox.identity (
 );
 
 --
--- Name: publisher_process; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.publisher_process (
-    process_id uuid NOT NULL,
-    host text NOT NULL,
-    pid integer NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    alive_until timestamp with time zone NOT NULL,
-    backend_pid integer NOT NULL,
-    backend_start timestamp with time zone,
-    ended_at timestamp with time zone
-);
-
---
 -- Name: replay_replay_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -3029,26 +3243,6 @@ END IS DISTINCT FROM cardinality(topics)))),
     CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
 )
 WITH (toast_tuple_target='8160');
-
---
--- Name: writer; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.writer (
-    singleton boolean DEFAULT true NOT NULL,
-    run_id uuid,
-    host text,
-    pid integer,
-    backend_pid integer,
-    backend_start timestamp with time zone,
-    heartbeat_at timestamp with time zone,
-    started_at timestamp with time zone,
-    held_back_since timestamp with time zone,
-    held_back_because text,
-    CONSTRAINT writer_held_back_whole CHECK ((num_nulls(held_back_since, held_back_because) = ANY (ARRAY[0, 2]))),
-    CONSTRAINT writer_one_row CHECK (singleton),
-    CONSTRAINT writer_whole CHECK ((num_nulls(run_id, host, pid, backend_pid, heartbeat_at, started_at) = ANY (ARRAY[0, 6])))
-);
 
 --
 -- Name: session_output_p00000000; Type: TABLE ATTACH; Schema: outbox; Owner: -
@@ -3910,6 +4104,12 @@ GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.audit_history TO outbox_auditor;
 
 --
+-- Name: TABLE audit_input; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_input TO outbox_auditor;
+
+--
 -- Name: TABLE audit_minute; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -3932,6 +4132,104 @@ GRANT SELECT ON TABLE outbox.audit_replay TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_sent TO outbox_auditor;
+
+--
+-- Name: TABLE publisher_process; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.publisher_process TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.publisher_process TO outbox_auditor;
+
+--
+-- Name: COLUMN publisher_process.alive_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(alive_until) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_pid) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.ended_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: TABLE writer; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.writer TO outbox_writer;
+GRANT SELECT ON TABLE outbox.writer TO outbox_auditor;
+
+--
+-- Name: COLUMN writer.run_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(run_id) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.host; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(host) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(pid) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_pid) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(backend_start) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.heartbeat_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(heartbeat_at) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.started_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(started_at) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.held_back_since; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(held_back_since) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: COLUMN writer.held_back_because; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(held_back_because) ON TABLE outbox.writer TO outbox_writer;
+
+--
+-- Name: TABLE audit_service; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_service TO outbox_auditor;
 
 --
 -- Name: TABLE output_row; Type: ACL; Schema: outbox; Owner: -
@@ -4059,37 +4357,6 @@ GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publish
 GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
 
 --
--- Name: TABLE publisher_process; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.publisher_process TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.publisher_process TO outbox_auditor;
-
---
--- Name: COLUMN publisher_process.alive_until; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(alive_until) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.backend_pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_pid) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.backend_start; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
--- Name: COLUMN publisher_process.ended_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
-
---
 -- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4145,64 +4412,3 @@ GRANT SELECT ON TABLE outbox.savepoint TO outbox_auditor;
 --
 
 GRANT UPDATE(deleted_at) ON TABLE outbox.savepoint TO outbox_writer;
-
---
--- Name: TABLE writer; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.writer TO outbox_writer;
-GRANT SELECT ON TABLE outbox.writer TO outbox_auditor;
-
---
--- Name: COLUMN writer.run_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(run_id) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.host; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(host) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(pid) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.backend_pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_pid) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.backend_start; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(backend_start) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.heartbeat_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(heartbeat_at) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.started_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(started_at) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.held_back_since; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(held_back_since) ON TABLE outbox.writer TO outbox_writer;
-
---
--- Name: COLUMN writer.held_back_because; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(held_back_because) ON TABLE outbox.writer TO outbox_writer;

@@ -270,6 +270,42 @@ COMMENT ON COLUMN outbox.audit_dead_letter_reason.oldest IS
 COMMENT ON COLUMN outbox.audit_dead_letter_reason.newest IS
     'when the newest of them was written';
 
+COMMENT ON VIEW outbox.audit_service IS
+    'Who is at work: the job, and each publisher process of the last day that has not ended in order. A service that nobody runs has one row with state none.';
+COMMENT ON COLUMN outbox.audit_service.service IS
+    'spark-job or publisher';
+COMMENT ON COLUMN outbox.audit_service.state IS
+    'running; gone: killed, or its machine is; none: nobody runs it';
+COMMENT ON COLUMN outbox.audit_service.host IS
+    'its machine';
+COMMENT ON COLUMN outbox.audit_service.pid IS
+    'its process id there';
+COMMENT ON COLUMN outbox.audit_service.started_at IS
+    'when it took the outbox over (job) or began (publisher)';
+COMMENT ON COLUMN outbox.audit_service.seen_at IS
+    'its last sign of life, as far as it wrote one';
+COMMENT ON COLUMN outbox.audit_service.detail IS
+    'why the job holds itself back, NULL: it does not';
+
+COMMENT ON VIEW outbox.audit_input IS
+    'How far each input partition is dealt with: by the newest batch of the stream.';
+COMMENT ON COLUMN outbox.audit_input.topic IS
+    'input topic';
+COMMENT ON COLUMN outbox.audit_input.partition IS
+    'its partition';
+COMMENT ON COLUMN outbox.audit_input.read_to IS
+    'everything below this offset is a session, a dead letter, a duplicate or still open; what Kafka has from here on was not read yet';
+COMMENT ON COLUMN outbox.audit_input.open_from IS
+    'offset of the oldest event of a session that is still open, NULL: none is';
+COMMENT ON COLUMN outbox.audit_input.newest_batch IS
+    'the newest batch of the stream';
+COMMENT ON COLUMN outbox.audit_input.committed_at IS
+    'when that was committed';
+COMMENT ON COLUMN outbox.audit_input.age IS
+    'time since then: idle input, or a job that stands still (audit_service)';
+COMMENT ON COLUMN outbox.audit_input.topic_id IS
+    'id of the topic';
+
 COMMENT ON VIEW outbox.audit_replay IS
     'Replays: what was sent once more on request, and how far they are.';
 COMMENT ON COLUMN outbox.audit_replay.replay_id IS

@@ -2,7 +2,7 @@
 
 DROP VIEW outbox.audit_reconciliation;
 DROP FUNCTION outbox.audit_reconcile(bigint, bigint);
-DROP VIEW outbox.audit_history, outbox.audit_replayed, outbox.audit_replay, outbox.audit_dead_letter_reason, outbox.audit_dead_letter,
+DROP VIEW outbox.audit_service, outbox.audit_input, outbox.audit_history, outbox.audit_replayed, outbox.audit_replay, outbox.audit_dead_letter_reason, outbox.audit_dead_letter,
     outbox.audit_undelivered_row, outbox.audit_undelivered, outbox.audit_minute, outbox.audit_topic_minute, outbox.audit_sent,
     outbox.audit_session_output, outbox.audit_session, outbox.check_parked, outbox.check_mirror, outbox.check_delivery_counts,
     outbox.check_delivery_chain, outbox.check_stray_row, outbox.check_rows_kept, outbox.audit_ledger;

@@ -649,6 +649,55 @@ SELECT d.reason, d.state, count(*) AS letters, sum(d.event_count)::bigint AS eve
 FROM outbox.dead_letter d
 GROUP BY d.reason, d.state;
 
+-- Who is at work. A service that nobody runs has a row, too. What was killed is remembered for a day.
+CREATE VIEW outbox.audit_service AS
+SELECT
+    'spark-job' AS service,
+    CASE WHEN w.run_id IS NULL THEN 'none'
+         WHEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = w.backend_pid AND (a.backend_start = w.backend_start) IS NOT FALSE) THEN 'running'
+         ELSE 'gone' END AS state,
+    w.host,
+    w.pid,
+    w.started_at,
+    w.heartbeat_at AS seen_at,
+    'held back: ' || w.held_back_because AS detail
+FROM outbox.writer w
+UNION ALL
+SELECT
+    'publisher',
+    CASE WHEN p.alive_until >= now()
+              AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p.backend_pid AND (a.backend_start = p.backend_start) IS NOT FALSE)
+         THEN 'running' ELSE 'gone' END,
+    p.host,
+    p.pid,
+    p.started_at,
+    least(p.alive_until, now()),
+    NULL
+FROM outbox.publisher_process p
+WHERE p.ended_at IS NULL AND p.alive_until > now() - interval '1 day'
+UNION ALL
+SELECT 'publisher', 'none', NULL, NULL, NULL, NULL, NULL
+WHERE NOT EXISTS (SELECT FROM outbox.publisher_process p WHERE p.ended_at IS NULL AND p.alive_until > now() - interval '1 day');
+
+-- How far the input is dealt with: what Kafka has beyond read_to was not judged yet, what lies from open_from on may belong to open sessions.
+CREATE VIEW outbox.audit_input AS
+SELECT
+    coalesce(g.topics ->> t.id, t.id) AS topic,
+    p.partition::integer AS partition,
+    p.read_to::bigint AS read_to,
+    nullif((b.safe_offsets #>> ARRAY[t.id, p.partition])::bigint, p.read_to::bigint) AS open_from,
+    b.batch_id AS newest_batch,
+    b.created_at AS committed_at,
+    now() - b.created_at AS age,
+    t.id AS topic_id
+FROM outbox.generation g
+CROSS JOIN LATERAL (
+    SELECT n.* FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.spark_batch DESC, n.part DESC LIMIT 1
+) b
+CROSS JOIN LATERAL jsonb_each(b.end_offsets) AS t (id, partitions)
+CROSS JOIN LATERAL jsonb_each_text(t.partitions) AS p (partition, read_to)
+WHERE g.generation = (SELECT max(n.generation) FROM outbox.generation n);
+
 CREATE VIEW outbox.audit_replay AS
 SELECT
     r.replay_id,
@@ -851,6 +900,7 @@ GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_rows_
 GRANT EXECUTE ON FUNCTION outbox.batch_rows(bigint, bigint), outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint)
     TO outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.output_row, outbox.audit_session, outbox.audit_session_output, outbox.audit_sent, outbox.audit_topic_minute,
+    outbox.audit_service, outbox.audit_input,
     outbox.audit_minute, outbox.audit_undelivered, outbox.audit_undelivered_row, outbox.audit_dead_letter, outbox.audit_dead_letter_reason,
     outbox.audit_replay, outbox.audit_replayed, outbox.audit_history, outbox.audit_reconciliation TO outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.audit_reconcile(bigint, bigint) TO outbox_auditor;
