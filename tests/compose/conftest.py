@@ -16,11 +16,11 @@ from tests.images.engine import Engine
 @pytest.fixture(scope="module")
 def stack(compose_engine: Engine) -> Iterator[Stack]:
     """Build the images and bring everything up, as a user does. Everything is removed after the tests."""
-    ports = [ReservedPort() for _ in range(2)]
-    kafka_port, postgres_port = (port.number for port in ports)
-    for port in ports:
-        port.close()
     with ExitStack() as cleanup:
+        ports = [ReservedPort() for _ in range(2)]
+        for port in ports:
+            cleanup.callback(port.close)
+        kafka_port, postgres_port = (port.number for port in ports)
         made = Stack(
             compose_engine,
             f"spark-outbox-test-{uuid.uuid4().hex[:8]}",

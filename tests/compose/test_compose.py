@@ -5,19 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from examples.clickstream.topics import LOAD
+from examples.clickstream.topics import CLICKS, LOAD
 from examples.clickstream.transform import TOPICS
 from tests.acceptance import verdict
 from tests.acceptance.feed import Feeder, rounds
 from tests.acceptance.watcher import Watcher
 from tests.compose.expected import is_dealt_with, of_inputs, together
-from tests.compose.stack import LONG_RUNNING, OVERRIDE, Stack, progress
+from tests.compose.stack import LONG_RUNNING, OVERRIDE, SECRETS, Stack, progress
 from tests.integration.publisher.harness import query, spread
 
 # The images are built, and a cold build downloads 700 MB.
 pytestmark = pytest.mark.timeout(2_400)
 
-ONE_SHOT = ("secrets", "migrate", "topics", "clickstream")
+ONE_SHOT = ("secrets", "logins", "migrate", "topics", "clickstream")
+_SAMPLE_EVENTS = 38_316
 _SESSIONS = 100
 _SESSIONS_PER_SECOND = 20.0
 _LANES_OF_THREE = [1, 1, 2]
@@ -123,10 +124,13 @@ def test_exactly_once_whatever_container_is_killed(stack: Stack, dsn: str, watch
         stack.kill(stack.containers("publisher")[1])
         stack.wait_until(lambda: spread(dsn) == _LANES_OF_THREE, "three publishers share the lanes again")
         _wait_for_progress(stack, dsn, before, "batches and deliveries after the death of one of three")
+        assert feeder.is_writing()
         stack.wait_until(
             lambda: stack.container("clickstream").exit_code is not None, "the end of the sample"
         )
-        assert stack.container("clickstream").exit_code == 0
+        loader = stack.container("clickstream")
+        assert (loader.exit_code, loader.restarts) == (0, 0), stack.log("clickstream")
+        assert _number_of_records(stack, CLICKS) == _SAMPLE_EVENTS
     with stack.timed("the rest of the input"):
         expected = of_inputs(stack.bootstrap, dsn)
         stack.wait_until(lambda: is_dealt_with(dsn, expected), "the delivery of everything")
@@ -168,6 +172,36 @@ def test_the_services_log_json(stack: Stack, service: str, events: set[str]) -> 
     """What they say themselves; their libraries and the JVM have a few lines of their own."""
     lines = [line for line in stack.log(service).splitlines() if line.startswith("{")]
     assert events <= {json.loads(line)["event"] for line in lines}
+
+
+def test_down_and_up_with_new_secrets_goes_on_where_it_was(stack: Stack, dsn: str) -> None:
+    """The containers are made anew, and so is every password: same checkpoint, no part of the sample again, the new input once."""
+    generations = "SELECT generation, directory_token FROM outbox.generation ORDER BY generation"
+    known, passwords = query(dsn, generations), stack.secrets()
+    with stack.timed("down, new secrets, up, until everything is healthy"):
+        stack.compose("down")
+        forget = ("--entrypoint", "sh", "secrets", "-c", f"rm {SECRETS}/*")
+        stack.compose("run", "--rm", "-T", "--no-deps", *forget)
+        stack.compose("up", "--detach", "--no-build")
+        stack.wait_until_healthy()
+    changed = stack.secrets()
+    assert passwords.keys() == changed.keys()
+    assert not {*passwords.values()} & {*changed.values()}
+    dsn = stack.dsn("postgres", changed["postgres"])
+    before = progress(dsn)
+    with Feeder(stack.bootstrap, LOAD, rounds(2, _SESSIONS, _SESSIONS_PER_SECOND)):
+        _wait_for_progress(stack, dsn, before, "batches and deliveries after down and up")
+    stack.wait_until(lambda: stack.container("clickstream").exit_code == 0, "the end of the loader")
+    assert _number_of_records(stack, CLICKS) == _SAMPLE_EVENTS
+    expected = of_inputs(stack.bootstrap, dsn)
+    stack.wait_until(lambda: is_dealt_with(dsn, expected), "the delivery of everything")
+    verdict.assert_outbox(dsn, together(expected))
+    assert query(dsn, generations) == known
+    _audit(stack)
+
+
+def _number_of_records(stack: Stack, topic: str) -> int:
+    return sum(verdict.ends(stack.bootstrap, [topic], committed=True).values())
 
 
 def _wait_for_progress(stack: Stack, dsn: str, before: tuple[int, int], what: str) -> None:
