@@ -4,6 +4,7 @@ The standard library only, so that it starts in a moment.
 """
 
 import sys
+from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
@@ -13,11 +14,12 @@ _TIMEOUT_S = 5.0
 def probe(url: str) -> tuple[int, str]:
     """Return the exit code and what to print. No proxy is asked, whatever the environment says."""
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
-            status, body = answer.status, answer.read()
-    except HTTPError as error:
-        status, body = error.code, error.read()
-    except (URLError, OSError, ValueError) as error:
+        try:
+            with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
+                status, body = answer.status, answer.read()
+        except HTTPError as error:
+            status, body = error.code, error.read()
+    except (URLError, OSError, ValueError, HTTPException) as error:
         return 1, f"{url}: {getattr(error, 'reason', None) or error}"
     return int(status != 200), body.decode("utf-8", "replace").strip()
 

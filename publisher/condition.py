@@ -80,7 +80,7 @@ class Condition:
         self._trouble = ""
         self._looked_at = self._beat_at = time.monotonic()
         self._has_epoch = False
-        self._nobody: tuple[int, ...] = ()
+        self._nobody: dict[int, float] = {}  # lane -> since when
 
     def stopping(self) -> None:
         """The process is to end."""
@@ -92,9 +92,11 @@ class Condition:
         `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder.
         """
         self._phase = "running"
-        self._has_epoch, self._nobody = has_epoch, tuple(sorted(nobody))
+        now = time.monotonic()
+        self._has_epoch = has_epoch
+        self._nobody = {lane: self._nobody.get(lane, now) for lane in sorted(nobody)}
         self._trouble = ""
-        self._looked_at = time.monotonic()
+        self._looked_at = now
 
     def failed(self, reason: str) -> None:
         """It could not be seen who runs which lane."""
@@ -129,6 +131,6 @@ class Condition:
             looked_s_ago=now - self._looked_at,
             beat_s_ago=now - self._beat_at,
             has_epoch=self._has_epoch,
-            nobody=self._nobody,
+            nobody=tuple((lane, now - since) for lane, since in self._nobody.items()),
             lanes=tuple(lane.seen(now) for lane in self.lanes()),
         )

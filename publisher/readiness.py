@@ -24,7 +24,7 @@ class LaneSeen:
 class Seen:
     """A process. `phase`: starting, running or stopping. `trouble`: why the last look at who runs which lane failed, else empty.
 
-    `has_epoch`: whether the job has made lanes; `nobody`: lanes that have work and no holder.
+    `has_epoch`: whether the job has made lanes; `nobody`: lanes that have work and no holder, and for how many seconds.
     """
 
     phase: str
@@ -32,7 +32,7 @@ class Seen:
     looked_s_ago: float
     beat_s_ago: float
     has_epoch: bool
-    nobody: tuple[int, ...]
+    nobody: tuple[tuple[int, float], ...]
     lanes: tuple[LaneSeen, ...]
 
 
@@ -51,11 +51,12 @@ def judge(seen: Seen, *, progress_s: float, poll_s: float, lease_s: float) -> Ve
         if seen.beat_s_ago > lease_s:
             reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: other processes take over the lanes")
         reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]
+        # Lanes that change hands have no holder for a moment. A process without any is there to take them at once.
+        nobody = [lane for lane, for_s in seen.nobody if not seen.lanes or for_s > limit_s]
+        if nobody:
+            reasons.append(f"nobody holds lanes {', '.join(map(str, nobody))}")
         if not seen.lanes and not reasons:
-            if seen.nobody:
-                reasons.append(f"nobody holds lanes {', '.join(map(str, seen.nobody))}")
-            else:
-                notes.append(_standing_by(seen))
+            notes.append(_standing_by(seen))
     return Verdict(
         reasons, {"phase": seen.phase, "notes": notes, "lanes": [_shown(lane) for lane in seen.lanes]}
     )

@@ -21,6 +21,7 @@ from db.topic_ids import topic_id_text
 from publisher import ways_out
 from publisher.checks import LaneStoppedError, Why
 from publisher.clients import answer, cluster_id
+from publisher.single_flight import SingleFlight
 
 # Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
 _PROGRESS_CONFIG = {
@@ -75,8 +76,11 @@ class Topics:
         self._give_up = give_up
         self._max_age_s = max_age_s
         self._missing_s = missing_s
+        # Held for a moment only, never while Kafka is asked: lanes would wait for a Kafka that is away one after the other.
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, OutputTopic]] = {}
+        self._forgotten: dict[str, float] = {}
+        self._flights = SingleFlight(give_up)
 
     def cluster_id(self) -> str:
         """Return the cluster's id. Raises KafkaException when Kafka does not answer."""
@@ -87,18 +91,25 @@ class Topics:
 
         Raises LaneStoppedError, to be retried, for a topic that is missing or may not be described; KafkaException.
         """
+        wanted = set(names)
         least = max(newer_than, time.monotonic() - self._max_age_s)
         with self._lock:
-            stale = [name for name in names if name not in self._known or self._known[name][0] < least]
-            if stale:
-                self._ask(stale)
-            return {name: self._known[name][1] for name in names}
+            least = max(least, *(self._forgotten.get(name, 0.0) for name in wanted), 0.0)
+            found = {
+                name: self._known[name][1]
+                for name in wanted
+                if name in self._known and self._known[name][0] >= least
+            }
+        stale = sorted(wanted - set(found))
+        if stale:
+            found |= self._flights.ask(tuple(stale), lambda: self._ask(stale), newer_than=least)
+        return found
 
     def forget(self, names: Iterable[str]) -> None:
         """Ask for these topics anew when they are described the next time."""
+        now = time.monotonic()
         with self._lock:
-            for name in names:
-                self._known.pop(name, None)
+            self._forgotten |= dict.fromkeys(names, now)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the present ids of those of the topics that exist. Raises KafkaException."""
@@ -129,8 +140,10 @@ class Topics:
         deadline = time.monotonic() + self._missing_s
         while True:
             try:
-                with self._lock:
-                    self._ensure_progress(topic, partitions, replication, create)
+                self._flights.ask(
+                    (topic, partitions, replication, create),
+                    lambda: self._ensure_progress(topic, partitions, replication, create),
+                )
                 return
             except LaneStoppedError as error:
                 # A broker that just started may not know its topics yet.
@@ -184,10 +197,11 @@ class Topics:
         )
         return int(answer(asked[place], self._give_up).offset)
 
-    def _ask(self, names: list[str]) -> None:
+    def _ask(self, names: list[str]) -> dict[str, OutputTopic]:
+        asked_at = time.monotonic()
+        found = {}
         described = self._describe(names)
         for name in names:
-            asked_at = time.monotonic()
             try:
                 topic = answer(described[name], self._give_up)
             except KafkaException as error:
@@ -195,10 +209,12 @@ class Topics:
             config = self._config(name)
             _check_replicas(name, topic, int(str(config["min.insync.replicas"].value)))
             max_bytes = int(str(config["max.message.bytes"].value))
-            self._known[name] = (
-                asked_at,
-                OutputTopic(topic_id_text(topic.topic_id), len(topic.partitions), max_bytes),
-            )
+            found[name] = OutputTopic(topic_id_text(topic.topic_id), len(topic.partitions), max_bytes)
+            with self._lock:
+                # Another lane may have asked later and be answered sooner.
+                if name not in self._known or self._known[name][0] < asked_at:
+                    self._known[name] = asked_at, found[name]
+        return found
 
     def _mend(self, name: str, error: KafkaException) -> TopicDescription:
         code = error.args[0].code()

@@ -50,8 +50,9 @@ class Condition:
         self._enter("running", doing="", held_back=None, heartbeat_trouble="", run=run)
 
     def query_ending(self) -> None:
-        """Spark is asked to end the query."""
+        """Spark is asked to end the query: from here on no batch is begun."""
         self._turn(_END_S)
+        self._enter("stopping")
 
     def restarting(self, because: str, in_s: float) -> None:
         """The attempt failed; the next one begins in `in_s` seconds."""

@@ -1,17 +1,20 @@
 """How far the input topics are beyond what the ledger has passed, asked of Kafka beside the job: known also while no query runs."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from db.settings import KafkaSettings
+from db.topic_ids import topic_id_text
 from spark_job.offsets import Offsets, TopicPartition
 
-# What a look may wait for Kafka; the metrics of Postgres wait with it.
-_TIMEOUT_S = 3.0
+# What a look may wait for Kafka, over all topics; the next look at Postgres waits with it.
+_TIMEOUT_S = 6.0
+_LEAST_S = 0.1
 
 
 class Ends(NamedTuple):
@@ -29,26 +32,36 @@ class InputLag:
         self._admin: AdminClient | None = None
 
     def read(self, at: Ends) -> list[tuple[str, int, int]]:
-        """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer."""
+        """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer.
+
+        A topic that was made again under its name has offsets of its own, and is left out.
+        """
+        deadline = time.monotonic() + _TIMEOUT_S
         try:
             return [
                 (topic, partition, max(0, latest - at.ends.at(TopicPartition(topic_id, partition))))
                 for topic_id, topic in at.topics.items()
-                for partition, latest in self._latest(topic).items()
+                for partition, latest in self._latest(topic_id, topic, deadline).items()
             ]
         # What is wrong with the settings, the job says itself.
         except (KafkaException, OSError, TypeError, ValueError):
             return []
 
-    def _latest(self, topic: str) -> dict[int, int]:
+    def _latest(self, topic_id: str, topic: str, deadline: float) -> dict[int, int]:
         if self._admin is None:
             self._admin = AdminClient({"log_level": 0} | self._kafka.client())
-        partitions = self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
-        spec: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = {KafkaTopicPartition(topic, partition): spec for partition in partitions}
-        if not wanted:
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_left(deadline))
+        found = asked[topic].result()
+        if topic_id_text(found.topic_id) != topic_id or not found.partitions:
             return {}
+        spec: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         answers = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+            {KafkaTopicPartition(topic, partition.id): spec for partition in found.partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_left(deadline),
         )
         return {place.partition: answer.result().offset for place, answer in answers.items()}
+
+
+def _left(deadline: float) -> float:
+    return max(_LEAST_S, deadline - time.monotonic())

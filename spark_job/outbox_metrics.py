@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -22,7 +22,10 @@ COUNT_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What both said at one moment of the monotonic clock. `lag`: (topic, partition, offsets), empty while Kafka does not answer."""
+    """What Postgres said at one moment of the monotonic clock, and Kafka after it.
+
+    `lag`: (topic, partition, offsets), of the look before until Kafka has answered; empty while it does not.
+    """
 
     at: float
     open_work: Mapping[str, int]
@@ -54,12 +57,15 @@ class OutboxMetrics(Collector):
                 {"reasons": list(LETTER_REASONS), "count_limit": COUNT_LIMIT},
             ).fetchall()
             newest = ledger.newest_stream_batch(connection, generation.number) if generation else None
-        lag: list[tuple[str, int, int]] = []
+        # Told before Kafka is asked: a slow Kafka makes no look at Postgres old.
+        with self._lock:
+            lag = self._last.lag if self._last else []
+            self._last = looked = _Look(time.monotonic(), open_work, dict(letters), lag)
         if generation is not None:
             ends = newest.end if newest else generation.start
             lag = self._read_lag(Ends(generation.topics, ends))
-        with self._lock:
-            self._last = _Look(time.monotonic(), open_work, dict(letters), lag)
+            with self._lock:
+                self._last = replace(looked, lag=lag)
 
     def lost(self) -> None:
         """Postgres does not answer: nothing is known of it until the next look."""

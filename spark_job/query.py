@@ -192,6 +192,7 @@ class Loop:
             self._stop.wait(_POLL_S)
             if fault_points.is_armed():
                 self._reach_after_commit()
+        self._condition.query_ending()
         # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
         while query.isActive and query.status["isTriggerActive"]:
             self._condition.asked_spark()

@@ -1,22 +1,26 @@
 """What a service's HTTP endpoint says, as Prometheus and a supervisor read it."""
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from devstack.port import ReservedPort
+
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """(name, sorted labels) -> value"""
 
 
+# Kept to the end of the run: nobody else is given one of them between its choice and its use.
+_reserved: list[ReservedPort] = []
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that nobody listens on, and nobody else gets."""
+    _reserved.append(ReservedPort())
+    return _reserved[-1].number
 
 
 def scrape(port: int) -> Samples:

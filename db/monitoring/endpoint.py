@@ -7,7 +7,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +25,8 @@ _log = structlog.get_logger()
 
 # A client that connects and says nothing, or does not read its answer, is let go after this.
 _CLIENT_TIMEOUT_S = 10.0
+# Requests at a time. A client may also dribble, a byte before each timeout: it gets no more than its share of the process' threads.
+MOST_REQUESTS = 32
 
 
 class Answer(NamedTuple):
@@ -60,9 +62,10 @@ def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -
     try:
         family, address = _address(host, port)
         server = _Server(family, address, pages)
-    except OSError as error:
+    # UnicodeError: the host is no name at all.
+    except (OSError, UnicodeError) as error:
         raise SettingsError(
-            f"the metrics endpoint cannot listen on {host}:{port}: {error.strerror or error}. Correct [metrics] host "
+            f"the metrics endpoint cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}. Correct [metrics] host "
             f"(OUTBOX_METRICS__HOST), give each process a port of its own with {another_port}, or switch the endpoint off with 0"
         ) from error
     thread = threading.Thread(target=server.serve_forever, args=(0.2,), name="endpoint", daemon=True)
@@ -115,7 +118,27 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def __init__(self, family: socket.AddressFamily, address: Any, pages: Mapping[str, Page]) -> None:
         self.address_family = family
         self.pages = pages
+        self._free = threading.Semaphore(MOST_REQUESTS)
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            try:
+                super().process_request(request, client_address)
+            except BaseException:
+                self._free.release()  # no thread was to be had
+                raise
+            return
+        request.setblocking(False)
+        with suppress(OSError):
+            request.send(b"HTTP/1.0 503 Too many requests at a time\r\nContent-Length: 0\r\n\r\n")
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, _request: object, client_address: object) -> None:
         _log.debug("endpoint_client_lost", client=str(client_address))

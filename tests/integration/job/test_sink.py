@@ -9,7 +9,7 @@ import pytest
 from psycopg.rows import TupleRow
 
 from db.errors import ContinuityError, FencedError
-from spark_job import OutputEvent
+from spark_job import OutputEvent, metrics
 from spark_job.offsets import Offsets
 from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, summary
 
@@ -65,6 +65,28 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Con
     assert batch == (7, 2, 3, 0, 1, 32)
 
 
+def counted(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(f"outbox_{name}_total", labels) or 0.0
+
+
+def recomputed(content: str) -> float:
+    return counted("recomputed_batches", content=content)
+
+
+def test_a_count_that_fails_after_the_commit_costs_only_itself(
+    world: World, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: object) -> None:
+        raise ValueError("counters can only be incremented")
+
+    monkeypatch.setattr(metrics, "committed", fails)
+    assert world.write(0, session("a", 0, 9, [E("t", b"v")])) is not None
+    monkeypatch.undo()
+    before = counted("batches"), counted("output_events")
+    assert world.write(1, session("a", 100, 109, [E("t", b"v")])) is not None
+    assert (counted("batches") - before[0], counted("output_events") - before[1]) == (1, 1)
+
+
 def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: Connection) -> None:
     """Counts and bytes of the ledger are those of the rows, as the audit counts them: of values, whatever goes with them."""
     outputs = [
@@ -82,8 +104,10 @@ def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: 
 
 def test_a_zombie_is_fenced_and_writes_nothing(world: World, connection: Connection, database: str) -> None:
     """⚠ design §3.3 step 1."""
+    before = counted("takeovers")
     with psycopg.connect(database, autocommit=True) as other:
         successor = World(other)
+        assert counted("takeovers") - before == 1
         with pytest.raises(FencedError, match=f"no longer owns the outbox, run {successor.run_id}"):
             # the takeover has ended the zombie's own backend; a zombie that reconnects is fenced all the same
             world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=world.new_sink(other))
@@ -95,7 +119,10 @@ def test_a_batch_that_spark_repeats_is_written_once(world: World, connection: Co
     """⚠ design §3.3 step 2: a crash between Postgres' commit and Spark's."""
     rows = (session("a", 0, 9, [E("t", b"v")]), summary(0, {}))
     world.write(0, *rows)
+    before = counted("batches"), recomputed("same"), counted("recomputed_rows")
     assert world.write(0, *rows, sink=world.new_sink()) is None
+    after = counted("batches"), recomputed("same"), counted("recomputed_rows")
+    assert [new - old for old, new in zip(before, after, strict=True)] == [0, 1, 1]
     assert one(connection, "SELECT count(*) FROM outbox.session_output") == 1
     assert one(connection, "SELECT recomputed_at IS NOT NULL AND recomputed_hash IS NULL FROM outbox.batch")
 
@@ -104,7 +131,9 @@ def test_a_repeated_batch_with_other_content_keeps_the_first_and_records_the_dif
     world: World, connection: Connection
 ) -> None:
     world.write(0, session("a", 0, 9, [E("t", b"first")]))
+    before = recomputed("different")
     assert world.write(0, session("a", 0, 9, [E("t", b"second")])) is None
+    assert recomputed("different") - before == 1
     assert one(connection, 'SELECT "values"[1] FROM outbox.session_output') == b"first"
     assert one(
         connection, "SELECT recomputed_hash IS NOT NULL AND recomputed_hash <> content_hash FROM outbox.batch"

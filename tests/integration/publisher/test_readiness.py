@@ -203,7 +203,8 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
         InThread(publisher.settings, publisher.condition),
     ):
         publisher.wait_until_ready()
-        assert publisher.healthy()[0] == 200
+        # On a slow machine a turn may take longer than the second it is allowed here.
+        wait_until(lambda: publisher.healthy()[0] == 200, "a process that is healthy")
         hang.set()
         wait_until(lambda: publisher.healthy()[0] == 503, "a process that is not healthy")
         reasons = publisher.healthy()[1]["reasons"]

@@ -99,6 +99,8 @@ def test_the_condition_is_what_the_threads_said_last() -> None:
     assert reasons(condition.seen()) == ["the heartbeat cannot be written: refused"]
     condition.beat()
     assert reasons(condition.seen()) == []
+    condition.query_ending()
+    assert reasons(condition.seen()) == ["the job is stopping"]
     condition.restarting("UnavailableError: away", 5)
     assert reasons(condition.seen())[0].startswith("attempt 1 failed")
     condition.starting(2)

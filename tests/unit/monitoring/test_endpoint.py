@@ -14,9 +14,11 @@ from prometheus_client import CollectorRegistry, Counter
 
 from db.errors import SettingsError
 from db.monitoring import endpoint
-from db.monitoring.endpoint import Answer, Page
+from db.monitoring.endpoint import MOST_REQUESTS, Answer, Page
 from db.monitoring.verdict import Verdict
 from db.probe import probe
+from db.settings import MetricsSettings
+from devstack.port import ReservedPort
 
 ANOTHER = "[metrics] port (OUTBOX_METRICS__PORT)"
 
@@ -93,6 +95,34 @@ def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
         release.set()
 
 
+def test_requests_beyond_the_bound_are_refused_until_one_ends() -> None:
+    entered, release = threading.Semaphore(0), threading.Event()
+
+    def hanging(_accept: str) -> Answer:
+        entered.release()
+        release.wait()
+        return Answer(200, "text/plain", b"")
+
+    waiting = []
+    try:
+        with serving(service(Verdict([]), Verdict([])) | {"/hanging": hanging}) as port:
+            for _ in range(MOST_REQUESTS):
+                waiting.append(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+                waiting[-1].request("GET", "/hanging")
+            assert all(entered.acquire(timeout=30) for _ in waiting)
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as refused:
+                assert refused.recv(100).startswith(b"HTTP/1.0 503 ")
+            release.set()
+            for connection in waiting:
+                assert connection.getresponse().status == 200
+                connection.close()
+            # Its thread may still be on its way out.
+            while probe(f"http://127.0.0.1:{port}/healthz")[0]:
+                pass
+    finally:
+        release.set()
+
+
 def test_an_address_that_is_not_to_be_had_names_the_setting() -> None:
     with (
         serving({}) as port,
@@ -107,8 +137,16 @@ def test_an_address_that_is_not_to_be_had_names_the_setting() -> None:
         serving({}, "no.such.host.invalid"),
     ):
         pass
-    with endpoint.served("127.0.0.1", port, {}, ANOTHER) as again:
-        assert again == port  # given back
+    with (
+        pytest.raises(SettingsError, match=r"cannot listen on a\.\.b:0.*OUTBOX_METRICS__HOST"),
+        serving({}, "a..b"),
+    ):
+        pass
+    reserved = ReservedPort()
+    for _ in range(2):  # given back
+        with endpoint.served("127.0.0.1", reserved.number, {}, ANOTHER) as port:
+            assert port == reserved.number
+    reserved.close()
 
 
 def test_the_probe_exits_with_what_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +160,32 @@ def test_the_probe_exits_with_what_the_page_says(monkeypatch: pytest.MonkeyPatch
     code, text = probe(f"http://127.0.0.1:{port}/healthz")
     assert (code, "refused" in text) == (1, True)
     assert probe("nonsense")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"nonsense\r\n\r\n", b"HTTP/1.0 503 No\r\nContent-Length: 9\r\n\r\nhalf"]
+)
+def test_an_answer_that_is_none_is_a_probe_that_failed(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            client, _ = listening.accept()
+            with client:
+                client.recv(4_096)
+                client.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/healthz"
+        code, text = probe(url)
+        thread.join()
+        assert code == 1
+        assert text.startswith(f"{url}: ")
+
+
+def test_an_empty_port_of_the_job_is_the_port_of_both() -> None:
+    settings = MetricsSettings.model_validate({"port": "9464", "job_port": ""})
+    assert settings.port_of_job() == 9_464
 
 
 def test_the_probe_needs_nothing_but_the_standard_library() -> None:

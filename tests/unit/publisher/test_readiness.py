@@ -70,7 +70,9 @@ def test_every_lane_that_does_not_get_on_is_named() -> None:
         (replace(SEEN, trouble="server closed"), "cannot see who runs which lane: server closed"),
         (replace(SEEN, looked_s_ago=61.1), "has not looked who runs which lane for 61 s"),
         (replace(SEEN, beat_s_ago=10.4), "no heartbeat for 10 s: other processes take over the lanes"),
-        (replace(SEEN, lanes=(), nobody=(0, 2)), "nobody holds lanes 0, 2"),
+        (replace(SEEN, lanes=(), nobody=((0, 0.0), (2, 9.0))), "nobody holds lanes 0, 2"),
+        # Those of a process that lives, and takes none.
+        (replace(SEEN, nobody=((2, 60.9), (3, 61.1))), "nobody holds lanes 3"),
     ],
 )
 def test_a_process_that_cannot_deliver_says_why(seen: Seen, reason: str) -> None:
@@ -107,6 +109,12 @@ def test_a_lane_is_as_its_last_step_left_it() -> None:
     assert reasons(condition.seen()) == ["lane 0 is stopped: gone"]
     lane.moved(4)
     assert reasons(condition.seen()) == []
+    condition.looked(has_epoch=True, nobody=[5, 3])
+    since = dict(condition.seen().nobody)
+    condition.looked(has_epoch=True, nobody=[4, 5])
+    nobody = dict(condition.seen().nobody)
+    assert (list(since), list(nobody)) == ([3, 5], [4, 5])
+    assert nobody[5] >= nobody[4]  # counted from the first look that saw it so
     condition.failed("server closed")
     assert reasons(condition.seen()) == ["cannot see who runs which lane: server closed"]
     condition.looked(has_epoch=True)

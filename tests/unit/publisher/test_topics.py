@@ -1,6 +1,9 @@
-"""One answer that the progress topic is unknown may come from a broker that just started."""
+"""One answer that the progress topic is unknown may come from a broker that just started; lanes wait for one that is away together."""
 
-from concurrent.futures import Future
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.checks import LaneStoppedError
 from publisher.topics import Topics
+
+LANES = 16
+DEADLINE_S = 30.0
 
 
 class FakeAdmin:
@@ -50,3 +56,98 @@ def test_a_progress_topic_that_stays_unknown_is_lost() -> None:
 def test_a_stop_while_it_is_unknown_is_not_taken_for_a_loss() -> None:
     with pytest.raises(KafkaException, match="stopped"):
         ensure(unknown=1_000, missing_s=60.0, stopped=True)
+
+
+class HangingAdmin:
+    """A Kafka that answers nothing until it is told how to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.asked: list[tuple[str, Future[Any]]] = []
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, "Future[Any]"]:
+        names = [str(name) for name in topics.topic_names]
+        with self._lock:
+            self.asked += [(name, Future[Any]()) for name in names]
+            return dict(self.asked[-len(names) :])
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, "Future[Any]"]:
+        answer: Future[Any] = Future()
+        values = {"min.insync.replicas": "1", "max.message.bytes": "1000", "cleanup.policy": "compact"}
+        answer.set_result({name: SimpleNamespace(value=value) for name, value in values.items()})
+        return {resources[0]: answer}
+
+    def answer(self, which: int, topic_id: str) -> None:
+        found = SimpleNamespace(topic_id=topic_id, partitions=[SimpleNamespace(replicas=[1])])
+        self.asked[which][1].set_result(found)
+
+
+class Waiting:
+    """Asked by whoever waits for an answer: knows how many threads do."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.changed = threading.Condition()
+        self.is_over = False
+
+    def __call__(self) -> bool:
+        with self.changed:
+            self.threads.add(threading.get_ident())
+            self.changed.notify_all()
+        return self.is_over
+
+    def are(self, count: int) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.threads) >= count, DEADLINE_S)
+
+
+@contextmanager
+def hanging() -> Iterator[tuple[HangingAdmin, Topics, Waiting, ThreadPoolExecutor]]:
+    admin, waiting = HangingAdmin(), Waiting()
+    as_any: Any = admin
+    topics = Topics(as_any, timeout_s=1, create=False, give_up=waiting)
+    with ThreadPoolExecutor(LANES) as lanes:
+        try:
+            yield admin, topics, waiting, lanes
+        finally:
+            waiting.is_over = True
+
+
+@pytest.mark.parametrize(
+    ("ask", "requests"),
+    [
+        (lambda topics, _lane: topics.describe(["events"]), 1),
+        (lambda topics, lane: topics.describe([f"events-{lane}"]), LANES),
+        (lambda topics, _lane: topics.ensure_progress("progress", 2, 1, create=False), 1),
+    ],
+    ids=["the same topic", "a topic each", "the progress topic"],
+)
+def test_lanes_wait_for_a_kafka_that_hangs_at_the_same_time(
+    ask: Callable[[Topics, int], object], requests: int
+) -> None:
+    with hanging() as (admin, topics, waiting, lanes):
+        waits = [lanes.submit(ask, topics, lane) for lane in range(LANES)]
+        together = waiting.are(LANES)
+        asked = len(admin.asked)
+        assert together
+        assert asked == requests
+        for _, answer in admin.asked:
+            answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        for wait in waits:
+            with pytest.raises(KafkaException, match="_TIMED_OUT"):
+                wait.result(DEADLINE_S)
+
+
+def test_an_answer_to_a_question_from_before_is_not_taken_for_one_of_now() -> None:
+    with hanging() as (admin, topics, waiting, lanes):
+        before = lanes.submit(topics.describe, ["events"])
+        assert waiting.are(1)
+        topics.forget(["events"])
+        after = lanes.submit(topics.describe, ["events"])
+        assert waiting.are(2)
+        admin.answer(1, "new")
+        assert after.result(DEADLINE_S)["events"].topic_id == "new"
+        admin.answer(0, "old")
+        assert before.result(DEADLINE_S)["events"].topic_id == "old"
+        # The newer answer stays, though it came first.
+        assert topics.describe(["events"])["events"].topic_id == "new"

@@ -99,6 +99,14 @@ def test_an_event_id_seen_in_the_session_is_dropped_wherever_batches_are_cut() -
     assert (found.duplicates, found.letters) == (2, [])
 
 
+def test_a_duplicate_that_nothing_marks_is_an_event_like_any_other() -> None:
+    found = outcome(
+        [record(0, "start", 1), record(1, "entry", 2), record(2, "entry", 2), record(3, "end", 3)]
+    )
+    assert [event.offset for event in found.sessions[0].events] == [0, 1, 2, 3]
+    assert found.duplicates == 0
+
+
 def test_a_dropped_duplicate_still_extends_the_session() -> None:
     found = outcome([record(0, "start", 0), record(1, "start", 900), record(2, "end", 1800)])
     assert spans(found) == [(0, 2)]
