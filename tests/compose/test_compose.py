@@ -12,6 +12,7 @@ from tests.acceptance.feed import Feeder, rounds
 from tests.acceptance.watcher import Watcher
 from tests.compose.expected import is_dealt_with, of_inputs, together
 from tests.compose.stack import LONG_RUNNING, OVERRIDE, SECRETS, Stack, progress
+from tests.images.owner import OWNER_LABEL
 from tests.integration.publisher.harness import query, spread
 
 # The images are built, and a cold build downloads 700 MB.
@@ -52,6 +53,17 @@ def test_every_service_is_confined(stack: Stack) -> None:
         assert stack.container(name).described["Config"]["User"] not in ("", "0", "root")
     assert "ports" not in services["publisher"]
     assert "container_name" not in services["publisher"]
+
+
+def test_the_next_run_can_tell_whose_everything_is(stack: Stack) -> None:
+    """Where this run is killed: the override of the tests names every service, network and volume of the shipped file."""
+    config = stack.config(OVERRIDE)
+    things = [
+        (kind, name, thing)
+        for kind in ("services", "networks", "volumes")
+        for name, thing in config[kind].items()
+    ]
+    assert [(kind, name) for kind, name, thing in things if OWNER_LABEL not in thing.get("labels", {})] == []
 
 
 def test_own_servers_take_the_place_of_those_in_containers(stack: Stack) -> None:

@@ -28,7 +28,7 @@ from tests.images.machine import IN_NAMESPACES
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
-# Not in the cache, of which there may be several: the bridges that belong to a slot are the machine's.
+# Beside those in the cache, of which there may be several: the bridges that belong to a slot are the machine's.
 _LOCKS = Path("/run/lock/spark-outbox-engines")
 
 
@@ -39,7 +39,7 @@ def running(cache: Path, answers: Callable[[str], bool]) -> Iterator[str]:
     `answers` tells whether the engine at an address serves. Runs at the same time get a folder each.
     Raises EngineError with the log's tail when it does not come up.
     """
-    with _slot() as slot, _state(data := _data(cache / _name(slot))) as state:
+    with _slot(cache) as slot, _state(data := _data(cache / _name(slot))) as state:
         # Else /etc/docker/daemon.json is read, which is about another engine.
         (state / "daemon.json").write_text("{}", encoding="utf-8")
         address = f"unix://{state / 'docker.sock'}"
@@ -104,29 +104,36 @@ def _data_root(data: Path) -> str:
 
 
 @contextmanager
-def _slot() -> Iterator[int]:
-    """A number that no other run on this machine has. The lock goes with our process, also after kill -9.
+def _slot(cache: Path) -> Iterator[int]:
+    """A number that no other run on this machine has, nor in this cache. The locks go with our process, also after kill -9.
 
     What killed runs left of bridges in this and the other free ones is removed.
     """
     mine: int | None = None
-    _LOCKS.mkdir(parents=True, exist_ok=True)
     with ExitStack() as until_the_end:
         for slot in range(bridges.SLOTS):
-            with ExitStack() as lock:
-                handle = os.open(_LOCKS / _name(slot), os.O_RDONLY | os.O_CREAT, 0o600)
-                lock.callback(os.close, handle)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+            with ExitStack() as locks:
+                if not _locked(_LOCKS / _name(slot), locks):
                     continue
                 bridges.remove(slot)
-                if mine is None:
+                if mine is None and _locked(cache / _name(slot), locks):
                     mine = slot
-                    until_the_end.push(lock.pop_all())
+                    until_the_end.push(locks.pop_all())
         if mine is None:
             raise EngineError(f"{bridges.SLOTS} runs use an engine of their own already; wait for one to end")
         yield mine
+
+
+def _locked(folder: Path, until: ExitStack) -> bool:
+    """Lock a folder, made if it is not there. False where another process has the lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    until.callback(os.close, handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _name(slot: int) -> str:
@@ -134,11 +141,7 @@ def _name(slot: int) -> str:
 
 
 def _data(folder: Path) -> Path:
-    """The folder, made if it is not there, once no engine uses it any more.
-
-    The lock of a killed run is free at once, and its engine may still be ending.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
+    """The folder, once no engine uses it any more: the lock of a killed run is free at once, and its engine may still be ending."""
     engines = [
         process
         for process in psutil.process_iter(["cmdline"])
