@@ -2847,9 +2847,9 @@ CREATE VIEW outbox.audit_undelivered AS
         CASE
             WHEN (l.stopped_reason IS NOT NULL) THEN 'stopped'::text
             WHEN l.held THEN 'running'::text
-            WHEN (EXISTS ( SELECT
+            WHEN (l.epoch > ( SELECT min(f.epoch) AS min
                FROM outbox.lane_position f
-              WHERE ((f.epoch < l.epoch) AND (NOT f.ended)))) THEN 'waiting'::text
+              WHERE (NOT f.ended))) THEN 'waiting'::text
             ELSE 'nobody'::text
         END AS publisher,
     b.batch_id AS oldest_batch,

@@ -3,6 +3,6 @@
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
        (SELECT max(e.epoch) FROM outbox.lane_epoch e),
-       EXISTS (SELECT FROM outbox.lane_position p WHERE p.epoch < l.epoch AND NOT p.ended)
+       coalesce((SELECT min(p.epoch) FROM outbox.lane_position p WHERE NOT p.ended) < l.epoch, false)
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s

@@ -603,7 +603,7 @@ SELECT
     l.lane,
     CASE WHEN l.stopped_reason IS NOT NULL THEN 'stopped'
          WHEN l.held THEN 'running'
-         WHEN EXISTS (SELECT FROM outbox.lane_position f WHERE f.epoch < l.epoch AND NOT f.ended) THEN 'waiting'
+         WHEN l.epoch > (SELECT min(f.epoch) FROM outbox.lane_position f WHERE NOT f.ended) THEN 'waiting'
          ELSE 'nobody' END AS publisher,
     b.batch_id AS oldest_batch,
     b.created_at AS oldest_committed_at,

@@ -338,3 +338,16 @@ def test_every_audit_view_and_column_is_explained(shared_world: Outbox) -> None:
         )
         == []
     )
+
+
+def test_an_operator_earlier_in_the_search_path_changes_no_answer(world: Outbox) -> None:
+    for statement in (
+        "CREATE SCHEMA other",
+        "CREATE FUNCTION other.never(bigint, bigint) RETURNS boolean LANGUAGE sql RETURN false",
+        "CREATE OPERATOR other.>= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = other.never)",
+        "SET search_path = other, pg_catalog",
+    ):
+        world.connection.execute(statement.encode())
+    assert world.value("SELECT 2::bigint >= 1::bigint") is False
+    assert world.value("SELECT outbox.cursor_covers(1, NULL, 3, NULL, 2, 'a')") is True
+    assert world.value("SELECT count(*) FROM outbox.batch_rows(1, 5)") == 17

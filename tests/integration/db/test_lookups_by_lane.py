@@ -70,3 +70,23 @@ def test_a_range_of_batches_has_the_rows_of_lanes_that_no_epoch_has_too(many: Ou
         many.connection.execute("DELETE FROM outbox.lane")
         many.connection.execute("DELETE FROM outbox.lane_epoch")
         assert many.value("SELECT count(*) FROM outbox.batch_rows(499, 500)") == 200
+
+
+MANY_DELIVERIES = """
+    INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, committed_at)
+    SELECT 1, lane, b, b - 1, b, 25, 25, now() FROM generate_series(991, 61000) b, generate_series(0, 3) lane
+"""
+
+
+def test_a_row_finds_its_delivery_by_batch_where_its_lane_has_many(many: Outbox) -> None:
+    """Not from the lane's first one on: the planner takes min(seq) for a reason to walk the primary key."""
+    with many.connection.transaction(force_rollback=True):
+        index = many.value("SELECT pg_get_indexdef('outbox.delivery_batches_idx'::regclass)")
+        many.connection.execute("DROP INDEX outbox.delivery_batches_idx")
+        many.connection.execute(MANY_DELIVERIES.encode())
+        many.connection.execute(index.encode())  # at once: row by row takes longer
+        many.connection.execute("ANALYZE outbox.delivery")
+        query = "SELECT delivery_seq, skipped FROM outbox.output_row WHERE session_key = md5('99999')"
+        plan = [str(line) for (line,) in many.rows(f"EXPLAIN {query}")]
+    assert sum("delivery_batches_idx" in line for line in plan) == 2, "\n".join(plan)
+    assert not [line for line in plan if "delivery_pkey" in line]

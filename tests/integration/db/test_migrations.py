@@ -1,6 +1,7 @@
 """The schema comes up, goes down and comes up again; whoever runs it learns what is wrong."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,20 @@ def test_alembic_works_from_the_checkout(blank_database: str) -> None:
     assert alembic(blank_database, "current").stdout.strip() == f"{HEAD} (head)"
     with psycopg.connect(blank_database) as connection:
         require_current(connection)
+
+
+def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: str) -> None:
+    """docs/operations.md has the statement: concurrently, while the services of the former revision run."""
+    assert alembic(blank_database, "upgrade", "0003").returncode == 0
+    page = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
+    (build,) = re.findall(r"`(CREATE INDEX CONCURRENTLY delivery_batches_idx .*?)`", page)
+    index = "SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE relname = 'delivery_batches_idx'"
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        connection.execute(build.encode())
+        built = connection.execute(index).fetchall()
+        upgrade(blank_database)
+        assert connection.execute(index).fetchall() == built
+    assert dump(blank_database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
 
 
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
