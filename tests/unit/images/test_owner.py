@@ -36,6 +36,8 @@ def test_only_who_lived_here_can_be_known_to_be_gone() -> None:
         (str(replace(GONE, namespace="elsewhere/1")), False),
         ("?", False),
     ],
+    # Named, because the labels differ from process to process, and all workers of a run must find the same tests.
+    ids=["gone", "here", "elsewhere", "unknown"],
 )
 def test_what_a_killed_run_left_is_removed_users_before_what_they_use(
     tmp_path: Path, label: str, removed: bool
