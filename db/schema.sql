@@ -7,63 +7,6 @@
 CREATE SCHEMA outbox;
 
 --
--- Name: audit_reconcile(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, to_batch bigint DEFAULT NULL::bigint) RETURNS TABLE(check_name text, severity text, epoch integer, lane integer, batch_id bigint, session_key text, detail text)
-    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
-    AS $$
-    SELECT 'ledger_' || l.problem, CASE l.problem WHEN 'missing' THEN 'critical' ELSE 'error' END, NULL::integer, NULL::integer, l.batch_id,
-           NULL::text, l.detail
-    FROM outbox.audit_ledger l
-    WHERE l.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND l.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
-    UNION ALL
-    SELECT CASE WHEN c.in_ledger THEN 'batch_counts' ELSE 'rows_in_ledger' END, 'critical', NULL, NULL, c.batch_id, NULL,
-           CASE WHEN c.in_ledger THEN 'the ledger says ' || c.ledger_sessions || ' sessions, ' || c.ledger_events || ' outputs, ' || c.ledger_bytes
-                || ' bytes; its rows hold ' || c.row_sessions || ', ' || c.row_events || ', ' || c.row_bytes
-                ELSE 'rows with ' || c.row_sessions || ' sessions, and no ledger row' END
-    FROM outbox.check_batch_counts(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) c
-    UNION ALL
-    SELECT 'lanes', 'critical', s.epoch, s.lane, s.batch_id, s.session_key,
-           CASE WHEN s.epoch IS NULL THEN 'no epoch begins before it' ELSE 'epoch ' || s.epoch || ' has ' || s.lanes || ' lanes' END
-    FROM outbox.check_stray_row s
-    WHERE s.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND s.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
-    UNION ALL
-    SELECT 'emitted_once', 'critical', NULL, NULL, t.last_batch, t.session_key,
-           'the session ending at ' || t.topic_id || '/' || t.partition || '/' || t.end_offset || ' was emitted ' || t.times || ' times for revision '
-               || t.revision || ', first in batch ' || t.first_batch
-    FROM outbox.check_emitted_twice(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) t
-    UNION ALL
-    SELECT 'delivery_chain', 'error', d.epoch, d.lane, d.to_batch, NULL, d.detail
-    FROM outbox.check_delivery_chain d
-    WHERE d.to_batch >= coalesce(audit_reconcile.from_batch, 0)
-      AND coalesce(d.after_batch, 0) <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
-    UNION ALL
-    SELECT 'delivery_counts', 'critical', d.epoch, d.lane, d.to_batch, NULL,
-           'delivery ' || d.seq || ' says ' || d.sessions || ' sessions with ' || d.events || ' outputs; its range from '
-               || outbox.cursor_text(d.after_batch, d.after_key) || ' (exclusive) to ' || outbox.cursor_text(d.to_batch, d.to_key) || ' holds '
-               || d.row_sessions || ' with ' || d.row_events
-    FROM outbox.check_delivery_counts d
-    WHERE int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(audit_reconcile.from_batch, audit_reconcile.to_batch, '[]')
-      AND (SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p WHERE NOT p.detaching)
-          @> int8range(least(d.after_batch + (d.after_key IS NULL)::integer, d.to_batch), d.to_batch, '[]')
-      AND (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
-    UNION ALL
-    SELECT 'mirror', 'error', m.epoch, m.lane, NULL, NULL, m.detail
-    FROM outbox.check_mirror m
-    UNION ALL
-    SELECT 'parked_kept', 'critical', p.epoch, p.lane, p.batch_id, p.session_key, p.detail
-    FROM outbox.check_parked p
-    WHERE p.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND p.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
-$$;
-
---
--- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
-
---
 -- Name: total(integer[]); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -80,6 +23,18 @@ BEGIN
     END LOOP;
     RETURN total;
 END $$;
+
+--
+-- Name: lane_epoch; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane_epoch (
+    epoch integer NOT NULL,
+    from_batch bigint NOT NULL,
+    lanes integer NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT lane_epoch_positive CHECK (((epoch > 0) AND (from_batch > 0) AND ((lanes >= 1) AND (lanes <= 1024))))
+);
 
 --
 -- Name: session_output; Type: TABLE; Schema: outbox; Owner: -
@@ -124,21 +79,842 @@ PARTITION BY RANGE (batch_id);
 
 CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.session_output
     LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$
-    SELECT o.* FROM outbox.session_output o
-    WHERE o.lane = ANY (ARRAY(SELECT generate_series(0, (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e) - 1)))
-      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
-    UNION ALL
-    SELECT o.* FROM outbox.session_output o
-    WHERE o.lane >= (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e)
-      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
-$$;
+    BEGIN ATOMIC
+ SELECT o.session_key,
+     o.batch_id,
+     o.lane,
+     o.revision,
+     o.session_topic_ids,
+     o.session_partitions,
+     o.session_starts,
+     o.session_ends,
+     o.session_started_ms,
+     o.session_ended_ms,
+     o.session_events,
+     o.session_outputs,
+     o.topics,
+     o."values",
+     o.keys,
+     o.headers,
+     o.partitions,
+     o.timestamps_ms
+    FROM outbox.session_output o
+   WHERE ((o.lane = ANY (ARRAY( SELECT generate_series(0, (( SELECT COALESCE(max(e.lanes), 0) AS "coalesce"
+                    FROM outbox.lane_epoch e) - 1)) AS generate_series))) AND (o.batch_id >= batch_rows.from_batch) AND (o.batch_id <= batch_rows.to_batch))
+ UNION ALL
+  SELECT o.session_key,
+     o.batch_id,
+     o.lane,
+     o.revision,
+     o.session_topic_ids,
+     o.session_partitions,
+     o.session_starts,
+     o.session_ends,
+     o.session_started_ms,
+     o.session_ended_ms,
+     o.session_events,
+     o.session_outputs,
+     o.topics,
+     o."values",
+     o.keys,
+     o.headers,
+     o.partitions,
+     o.timestamps_ms
+    FROM outbox.session_output o
+   WHERE ((o.lane >= ( SELECT COALESCE(max(e.lanes), 0) AS "coalesce"
+            FROM outbox.lane_epoch e)) AND (o.batch_id >= batch_rows.from_batch) AND (o.batch_id <= batch_rows.to_batch));
+END;
 
 --
 -- Name: FUNCTION batch_rows(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
 --
 
 COMMENT ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) IS 'The rows of a range of batches, both inclusive.';
+
+--
+-- Name: batch; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.batch (
+    batch_id bigint NOT NULL,
+    kind text NOT NULL,
+    generation integer NOT NULL,
+    spark_batch bigint,
+    part smallint DEFAULT 0 NOT NULL,
+    commit_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    run_id uuid NOT NULL,
+    start_offsets jsonb,
+    end_offsets jsonb,
+    done_offsets jsonb,
+    safe_offsets jsonb,
+    input_events bigint DEFAULT 0 NOT NULL,
+    sessions integer DEFAULT 0 NOT NULL,
+    output_events bigint DEFAULT 0 NOT NULL,
+    dead_letters integer DEFAULT 0 NOT NULL,
+    duplicate_events integer DEFAULT 0 NOT NULL,
+    skipped_sessions integer DEFAULT 0 NOT NULL,
+    content_hash bytea NOT NULL,
+    transform_fingerprint text NOT NULL,
+    recomputed_at timestamp with time zone,
+    recomputed_hash bytea,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    output_bytes bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
+    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
+    CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
+    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
+    CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
+    CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
+    CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
+    CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
+CASE kind
+    WHEN 'stream'::text THEN 0
+    ELSE 5
+END))
+);
+
+--
+-- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.output_partition AS
+ SELECT c.oid AS relation,
+    c.relname AS name,
+    (r.bounds[1])::bigint AS from_batch,
+    ((r.bounds[2])::bigint - 1) AS to_batch,
+    i.inhdetachpending AS detaching
+   FROM ((pg_inherits i
+     JOIN pg_class c ON ((c.oid = i.inhrelid)))
+     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$'::text) r(bounds))
+  WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.bounds IS NOT NULL));
+
+--
+-- Name: VIEW output_partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.output_partition IS 'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
+
+--
+-- Name: check_batch_counts(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RETURNS TABLE(batch_id bigint, in_ledger boolean, ledger_sessions bigint, ledger_events bigint, ledger_bytes bigint, row_sessions bigint, row_events bigint, row_bytes bigint)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE(b.batch_id, r.batch_id) AS "coalesce",
+     (b.batch_id IS NOT NULL),
+     (b.sessions)::bigint AS sessions,
+     b.output_events,
+     b.output_bytes,
+     COALESCE(r.sessions, (0)::bigint) AS "coalesce",
+     COALESCE(r.events, (0)::bigint) AS "coalesce",
+     COALESCE(r.bytes, (0)::bigint) AS "coalesce"
+    FROM (( SELECT l.batch_id,
+             l.sessions,
+             l.output_events,
+             l.output_bytes
+            FROM outbox.batch l
+           WHERE ((l.batch_id >= check_batch_counts.from_batch) AND (l.batch_id <= check_batch_counts.to_batch) AND (EXISTS ( SELECT
+                    FROM outbox.output_partition p
+                   WHERE ((NOT p.detaching) AND (l.batch_id >= p.from_batch) AND (l.batch_id <= p.to_batch)))))) b
+      FULL JOIN ( SELECT n.batch_id,
+             sum(n.sessions) AS sessions,
+             sum(n.events) AS events,
+             (sum(n.bytes))::bigint AS bytes
+            FROM ( SELECT o.batch_id,
+                     cardinality(o.session_ends) AS sessions,
+                     cardinality(o.topics) AS events,
+                     ( SELECT COALESCE(sum(length(v.v)), (0)::bigint) AS "coalesce"
+                            FROM unnest(o."values") v(v)) AS bytes
+                    FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
+                  OFFSET 0) n
+           GROUP BY n.batch_id) r ON ((r.batch_id = b.batch_id)))
+   WHERE ((b.batch_id IS NULL) OR (((b.sessions IS DISTINCT FROM COALESCE(r.sessions, (0)::bigint)) OR (b.output_events IS DISTINCT FROM COALESCE(r.events, (0)::bigint))) OR (b.output_bytes IS DISTINCT FROM COALESCE(r.bytes, (0)::bigint))));
+END;
+
+--
+-- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) IS 'Check: batches of a range whose ledger row and rows disagree.';
+
+--
+-- Name: parked; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.parked (
+    session_key text NOT NULL COLLATE pg_catalog."C",
+    batch_id bigint NOT NULL,
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    lease_token bigint NOT NULL,
+    reason text NOT NULL,
+    detail text NOT NULL,
+    state text DEFAULT 'parked'::text NOT NULL,
+    requeued_batch bigint,
+    state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT parked_reason_known CHECK ((reason = ANY (ARRAY['too_large'::text, 'invalid'::text]))),
+    CONSTRAINT parked_requeued_by CHECK (((state = 'requeued'::text) = (requeued_batch IS NOT NULL))),
+    CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
+    CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
+);
+
+--
+-- Name: check_emitted_twice(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) RETURNS TABLE(session_key text, revision integer, topic_id text, partition integer, end_offset bigint, times bigint, first_batch bigint, last_batch bigint)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT min(o.session_key) AS min,
+     o.revision,
+     s.topic_id,
+     s.partition,
+     s.end_offset,
+     count(*) AS count,
+     min(o.batch_id) AS min,
+     max(o.batch_id) AS max
+    FROM (outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
+      CROSS JOIN LATERAL UNNEST(o.session_topic_ids, o.session_partitions, o.session_ends) s(topic_id, partition, end_offset))
+   WHERE (NOT (EXISTS ( SELECT
+            FROM outbox.parked p
+           WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id)))))
+   GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
+  HAVING (count(*) > 1);
+END;
+
+--
+-- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) IS 'Check: sessions emitted more than once for a revision within a range of batches.';
+
+--
+-- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((batch_id >= after_batch) AND (batch_id <= to_batch) AND (ROW(batch_id, (session_key COLLATE "C")) > ROW((after_batch + ((after_key IS NULL))::integer), COALESCE(after_key, ''::text))) AND ((to_key IS NULL) OR (ROW(batch_id, (session_key COLLATE "C")) <= ROW(to_batch, to_key))));
+
+--
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
+
+--
+-- Name: cursor_text(bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (('batch '::text || batch_id) || COALESCE(((' at '''::text || session_key) || ''''::text), ''::text));
+
+--
+-- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) IS 'A cursor in words.';
+
+--
+-- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_ledger AS
+ SELECT b.batch_id,
+    'missing'::text AS problem,
+    b.generation,
+    g.first_missing,
+    (b.batch_id - 1) AS last_missing,
+        CASE
+            WHEN (g.first_missing = (b.batch_id - 1)) THEN (('batch '::text || g.first_missing) || ' is missing'::text)
+            ELSE (((('batches '::text || g.first_missing) || ' to '::text) || (b.batch_id - 1)) || ' are missing'::text)
+        END AS detail
+   FROM ((( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS batch_id
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) kept
+     JOIN outbox.batch b ON ((b.batch_id > kept.batch_id)))
+     CROSS JOIN LATERAL ( SELECT GREATEST(kept.batch_id, (COALESCE(( SELECT max(f.batch_id) AS max
+                   FROM outbox.batch f
+                  WHERE (f.batch_id < b.batch_id)), (0)::bigint) + 1)) AS first_missing) g)
+  WHERE (NOT (EXISTS ( SELECT
+           FROM outbox.batch f
+          WHERE (f.batch_id = (b.batch_id - 1)))))
+UNION ALL
+ SELECT b.batch_id,
+    'discontinuous'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((((((((((((('generation '::text || b.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not continue batch '::text) || f.batch_id) || ' (Spark batch '::text) || f.spark_batch) || ', part '::text) || f.part) || ')'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || p.first) || ', not '::text) || COALESCE((f.end_offsets #>> ARRAY[t.id, p.partition]), '0'::text)), ', '::text ORDER BY t.id, p.partition))
+           FROM (jsonb_each(b.start_offsets) t(id, partitions)
+             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, first))
+          WHERE ((b.spark_batch <> f.spark_batch) AND ((p.first)::bigint <> COALESCE(((f.end_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint)))), ''::text)) AS detail
+   FROM (outbox.batch b
+     CROSS JOIN LATERAL ( SELECT f_1.batch_id,
+            f_1.spark_batch,
+            f_1.part,
+            f_1.start_offsets,
+            f_1.end_offsets
+           FROM outbox.batch f_1
+          WHERE ((f_1.generation = b.generation) AND (ROW(f_1.spark_batch, f_1.part) < ROW(b.spark_batch, b.part)))
+          ORDER BY f_1.spark_batch DESC, f_1.part DESC
+         LIMIT 1) f)
+  WHERE ((b.kind = 'stream'::text) AND (NOT ((b.batch_id > f.batch_id) AND
+        CASE b.spark_batch
+            WHEN f.spark_batch THEN ((b.part = (f.part + 1)) AND (b.start_offsets = f.start_offsets) AND (b.end_offsets = f.end_offsets))
+            ELSE ((b.spark_batch = (f.spark_batch + 1)) AND (b.part = 0) AND ((b.start_offsets = f.end_offsets) OR ((b.start_offsets @> f.end_offsets) AND (NOT (EXISTS ( SELECT
+               FROM (jsonb_each(b.start_offsets) t(id, partitions)
+                 CROSS JOIN LATERAL jsonb_each(t.partitions) p(partition, first))
+              WHERE ((p.first <> '0'::jsonb) AND ((f.end_offsets #> ARRAY[t.id, p.partition]) IS NULL))))))))
+        END)) AND ((f.batch_id >= (( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS "greatest"
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) - 1)) OR (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
+           FROM outbox.batch k
+          WHERE ((k.batch_id > f.batch_id) AND (k.batch_id < b.batch_id))))))
+UNION ALL
+ SELECT b.batch_id,
+    'offsets'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((((((((t.id || '/'::text) || p.partition) || ': start '::text) || o.first) || ', end '::text) || o.last) || ', safe '::text) || o.safe) || ', done '::text) || o.done) AS detail
+   FROM (((outbox.batch b
+     CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
+     CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, last))
+     CROSS JOIN LATERAL ( SELECT COALESCE(((b.start_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS first,
+            (p.last)::bigint AS last,
+            COALESCE(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS safe,
+            COALESCE(((b.done_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS done) o)
+  WHERE ((b.kind = 'stream'::text) AND ((o.first > o.last) OR (o.safe > o.last) OR (o.done < o.last)))
+UNION ALL
+ SELECT b.batch_id,
+    'time'::text AS problem,
+    b.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((('committed at '::text || b.created_at) || ', before batch '::text) || f.batch_id) || ' at '::text) || f.created_at) AS detail
+   FROM (outbox.batch b
+     JOIN outbox.batch f ON ((f.batch_id = (b.batch_id - 1))))
+  WHERE (b.created_at < f.created_at);
+
+--
+-- Name: VIEW audit_ledger; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_ledger IS 'Breaks of the ledger: no rows when all is well. Ask by batch_id for a part.';
+
+--
+-- Name: COLUMN audit_ledger.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.batch_id IS 'the batch that does not fit what is before it';
+
+--
+-- Name: COLUMN audit_ledger.problem; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended; offsets: end before start, safe after end or done before end; time: committed before its predecessor';
+
+--
+-- Name: COLUMN audit_ledger.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+
+--
+-- Name: COLUMN audit_ledger.first_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.first_missing IS 'first id left out';
+
+--
+-- Name: COLUMN audit_ledger.last_missing; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.last_missing IS 'last id left out';
+
+--
+-- Name: COLUMN audit_ledger.detail; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_ledger.detail IS 'in words';
+
+--
+-- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.delivery (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    seq bigint NOT NULL,
+    after_batch bigint,
+    after_key text COLLATE pg_catalog."C",
+    to_batch bigint NOT NULL,
+    to_key text COLLATE pg_catalog."C",
+    sessions bigint NOT NULL,
+    events bigint NOT NULL,
+    kafka_offsets jsonb,
+    committed_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text DEFAULT 'delivery'::text NOT NULL,
+    note text,
+    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
+    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
+    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
+    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
+    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
+);
+
+--
+-- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_delivery_chain AS
+ SELECT d.epoch,
+    d.lane,
+    d.seq,
+    d.after_batch,
+    d.to_batch,
+    GREATEST((1)::bigint, ((d.seq - f.seq) - 1)) AS missing,
+        CASE
+            WHEN (d.seq <> (f.seq + 1)) THEN ((('after delivery '::text || f.seq) || ' comes '::text) || d.seq)
+            ELSE ((((('delivery '::text || d.seq) || ' begins after '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ', the one before it ended with '::text) || outbox.cursor_text(f.to_batch, f.to_key))
+        END AS detail
+   FROM (((outbox.delivery d
+     JOIN outbox.lane_epoch e ON ((e.epoch = d.epoch)))
+     LEFT JOIN LATERAL ( SELECT k.seq,
+            k.to_batch,
+            k.to_key
+           FROM outbox.delivery k
+          WHERE ((k.epoch = d.epoch) AND (k.lane = d.lane) AND (k.seq < d.seq))
+          ORDER BY k.seq DESC
+         LIMIT 1) former ON (true))
+     CROSS JOIN LATERAL ( SELECT COALESCE(former.seq, (( SELECT 0
+                   FROM outbox.output_partition p
+                  WHERE ((NOT p.detaching) AND (p.from_batch <= 1))))::bigint) AS seq,
+                CASE
+                    WHEN (former.seq IS NOT NULL) THEN former.to_batch
+                    WHEN (d.seq = 1) THEN (e.from_batch - 1)
+                    ELSE NULL::bigint
+                END AS to_batch,
+            former.to_key) f)
+  WHERE ((d.kind = 'delivery'::text) AND ((d.seq <> (f.seq + 1)) OR ((d.after_batch IS NOT NULL) AND (f.to_batch IS NOT NULL) AND ((d.after_batch IS DISTINCT FROM f.to_batch) OR (d.after_key IS DISTINCT FROM f.to_key)))));
+
+--
+-- Name: VIEW check_delivery_chain; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_chain IS 'Check: deliveries that do not continue the one before them.';
+
+--
+-- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_delivery_counts AS
+ SELECT d.epoch,
+    d.lane,
+    d.seq,
+    d.after_batch,
+    d.after_key,
+    d.to_batch,
+    d.to_key,
+    d.sessions,
+    d.events,
+    r.sessions AS row_sessions,
+    r.events AS row_events
+   FROM (outbox.delivery d
+     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
+            COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
+           FROM outbox.session_output o
+          WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.parked p
+                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))) r)
+  WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
+
+--
+-- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
+
+--
+-- Name: lane; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    lease_token bigint DEFAULT 0 NOT NULL,
+    lease_holder text,
+    lease_until timestamp with time zone,
+    lease_backend_pid integer,
+    lease_backend_start timestamp with time zone,
+    seq bigint DEFAULT 0 NOT NULL,
+    cursor_batch bigint DEFAULT 0 NOT NULL,
+    cursor_key text COLLATE pg_catalog."C",
+    cursor_commit_id uuid,
+    sessions bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    stopped_reason text,
+    mirrored_at timestamp with time zone,
+    stopped_why text,
+    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
+    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
+    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
+);
+
+--
+-- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_mirror AS
+ SELECT l.epoch,
+    l.lane,
+    w.detail
+   FROM ((((outbox.lane l
+     LEFT JOIN outbox.batch b ON ((b.batch_id = l.cursor_batch)))
+     LEFT JOIN LATERAL ( SELECT d.seq,
+            d.to_batch,
+            d.to_key
+           FROM outbox.delivery d
+          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))
+          ORDER BY d.seq DESC
+         LIMIT 1) n ON (true))
+     LEFT JOIN LATERAL ( SELECT
+                CASE
+                    WHEN bool_or((d.kind = 'resume'::text)) THEN (0)::bigint
+                    ELSE min(d.seq)
+                END AS first_seq,
+            sum(d.sessions) AS sessions,
+            sum(d.events) AS events
+           FROM outbox.delivery d
+          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))) s ON (true))
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (l.seq <> COALESCE(n.seq, (0)::bigint)) THEN ((('the mirror is at transaction '::text || l.seq) || ', the newest delivery is '::text) || COALESCE((n.seq)::text, 'missing'::text))
+                    WHEN (((l.cursor_batch IS DISTINCT FROM n.to_batch) OR (l.cursor_key IS DISTINCT FROM n.to_key)) AND (n.seq IS NOT NULL)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', the newest delivery at '::text) || outbox.cursor_text(n.to_batch, n.to_key))
+                    WHEN ((l.cursor_batch > 0) AND (b.commit_id IS DISTINCT FROM l.cursor_commit_id)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', and the ledger has '::text) ||
+                    CASE
+                        WHEN (b.commit_id IS NULL) THEN 'no such batch'::text
+                        ELSE 'another batch of this number'::text
+                    END)
+                    WHEN ((s.first_seq = 1) AND (((l.sessions)::numeric IS DISTINCT FROM s.sessions) OR ((l.events)::numeric IS DISTINCT FROM s.events))) THEN ((((((('the mirror counts '::text || l.sessions) || ' sessions with '::text) || l.events) || ' events, its deliveries '::text) || s.sessions) || ' with '::text) || s.events)
+                    ELSE NULL::text
+                END AS detail) w)
+  WHERE (w.detail IS NOT NULL);
+
+--
+-- Name: VIEW check_mirror; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_mirror IS 'Check: lanes whose mirror is not their newest delivery, or not of this ledger.';
+
+--
+-- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_parked AS
+ SELECT p.batch_id,
+    p.session_key,
+    p.epoch,
+    p.lane,
+    p.requeued_batch,
+    w.detail
+   FROM (((outbox.parked p
+     LEFT JOIN outbox.session_output o ON (((o.session_key = p.session_key) AND (o.batch_id = p.batch_id))))
+     LEFT JOIN outbox.session_output c ON (((c.session_key = p.session_key) AND (c.batch_id = p.requeued_batch))))
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN ((p.state = 'parked'::text) AND (o.batch_id IS NULL)) THEN 'parked, but the row is gone'::text
+                    WHEN ((p.state = 'requeued'::text) AND (c.batch_id IS NULL)) THEN (('requeued as batch '::text || p.requeued_batch) || ', which does not hold it'::text)
+                    WHEN ((p.state = 'requeued'::text) AND (o.batch_id IS NOT NULL) AND (((((((((((c.revision IS DISTINCT FROM o.revision) OR (c.session_topic_ids IS DISTINCT FROM o.session_topic_ids)) OR (c.session_partitions IS DISTINCT FROM o.session_partitions)) OR (c.session_ends IS DISTINCT FROM o.session_ends)) OR (c.session_outputs IS DISTINCT FROM o.session_outputs)) OR (c.topics IS DISTINCT FROM o.topics)) OR (c."values" IS DISTINCT FROM o."values")) OR (c.keys IS DISTINCT FROM o.keys)) OR (c.headers IS DISTINCT FROM o.headers)) OR (c.partitions IS DISTINCT FROM o.partitions)) OR (c.timestamps_ms IS DISTINCT FROM o.timestamps_ms))) THEN (('its copy in batch '::text || p.requeued_batch) || ' differs'::text)
+                    ELSE NULL::text
+                END AS detail) w)
+  WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
+           FROM outbox.output_partition k
+          WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
+
+--
+-- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
+
+--
+-- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.epoch_range AS
+ SELECT epoch,
+    from_batch,
+    (lead(from_batch) OVER (ORDER BY epoch) - 1) AS to_batch,
+    lanes,
+    created_at
+   FROM outbox.lane_epoch e;
+
+--
+-- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
+
+--
+-- Name: lane_position; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.lane_position AS
+ SELECT e.epoch,
+    n.lane,
+    e.from_batch,
+    e.to_batch,
+    COALESCE(l.seq, (0)::bigint) AS seq,
+    COALESCE(l.cursor_batch, (0)::bigint) AS cursor_batch,
+    l.cursor_key,
+    GREATEST((e.from_batch - 1), COALESCE((l.cursor_batch - ((l.cursor_key IS NOT NULL))::integer), (0)::bigint)) AS through_batch,
+    COALESCE(((l.cursor_batch = e.to_batch) AND (l.cursor_key IS NULL)), false) AS ended,
+    LEAST(( SELECT COALESCE(max(b.batch_id), (0)::bigint) AS "coalesce"
+           FROM outbox.batch b), e.to_batch) AS last_batch,
+    COALESCE(l.sessions, (0)::bigint) AS sessions,
+    COALESCE(l.events, (0)::bigint) AS events,
+    l.lease_holder,
+    l.lease_until,
+    COALESCE(((l.lease_until >= now()) AND ((l.lease_backend_start < pg_postmaster_start_time()) OR (EXISTS ( SELECT
+           FROM pg_stat_activity a
+          WHERE ((a.pid = l.lease_backend_pid) AND ((a.backend_start = l.lease_backend_start) IS NOT FALSE)))))), false) AS held,
+    l.stopped_reason,
+    l.stopped_why,
+    l.mirrored_at
+   FROM ((outbox.epoch_range e
+     CROSS JOIN LATERAL generate_series(0, (e.lanes - 1)) n(lane))
+     LEFT JOIN outbox.lane l ON (((l.epoch = e.epoch) AND (l.lane = n.lane))));
+
+--
+-- Name: VIEW lane_position; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.lane_position IS 'Where each lane of each epoch is, also those that no publisher has run yet. through_batch: the last batch of which nothing is left; last_batch: the last one that it has to deliver so far; ended: it has come to its epoch''s end; held: a living process holds its lease.';
+
+--
+-- Name: check_rows_kept; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_rows_kept AS
+ SELECT ('session_output_p'::text || lpad(((batch_id / 10000))::text, 8, '0'::text)) AS partition,
+    min(batch_id) AS from_batch,
+    max(batch_id) AS to_batch,
+    sum(sessions) AS sessions
+   FROM outbox.batch b
+  WHERE ((batch_id > ( SELECT min(l.through_batch) AS min
+           FROM outbox.lane_position l
+          WHERE (NOT l.ended))) AND (sessions > 0) AND ((( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+           FROM outbox.output_partition p
+          WHERE (NOT p.detaching)) @> batch_id) IS NOT TRUE) AND (EXISTS ( SELECT
+           FROM outbox.lane_position l
+          WHERE ((NOT l.ended) AND (l.through_batch < b.batch_id) AND (l.from_batch <= b.batch_id) AND (l.last_batch >= b.batch_id) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.delivery d
+                  WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) && int8range(b.batch_id, NULL::bigint))))))))))
+  GROUP BY (batch_id / 10000);
+
+--
+-- Name: VIEW check_rows_kept; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_rows_kept IS 'Check: partitions of session_output that are not there, with rows that were not delivered.';
+
+--
+-- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_stray_row AS
+ WITH RECURSIVE most AS (
+         SELECT COALESCE(max(e.lanes), 0) AS lanes,
+            COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
+           FROM outbox.lane_epoch e
+        ), beyond(lane) AS (
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane >= most.lanes)) AS min
+           FROM most
+        UNION ALL
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane > b.lane)) AS min
+           FROM beyond b
+          WHERE (b.lane IS NOT NULL)
+        )
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM (((most
+     CROSS JOIN outbox.epoch_range e)
+     CROSS JOIN LATERAL generate_series(e.lanes, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id >= e.from_batch) AND (r.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))
+         OFFSET 0) o)
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM ((beyond b
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE (r.lane = b.lane)
+         OFFSET 0) o)
+     LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
+  WHERE (b.lane IS NOT NULL)
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    NULL::integer AS epoch,
+    NULL::integer AS lanes
+   FROM ((most
+     CROSS JOIN LATERAL generate_series(0, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
+         OFFSET 0) o);
+
+--
+-- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
+
+--
+-- Name: audit_reconcile(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, to_batch bigint DEFAULT NULL::bigint) RETURNS TABLE(check_name text, severity text, epoch integer, lane integer, batch_id bigint, session_key text, detail text)
+    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT ('ledger_'::text || l.problem),
+         CASE l.problem
+             WHEN 'missing'::text THEN 'critical'::text
+             ELSE 'error'::text
+         END AS "case",
+     NULL::integer AS int4,
+     NULL::integer AS int4,
+     l.batch_id,
+     NULL::text AS text,
+     l.detail
+    FROM outbox.audit_ledger l
+   WHERE ((l.problem <> 'time'::text) AND (l.batch_id >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (l.batch_id <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)))
+ UNION ALL
+  SELECT
+         CASE
+             WHEN c.in_ledger THEN 'batch_counts'::text
+             ELSE 'rows_in_ledger'::text
+         END AS "case",
+     'critical'::text,
+     NULL::integer,
+     NULL::integer,
+     c.batch_id,
+     NULL::text,
+         CASE
+             WHEN c.in_ledger THEN ((((((((((('the ledger says '::text || c.ledger_sessions) || ' sessions, '::text) || c.ledger_events) || ' outputs, '::text) || c.ledger_bytes) || ' bytes; its rows hold '::text) || c.row_sessions) || ', '::text) || c.row_events) || ', '::text) || c.row_bytes)
+             ELSE (('rows with '::text || c.row_sessions) || ' sessions, and no ledger row'::text)
+         END AS "case"
+    FROM outbox.check_batch_counts(COALESCE(audit_reconcile.from_batch, (0)::bigint), COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)) c(batch_id, in_ledger, ledger_sessions, ledger_events, ledger_bytes, row_sessions, row_events, row_bytes)
+ UNION ALL
+  SELECT 'rows_kept'::text,
+     'critical'::text,
+     NULL::integer,
+     NULL::integer,
+     k.from_batch,
+     NULL::text,
+     (((((((k.partition || ' is not there, and of its '::text) || k.sessions) || ' sessions in batches '::text) || k.from_batch) || ' to '::text) || k.to_batch) || ' some were not delivered'::text)
+    FROM outbox.check_rows_kept k
+   WHERE ((k.to_batch >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (k.from_batch <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)))
+ UNION ALL
+  SELECT 'lanes'::text,
+     'critical'::text,
+     s.epoch,
+     s.lane,
+     s.batch_id,
+     s.session_key,
+         CASE
+             WHEN (s.epoch IS NULL) THEN 'no epoch begins before it'::text
+             ELSE (((('epoch '::text || s.epoch) || ' has '::text) || s.lanes) || ' lanes'::text)
+         END AS "case"
+    FROM outbox.check_stray_row s
+   WHERE ((s.batch_id >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (s.batch_id <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)))
+ UNION ALL
+  SELECT 'emitted_once'::text,
+     'critical'::text,
+     NULL::integer,
+     NULL::integer,
+     t.last_batch,
+     t.session_key,
+     ((((((((((('the session ending at '::text || t.topic_id) || '/'::text) || t.partition) || '/'::text) || t.end_offset) || ' was emitted '::text) || t.times) || ' times for revision '::text) || t.revision) || ', first in batch '::text) || t.first_batch)
+    FROM outbox.check_emitted_twice(COALESCE(audit_reconcile.from_batch, (0)::bigint), COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)) t(session_key, revision, topic_id, partition, end_offset, times, first_batch, last_batch)
+ UNION ALL
+  SELECT 'delivery_chain'::text,
+     'error'::text,
+     d.epoch,
+     d.lane,
+     d.to_batch,
+     NULL::text,
+     d.detail
+    FROM outbox.check_delivery_chain d
+   WHERE ((d.to_batch >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (COALESCE(d.after_batch, (0)::bigint) <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)))
+ UNION ALL
+  SELECT 'delivery_counts'::text,
+     'critical'::text,
+     d.epoch,
+     d.lane,
+     d.to_batch,
+     NULL::text,
+     ((((((((((((('delivery '::text || d.seq) || ' says '::text) || d.sessions) || ' sessions with '::text) || d.events) || ' outputs; its range from '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ' (exclusive) to '::text) || outbox.cursor_text(d.to_batch, d.to_key)) || ' holds '::text) || d.row_sessions) || ' with '::text) || d.row_events)
+    FROM outbox.check_delivery_counts d
+   WHERE ((int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) &&
+         CASE
+             WHEN (audit_reconcile.from_batch > audit_reconcile.to_batch) THEN 'empty'::int8range
+             ELSE int8range(audit_reconcile.from_batch, NULLIF(audit_reconcile.to_batch, '9223372036854775807'::bigint), '[]'::text)
+         END) AND (( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+            FROM outbox.output_partition p
+           WHERE (NOT p.detaching)) @> int8range(LEAST((d.after_batch + ((d.after_key IS NULL))::integer), d.to_batch), d.to_batch, '[]'::text)) AND ((d.sessions IS DISTINCT FROM d.row_sessions) OR (d.events IS DISTINCT FROM d.row_events)))
+ UNION ALL
+  SELECT 'mirror'::text,
+     'error'::text,
+     m.epoch,
+     m.lane,
+     NULL::bigint,
+     NULL::text,
+     m.detail
+    FROM outbox.check_mirror m
+ UNION ALL
+  SELECT 'parked_kept'::text,
+     'critical'::text,
+     p.epoch,
+     p.lane,
+     p.batch_id,
+     p.session_key,
+     p.detail
+    FROM outbox.check_parked p
+   WHERE ((p.batch_id >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (p.batch_id <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)));
+END;
+
+--
+-- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
 
 --
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
@@ -169,97 +945,6 @@ BEGIN
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
     PERFORM pg_notify('outbox_batch', '');
 END $$;
-
---
--- Name: check_batch_counts(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RETURNS TABLE(batch_id bigint, in_ledger boolean, ledger_sessions bigint, ledger_events bigint, ledger_bytes bigint, row_sessions bigint, row_events bigint, row_bytes bigint)
-    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
-    AS $$
-    SELECT coalesce(b.batch_id, r.batch_id), b.batch_id IS NOT NULL, b.sessions::bigint, b.output_events, b.output_bytes,
-           coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0)
-    FROM (
-        SELECT l.batch_id, l.sessions, l.output_events, l.output_bytes
-        FROM outbox.batch l
-        WHERE l.batch_id >= check_batch_counts.from_batch AND l.batch_id <= check_batch_counts.to_batch
-          AND EXISTS (SELECT FROM outbox.output_partition p WHERE NOT p.detaching AND l.batch_id >= p.from_batch AND l.batch_id <= p.to_batch)
-    ) b
-    FULL JOIN (
-        SELECT n.batch_id, sum(n.sessions) AS sessions, sum(n.events) AS events, sum(n.bytes)::bigint AS bytes
-        FROM (
-            -- OFFSET 0: each row is made small before it is sorted or grouped, or the values would be sorted with it.
-            SELECT o.batch_id, cardinality(o.session_ends) AS sessions, cardinality(o.topics) AS events,
-                   (SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v) AS bytes
-            FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o
-            OFFSET 0
-        ) n
-        GROUP BY n.batch_id
-    ) r ON r.batch_id = b.batch_id
-    WHERE b.batch_id IS NULL
-       OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
-$$;
-
---
--- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) IS 'Check: batches of a range whose ledger row and rows disagree.';
-
---
--- Name: check_emitted_twice(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) RETURNS TABLE(session_key text, revision integer, topic_id text, partition integer, end_offset bigint, times bigint, first_batch bigint, last_batch bigint)
-    LANGUAGE sql STABLE ROWS 10 PARALLEL SAFE
-    AS $$
-    SELECT min(o.session_key), o.revision, s.topic_id, s.partition, s.end_offset, count(*), min(o.batch_id), max(o.batch_id)
-    FROM outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o
-    CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_ends) AS s (topic_id, partition, end_offset)
-    WHERE NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
-    GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
-    HAVING count(*) > 1
-$$;
-
---
--- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) IS 'Check: sessions emitted more than once for a revision within a range of batches.';
-
---
--- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$
-    SELECT batch_id >= after_batch AND batch_id <= to_batch
-       AND (batch_id, session_key COLLATE "C") > (after_batch + (after_key IS NULL)::integer, coalesce(after_key, ''))
-       AND (to_key IS NULL OR (batch_id, session_key COLLATE "C") <= (to_batch, to_key))
-$$;
-
---
--- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
-
---
--- Name: cursor_text(bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
---
-
-CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$
-    SELECT 'batch ' || batch_id || coalesce(' at ''' || session_key || '''', '')
-$$;
-
---
--- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) IS 'A cursor in words.';
 
 --
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -640,28 +1325,6 @@ COMMENT ON COLUMN outbox.audit_dead_letter_reason.oldest IS 'when the oldest of 
 COMMENT ON COLUMN outbox.audit_dead_letter_reason.newest IS 'when the newest of them was written';
 
 --
--- Name: parked; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.parked (
-    session_key text NOT NULL COLLATE pg_catalog."C",
-    batch_id bigint NOT NULL,
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    lease_token bigint NOT NULL,
-    reason text NOT NULL,
-    detail text NOT NULL,
-    state text DEFAULT 'parked'::text NOT NULL,
-    requeued_batch bigint,
-    state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT parked_reason_known CHECK ((reason = ANY (ARRAY['too_large'::text, 'invalid'::text]))),
-    CONSTRAINT parked_requeued_by CHECK (((state = 'requeued'::text) = (requeued_batch IS NOT NULL))),
-    CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
-    CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
-);
-
---
 -- Name: replay; Type: TABLE; Schema: outbox; Owner: -
 --
 
@@ -734,7 +1397,11 @@ CREATE VIEW outbox.audit_replayed AS
     (r.rows_skipped = 0) AS certain
    FROM (outbox.replay r
      JOIN outbox.session_output o ON (((o.batch_id >= r.from_batch) AND (o.batch_id <= r.to_batch) AND ((r.state = 'done'::text) OR (o.batch_id < r.cursor_batch) OR ((o.batch_id = r.cursor_batch) AND ((r.cursor_key IS NULL) OR (o.session_key <= r.cursor_key)))))))
-  WHERE ((r.rows_sent > 0) AND ((r.topics IS NULL) OR (o.topics && r.topics)) AND ((NOT r.only_keys) OR (EXISTS ( SELECT
+  WHERE ((r.rows_sent > 0) AND
+        CASE
+            WHEN (r.topics IS NULL) THEN (cardinality(o.topics) > 0)
+            ELSE (o.topics && r.topics)
+        END AND ((NOT r.only_keys) OR (EXISTS ( SELECT
            FROM outbox.replay_key k
           WHERE ((k.replay_id = r.replay_id) AND (k.session_key = o.session_key))))) AND (NOT (EXISTS ( SELECT
            FROM outbox.parked p
@@ -807,70 +1474,37 @@ COMMENT ON COLUMN outbox.audit_replayed.target_servers IS 'bootstrap servers of 
 COMMENT ON COLUMN outbox.audit_replayed.certain IS 'false: the replay left rows out, maybe this one';
 
 --
--- Name: batch; Type: TABLE; Schema: outbox; Owner: -
+-- Name: generation; Type: TABLE; Schema: outbox; Owner: -
 --
 
-CREATE TABLE outbox.batch (
-    batch_id bigint NOT NULL,
-    kind text NOT NULL,
+CREATE TABLE outbox.generation (
     generation integer NOT NULL,
-    spark_batch bigint,
-    part smallint DEFAULT 0 NOT NULL,
-    commit_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    directory_token text NOT NULL,
+    start_offsets jsonb NOT NULL,
+    high_water jsonb NOT NULL,
+    topics jsonb NOT NULL,
+    reason text NOT NULL,
+    policy text NOT NULL,
+    revision integer DEFAULT 0 NOT NULL,
+    assembly jsonb NOT NULL,
+    assembly_fingerprint text NOT NULL,
     run_id uuid NOT NULL,
-    start_offsets jsonb,
-    end_offsets jsonb,
-    done_offsets jsonb,
-    safe_offsets jsonb,
-    input_events bigint DEFAULT 0 NOT NULL,
-    sessions integer DEFAULT 0 NOT NULL,
-    output_events bigint DEFAULT 0 NOT NULL,
-    dead_letters integer DEFAULT 0 NOT NULL,
-    duplicate_events integer DEFAULT 0 NOT NULL,
-    skipped_sessions integer DEFAULT 0 NOT NULL,
-    content_hash bytea NOT NULL,
-    transform_fingerprint text NOT NULL,
-    recomputed_at timestamp with time zone,
-    recomputed_hash bytea,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    output_bytes bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
-    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
-    CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
-    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
-    CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
-    CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
-    CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
-    CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
-CASE kind
-    WHEN 'stream'::text THEN 0
-    ELSE 5
-END))
-);
-
---
--- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.delivery (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    seq bigint NOT NULL,
-    after_batch bigint,
-    after_key text COLLATE pg_catalog."C",
-    to_batch bigint NOT NULL,
-    to_key text COLLATE pg_catalog."C",
-    sessions bigint NOT NULL,
-    events bigint NOT NULL,
-    kafka_offsets jsonb,
-    committed_at timestamp with time zone DEFAULT now() NOT NULL,
-    kind text DEFAULT 'delivery'::text NOT NULL,
-    note text,
-    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
-    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
-    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
-    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
-    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_generation integer,
+    from_batch bigint,
+    savepoint text COLLATE pg_catalog."C",
+    read_again bigint DEFAULT 0 NOT NULL,
+    explanation text DEFAULT ''::text NOT NULL,
+    cut_offsets jsonb,
+    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
+    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
+    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
+    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
+    CONSTRAINT generation_positive CHECK ((generation > 0)),
+    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
+    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
+    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
+    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
 );
 
 --
@@ -882,7 +1516,14 @@ CREATE VIEW outbox.audit_history AS
     b.created_at AS at,
         CASE
             WHEN (b.kind = 'retry'::text) THEN 'retried'::text
-            WHEN (o.revision > 0) THEN 'reissued'::text
+            WHEN ((o.revision > 0) AND (EXISTS ( SELECT
+               FROM (outbox.generation g
+                 CROSS JOIN LATERAL ( SELECT n_1.done_offsets
+                       FROM outbox.batch n_1
+                      WHERE ((n_1.generation = g.generation) AND (n_1.kind = 'stream'::text) AND (n_1.spark_batch IS NOT NULL))
+                      ORDER BY n_1.spark_batch DESC
+                     LIMIT 1) n)
+              WHERE ((g.generation < b.generation) AND (((n.done_offsets #>> ARRAY[s.topic_id, (s.partition)::text]))::bigint > s.end_offset))))) THEN 'reissued'::text
             ELSE 'closed'::text
         END AS what,
     (((((((((((('events '::text || s.topic_id) || '/'::text) || s.partition) || '/'::text) || s.start_offset) || ' to '::text) || s.end_offset) || ', '::text) || s.events) || ' in, '::text) || s.outputs) || ' outputs'::text) AS detail,
@@ -915,7 +1556,7 @@ UNION ALL
      JOIN outbox.delivery d ON (((d.lane = o.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))))
   WHERE (NOT (EXISTS ( SELECT
            FROM outbox.parked p
-          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id)))))
+          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at)))))
 UNION ALL
  SELECT p.session_key,
     p.created_at AS at,
@@ -941,7 +1582,8 @@ UNION ALL
  SELECT d.session_key,
     d.created_at AS at,
     'dead-lettered'::text AS what,
-    ((((((((((((((d.reason || ', letter '::text) || d.dead_letter_id) || ', '::text) || d.event_count) || ' events '::text) || d.topic) || '/'::text) || d.partition) || '/'::text) || d.first_offset) || ' to '::text) || d.last_offset) || ': '::text) || (regexp_match(d.detail, '[^\n]*\n*$'::text))[1]) AS detail,
+    ((((((((((((((d.reason || ', letter '::text) || d.dead_letter_id) || ', '::text) || d.event_count) || ' events '::text) || d.topic) || '/'::text) || d.partition) || '/'::text) || d.first_offset) || ' to '::text) || d.last_offset) || ': '::text) || (regexp_match(rtrim(d.detail, '
+'::text), '[^\n]*$'::text))[1]) AS detail,
     d.batch_id,
     d.generation,
     d.revision
@@ -992,7 +1634,7 @@ COMMENT ON COLUMN outbox.audit_history.at IS 'when; of a replay: when it was mad
 -- Name: COLUMN audit_history.what; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_history.what IS 'closed, retried, reissued: a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter resolved, letter discarded; replayed';
+COMMENT ON COLUMN outbox.audit_history.what IS 'closed, retried, reissued (again, with a higher revision): a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter resolved, letter discarded; replayed';
 
 --
 -- Name: COLUMN audit_history.detail; Type: COMMENT; Schema: outbox; Owner: -
@@ -1019,147 +1661,6 @@ COMMENT ON COLUMN outbox.audit_history.generation IS 'period in which one Spark 
 COMMENT ON COLUMN outbox.audit_history.revision IS 'NULL where it has none';
 
 --
--- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.output_partition AS
- SELECT c.oid AS relation,
-    c.relname AS name,
-    (r.bounds[1])::bigint AS from_batch,
-    ((r.bounds[2])::bigint - 1) AS to_batch,
-    i.inhdetachpending AS detaching
-   FROM ((pg_inherits i
-     JOIN pg_class c ON ((c.oid = i.inhrelid)))
-     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$'::text) r(bounds))
-  WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.bounds IS NOT NULL));
-
---
--- Name: VIEW output_partition; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.output_partition IS 'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
-
---
--- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.audit_ledger AS
- SELECT b.batch_id,
-    'missing'::text AS problem,
-    b.generation,
-    g.first_missing,
-    (b.batch_id - 1) AS last_missing,
-        CASE
-            WHEN (g.first_missing = (b.batch_id - 1)) THEN (('batch '::text || g.first_missing) || ' is missing'::text)
-            ELSE (((('batches '::text || g.first_missing) || ' to '::text) || (b.batch_id - 1)) || ' are missing'::text)
-        END AS detail
-   FROM ((( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS batch_id
-           FROM outbox.output_partition p
-          WHERE (NOT p.detaching)) kept
-     JOIN outbox.batch b ON ((b.batch_id > kept.batch_id)))
-     CROSS JOIN LATERAL ( SELECT GREATEST(kept.batch_id, (COALESCE(( SELECT max(f.batch_id) AS max
-                   FROM outbox.batch f
-                  WHERE (f.batch_id < b.batch_id)), (0)::bigint) + 1)) AS first_missing) g)
-  WHERE (NOT (EXISTS ( SELECT
-           FROM outbox.batch f
-          WHERE (f.batch_id = (b.batch_id - 1)))))
-UNION ALL
- SELECT b.batch_id,
-    'discontinuous'::text AS problem,
-    b.generation,
-    NULL::bigint AS first_missing,
-    NULL::bigint AS last_missing,
-    ((((((((((((((('generation '::text || b.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not continue batch '::text) || f.batch_id) || ' (Spark batch '::text) || f.spark_batch) || ', part '::text) || f.part) || ')'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || p.first) || ', not '::text) || COALESCE((f.end_offsets #>> ARRAY[t.id, p.partition]), '0'::text)), ', '::text ORDER BY t.id, p.partition))
-           FROM (jsonb_each(b.start_offsets) t(id, partitions)
-             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, first))
-          WHERE ((b.spark_batch <> f.spark_batch) AND ((p.first)::bigint <> COALESCE(((f.end_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint)))), ''::text)) AS detail
-   FROM (outbox.batch b
-     CROSS JOIN LATERAL ( SELECT f_1.batch_id,
-            f_1.spark_batch,
-            f_1.part,
-            f_1.start_offsets,
-            f_1.end_offsets
-           FROM outbox.batch f_1
-          WHERE ((f_1.generation = b.generation) AND (ROW(f_1.spark_batch, f_1.part) < ROW(b.spark_batch, b.part)))
-          ORDER BY f_1.spark_batch DESC, f_1.part DESC
-         LIMIT 1) f)
-  WHERE ((b.kind = 'stream'::text) AND (NOT ((b.batch_id > f.batch_id) AND
-        CASE b.spark_batch
-            WHEN f.spark_batch THEN ((b.part = (f.part + 1)) AND (b.start_offsets = f.start_offsets) AND (b.end_offsets = f.end_offsets))
-            ELSE ((b.spark_batch = (f.spark_batch + 1)) AND (b.part = 0) AND ((b.start_offsets = f.end_offsets) OR ((b.start_offsets @> f.end_offsets) AND (NOT (EXISTS ( SELECT
-               FROM (jsonb_each(b.start_offsets) t(id, partitions)
-                 CROSS JOIN LATERAL jsonb_each(t.partitions) p(partition, first))
-              WHERE ((p.first <> '0'::jsonb) AND ((f.end_offsets #> ARRAY[t.id, p.partition]) IS NULL))))))))
-        END)))
-UNION ALL
- SELECT b.batch_id,
-    'offsets'::text AS problem,
-    b.generation,
-    NULL::bigint AS first_missing,
-    NULL::bigint AS last_missing,
-    ((((((((((t.id || '/'::text) || p.partition) || ': start '::text) || o.first) || ', end '::text) || o.last) || ', safe '::text) || o.safe) || ', done '::text) || o.done) AS detail
-   FROM (((outbox.batch b
-     CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
-     CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, last))
-     CROSS JOIN LATERAL ( SELECT COALESCE(((b.start_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS first,
-            (p.last)::bigint AS last,
-            COALESCE(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS safe,
-            COALESCE(((b.done_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS done) o)
-  WHERE ((b.kind = 'stream'::text) AND ((o.first > o.last) OR (o.safe > o.last) OR (o.done < o.last)))
-UNION ALL
- SELECT b.batch_id,
-    'time'::text AS problem,
-    b.generation,
-    NULL::bigint AS first_missing,
-    NULL::bigint AS last_missing,
-    ((((('committed at '::text || b.created_at) || ', before batch '::text) || f.batch_id) || ' at '::text) || f.created_at) AS detail
-   FROM (outbox.batch b
-     JOIN outbox.batch f ON ((f.batch_id = (b.batch_id - 1))))
-  WHERE (b.created_at < f.created_at);
-
---
--- Name: VIEW audit_ledger; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.audit_ledger IS 'Breaks of the ledger: no rows when all is well. Ask by batch_id for a part.';
-
---
--- Name: COLUMN audit_ledger.batch_id; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.batch_id IS 'the batch that does not fit what is before it';
-
---
--- Name: COLUMN audit_ledger.problem; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended; offsets: end before start, safe after end or done before end; time: committed before its predecessor';
-
---
--- Name: COLUMN audit_ledger.generation; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
-
---
--- Name: COLUMN audit_ledger.first_missing; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.first_missing IS 'first id left out';
-
---
--- Name: COLUMN audit_ledger.last_missing; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.last_missing IS 'last id left out';
-
---
--- Name: COLUMN audit_ledger.detail; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON COLUMN outbox.audit_ledger.detail IS 'in words';
-
---
 -- Name: audit_minute; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1181,13 +1682,14 @@ CREATE VIEW outbox.audit_minute AS
                    FROM outbox.batch b_1), ( SELECT max(d_1.committed_at) AS max
                    FROM outbox.delivery d_1)) AS last) span
      CROSS JOIN LATERAL generate_series(date_trunc('minute'::text, span.first), span.last, '00:01:00'::interval) m(minute))
-     CROSS JOIN LATERAL ( SELECT count(*) AS batches,
+     CROSS JOIN LATERAL ( SELECT count(*) AS commits,
+            count(DISTINCT ROW(b_1.generation, b_1.spark_batch)) FILTER (WHERE (b_1.kind = 'stream'::text)) AS batches,
             (COALESCE(sum(b_1.input_events), (0)::numeric))::bigint AS input_events,
             COALESCE(sum(b_1.sessions), (0)::bigint) AS sessions,
             (COALESCE(sum(b_1.output_events), (0)::numeric))::bigint AS output_events,
             COALESCE(sum(b_1.dead_letters), (0)::bigint) AS dead_letters
            FROM outbox.batch b_1
-          WHERE ((b_1.created_at >= m.minute) AND (b_1.created_at < (m.minute + '00:01:00'::interval)))) b)
+          WHERE ((b_1.kind <> 'requeue'::text) AND (b_1.created_at >= m.minute) AND (b_1.created_at < (m.minute + '00:01:00'::interval)))) b)
      CROSS JOIN LATERAL ( SELECT count(*) AS deliveries,
             (COALESCE(sum(d_1.sessions), (0)::numeric))::bigint AS sessions,
             (COALESCE(sum(d_1.events), (0)::numeric))::bigint AS events,
@@ -1200,7 +1702,7 @@ CREATE VIEW outbox.audit_minute AS
                          LIMIT 1)))))))::double precision AS worst_lag_s
            FROM outbox.delivery d_1
           WHERE ((d_1.committed_at >= m.minute) AND (d_1.committed_at < (m.minute + '00:01:00'::interval)) AND (d_1.kind = 'delivery'::text) AND (d_1.sessions > 0))) d)
-  WHERE ((b.batches > 0) OR (d.deliveries > 0));
+  WHERE ((b.commits > 0) OR (d.deliveries > 0));
 
 --
 -- Name: VIEW audit_minute; Type: COMMENT; Schema: outbox; Owner: -
@@ -1218,7 +1720,7 @@ COMMENT ON COLUMN outbox.audit_minute.minute IS 'begin of the minute';
 -- Name: COLUMN audit_minute.batches; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_minute.batches IS 'batches committed in this minute';
+COMMENT ON COLUMN outbox.audit_minute.batches IS 'Spark batches committed in this minute';
 
 --
 -- Name: COLUMN audit_minute.input_events; Type: COMMENT; Schema: outbox; Owner: -
@@ -1230,13 +1732,13 @@ COMMENT ON COLUMN outbox.audit_minute.input_events IS 'input events read by them
 -- Name: COLUMN audit_minute.sessions; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_minute.sessions IS 'sessions closed by them';
+COMMENT ON COLUMN outbox.audit_minute.sessions IS 'sessions closed by them and by retries of dead letters; copies of parked rows do not count again';
 
 --
 -- Name: COLUMN audit_minute.output_events; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_minute.output_events IS 'output events made by them';
+COMMENT ON COLUMN outbox.audit_minute.output_events IS 'output events of these sessions';
 
 --
 -- Name: COLUMN audit_minute.dead_letters; Type: COMMENT; Schema: outbox; Owner: -
@@ -1266,7 +1768,7 @@ COMMENT ON COLUMN outbox.audit_minute.delivered_events IS 'output events sent by
 -- Name: COLUMN audit_minute.worst_lag_s; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS 'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or the rows are dropped';
+COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS 'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or the rows are dropped. Of rows that are dropped in part: the oldest that is left';
 
 --
 -- Name: audit_reconciliation; Type: VIEW; Schema: outbox; Owner: -
@@ -1493,18 +1995,6 @@ COMMENT ON COLUMN outbox.audit_replay.requested IS 'the filter as it was given';
 COMMENT ON COLUMN outbox.audit_replay.replay_uuid IS 'header outbox-replay of what it sent';
 
 --
--- Name: lane_epoch; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.lane_epoch (
-    epoch integer NOT NULL,
-    from_batch bigint NOT NULL,
-    lanes integer NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT lane_epoch_positive CHECK (((epoch > 0) AND (from_batch > 0) AND ((lanes >= 1) AND (lanes <= 1024))))
-);
-
---
 -- Name: audit_sent; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1516,7 +2006,8 @@ CREATE VIEW outbox.audit_sent AS
     o.revision,
         CASE
             WHEN (e.partition IS NULL) THEN (d.kafka_offsets -> e.topic)
-            ELSE jsonb_build_object(e.partition, (d.kafka_offsets #> ARRAY[e.topic, (e.partition)::text]))
+            WHEN ((d.kafka_offsets #> ARRAY[e.topic, (e.partition)::text]) IS NOT NULL) THEN jsonb_build_object(e.partition, (d.kafka_offsets #> ARRAY[e.topic, (e.partition)::text]))
+            ELSE NULL::jsonb
         END AS kafka_offsets,
     o.batch_id,
     b.created_at AS committed_at,
@@ -1550,7 +2041,7 @@ CREATE VIEW outbox.audit_sent AS
            FROM outbox.session_output r
           WHERE ((r.lane = d.lane) AND (r.batch_id >= ep.from_batch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, r.batch_id, r.session_key) AND (NOT (EXISTS ( SELECT
                    FROM outbox.parked p
-                  WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id))))))
+                  WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id) AND (p.created_at <= d.committed_at))))))
          OFFSET 0) o)
      JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
      CROSS JOIN LATERAL ( SELECT t.topic_id,
@@ -1660,68 +2151,6 @@ COMMENT ON COLUMN outbox.audit_sent.lane IS 'lane of the publisher that sends it
 COMMENT ON COLUMN outbox.audit_sent.delivery_seq IS 'number of the Kafka transaction in its lane (outbox.delivery)';
 
 --
--- Name: generation; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.generation (
-    generation integer NOT NULL,
-    directory_token text NOT NULL,
-    start_offsets jsonb NOT NULL,
-    high_water jsonb NOT NULL,
-    topics jsonb NOT NULL,
-    reason text NOT NULL,
-    policy text NOT NULL,
-    revision integer DEFAULT 0 NOT NULL,
-    assembly jsonb NOT NULL,
-    assembly_fingerprint text NOT NULL,
-    run_id uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_generation integer,
-    from_batch bigint,
-    savepoint text COLLATE pg_catalog."C",
-    read_again bigint DEFAULT 0 NOT NULL,
-    explanation text DEFAULT ''::text NOT NULL,
-    cut_offsets jsonb,
-    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
-    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
-    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
-    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
-    CONSTRAINT generation_positive CHECK ((generation > 0)),
-    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
-    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
-    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
-    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
-);
-
---
--- Name: lane; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.lane (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    lease_token bigint DEFAULT 0 NOT NULL,
-    lease_holder text,
-    lease_until timestamp with time zone,
-    lease_backend_pid integer,
-    lease_backend_start timestamp with time zone,
-    seq bigint DEFAULT 0 NOT NULL,
-    cursor_batch bigint DEFAULT 0 NOT NULL,
-    cursor_key text COLLATE pg_catalog."C",
-    cursor_commit_id uuid,
-    sessions bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    stopped_reason text,
-    mirrored_at timestamp with time zone,
-    stopped_why text,
-    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
-    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
-    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
-    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
-);
-
---
 -- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1753,9 +2182,12 @@ CREATE VIEW outbox.output_row AS
             WHEN ((l.cursor_batch > o.batch_id) OR ((l.cursor_batch = o.batch_id) AND ((l.cursor_key IS NULL) OR (l.cursor_key >= o.session_key)))) THEN 'delivered'::text
             ELSE 'pending'::text
         END AS delivery_state,
-    ( SELECT min(d.seq) AS min
+    ( SELECT min((d.seq + 0)) AS min
            FROM outbox.delivery d
-          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND (p.state IS NULL) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq
+          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND ((p.created_at <= d.committed_at) IS NOT TRUE) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq,
+    ((p.state IS NULL) AND COALESCE(( SELECT bool_and((d.kind = 'resume'::text)) AS bool_and
+           FROM outbox.delivery d
+          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))), false)) AS skipped
    FROM ((((outbox.session_output o
      JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
      LEFT JOIN LATERAL ( SELECT e.epoch
@@ -1770,7 +2202,7 @@ CREATE VIEW outbox.output_row AS
 -- Name: VIEW output_row; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
+COMMENT ON VIEW outbox.output_row IS 'Rows of session_output with epoch, delivery state and the first delivery that carried them; skipped: only a resume passed over them.';
 
 --
 -- Name: audit_session; Type: VIEW; Schema: outbox; Owner: -
@@ -1796,9 +2228,7 @@ CREATE VIEW outbox.audit_session AS
     o.revision,
     o.committed_at,
         CASE
-            WHEN ((o.delivery_state = 'delivered'::text) AND (d.seq IS NULL) AND (EXISTS ( SELECT
-               FROM outbox.delivery r
-              WHERE ((r.epoch = o.epoch) AND (r.lane = o.lane) AND (r.kind = 'resume'::text) AND (int8range(LEAST(r.after_batch, r.to_batch), r.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(r.after_batch, r.after_key, r.to_batch, r.to_key, o.batch_id, o.session_key))))) THEN 'skipped'::text
+            WHEN ((o.delivery_state = 'delivered'::text) AND (d.seq IS NULL) AND o.skipped) THEN 'skipped'::text
             ELSE o.delivery_state
         END AS state,
     d.committed_at AS delivered_at,
@@ -1965,7 +2395,8 @@ CREATE VIEW outbox.event AS
     o.batch_kind,
     o.generation,
     o.epoch,
-    o.delivery_seq
+    o.delivery_seq,
+    o.skipped
    FROM ((outbox.output_row o
      CROSS JOIN LATERAL ( SELECT t.topic_id,
             t.partition,
@@ -1991,9 +2422,13 @@ CREATE VIEW outbox.audit_session_output AS
     e.topic,
         CASE
             WHEN (e.target_partition IS NULL) THEN (d.kafka_offsets -> e.topic)
-            ELSE jsonb_build_object(e.target_partition, (d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]))
+            WHEN ((d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]) IS NOT NULL) THEN jsonb_build_object(e.target_partition, (d.kafka_offsets #> ARRAY[e.topic, (e.target_partition)::text]))
+            ELSE NULL::jsonb
         END AS kafka_offsets,
-    e.delivery_state AS state,
+        CASE
+            WHEN ((e.delivery_state = 'delivered'::text) AND (d.seq IS NULL) AND e.skipped) THEN 'skipped'::text
+            ELSE e.delivery_state
+        END AS state,
     e.committed_at,
     d.committed_at AS delivered_at,
     e.value_json,
@@ -2053,7 +2488,7 @@ COMMENT ON COLUMN outbox.audit_session_output.kafka_offsets IS '{partition: [fir
 -- Name: COLUMN audit_session_output.state; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_session_output.state IS 'delivered, pending, parked, requeued or discarded, as in audit_session';
+COMMENT ON COLUMN outbox.audit_session_output.state IS 'delivered, pending, parked, requeued, discarded or skipped, as in audit_session';
 
 --
 -- Name: COLUMN audit_session_output.committed_at; Type: COMMENT; Schema: outbox; Owner: -
@@ -2138,7 +2573,7 @@ CREATE VIEW outbox.audit_topic_minute AS
                      CROSS JOIN LATERAL unnest(o.topics) e(topic))
                   WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
                            FROM outbox.parked p
-                          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))))
+                          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))
                   GROUP BY e.topic) c)
           WHERE ((d.committed_at >= m.minute) AND (d.committed_at < (m.minute + '00:01:00'::interval)) AND (d.kind = 'delivery'::text) AND (d.sessions > 0))
           GROUP BY c.topic) t);
@@ -2147,7 +2582,7 @@ CREATE VIEW outbox.audit_topic_minute AS
 -- Name: VIEW audit_topic_minute; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON VIEW outbox.audit_topic_minute IS 'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then.';
+COMMENT ON VIEW outbox.audit_topic_minute IS 'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then. Rows that retention has dropped count no more.';
 
 --
 -- Name: COLUMN audit_topic_minute.minute; Type: COMMENT; Schema: outbox; Owner: -
@@ -2174,62 +2609,6 @@ COMMENT ON COLUMN outbox.audit_topic_minute.output_events IS 'output events sent
 COMMENT ON COLUMN outbox.audit_topic_minute.deliveries IS 'Kafka transactions with events for this topic';
 
 --
--- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.epoch_range AS
- SELECT epoch,
-    from_batch,
-    ( SELECT (min(n.from_batch) - 1)
-           FROM outbox.lane_epoch n
-          WHERE (n.epoch > e.epoch)) AS to_batch,
-    lanes,
-    created_at
-   FROM outbox.lane_epoch e;
-
---
--- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
-
---
--- Name: lane_position; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.lane_position AS
- SELECT e.epoch,
-    n.lane,
-    e.from_batch,
-    e.to_batch,
-    COALESCE(l.seq, (0)::bigint) AS seq,
-    COALESCE(l.cursor_batch, (0)::bigint) AS cursor_batch,
-    l.cursor_key,
-    GREATEST((e.from_batch - 1), COALESCE((l.cursor_batch - ((l.cursor_key IS NOT NULL))::integer), (0)::bigint)) AS through_batch,
-    COALESCE(((l.cursor_batch = e.to_batch) AND (l.cursor_key IS NULL)), false) AS ended,
-    LEAST(( SELECT COALESCE(max(b.batch_id), (0)::bigint) AS "coalesce"
-           FROM outbox.batch b), e.to_batch) AS last_batch,
-    COALESCE(l.sessions, (0)::bigint) AS sessions,
-    COALESCE(l.events, (0)::bigint) AS events,
-    l.lease_holder,
-    l.lease_until,
-    COALESCE(((l.lease_until >= now()) AND ((l.lease_backend_start < pg_postmaster_start_time()) OR (EXISTS ( SELECT
-           FROM pg_stat_activity a
-          WHERE ((a.pid = l.lease_backend_pid) AND ((a.backend_start = l.lease_backend_start) IS NOT FALSE)))))), false) AS held,
-    l.stopped_reason,
-    l.stopped_why,
-    l.mirrored_at
-   FROM ((outbox.epoch_range e
-     CROSS JOIN LATERAL generate_series(0, (e.lanes - 1)) n(lane))
-     LEFT JOIN outbox.lane l ON (((l.epoch = e.epoch) AND (l.lane = n.lane))));
-
---
--- Name: VIEW lane_position; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.lane_position IS 'Where each lane of each epoch is, also those that no publisher has run yet. through_batch: the last batch of which nothing is left; last_batch: the last one that it has to deliver so far; ended: it has come to its epoch''s end; held: a living process holds its lease.';
-
---
 -- Name: audit_undelivered; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -2239,6 +2618,9 @@ CREATE VIEW outbox.audit_undelivered AS
         CASE
             WHEN (l.stopped_reason IS NOT NULL) THEN 'stopped'::text
             WHEN l.held THEN 'running'::text
+            WHEN (EXISTS ( SELECT
+               FROM outbox.lane_position f
+              WHERE ((f.epoch < l.epoch) AND (NOT f.ended)))) THEN 'waiting'::text
             ELSE 'nobody'::text
         END AS publisher,
     b.batch_id AS oldest_batch,
@@ -2280,7 +2662,7 @@ COMMENT ON COLUMN outbox.audit_undelivered.lane IS 'lane of the epoch';
 -- Name: COLUMN audit_undelivered.publisher; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_undelivered.publisher IS 'running; nobody: no living process holds the lane; stopped: see stopped_reason';
+COMMENT ON COLUMN outbox.audit_undelivered.publisher IS 'running; nobody: no living process holds the lane; waiting: an earlier epoch is not through; stopped: see stopped_reason';
 
 --
 -- Name: COLUMN audit_undelivered.oldest_batch; Type: COMMENT; Schema: outbox; Owner: -
@@ -2414,226 +2796,6 @@ CREATE TABLE outbox.bucket (
     CONSTRAINT bucket_counts_natural CHECK (((LEAST((bucket)::bigint, (open_sessions)::bigint, open_events, open_bytes, state_bytes) >= 0) AND (batch_id > 0))),
     CONSTRAINT bucket_oldest_open_object CHECK ((jsonb_typeof(oldest_open) = 'object'::text))
 );
-
---
--- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_delivery_chain AS
- SELECT d.epoch,
-    d.lane,
-    d.seq,
-    d.after_batch,
-    d.to_batch,
-    GREATEST((1)::bigint, ((d.seq - f.seq) - 1)) AS missing,
-        CASE
-            WHEN (d.seq <> (f.seq + 1)) THEN ((('after delivery '::text || f.seq) || ' comes '::text) || d.seq)
-            ELSE ((((('delivery '::text || d.seq) || ' begins after '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ', the one before it ended with '::text) || outbox.cursor_text(f.to_batch, f.to_key))
-        END AS detail
-   FROM (((outbox.delivery d
-     JOIN outbox.lane_epoch e ON ((e.epoch = d.epoch)))
-     LEFT JOIN LATERAL ( SELECT k.seq,
-            k.to_batch,
-            k.to_key
-           FROM outbox.delivery k
-          WHERE ((k.epoch = d.epoch) AND (k.lane = d.lane) AND (k.seq < d.seq))
-          ORDER BY k.seq DESC
-         LIMIT 1) former ON (true))
-     CROSS JOIN LATERAL ( SELECT COALESCE(former.seq, (( SELECT 0
-                   FROM outbox.output_partition p
-                  WHERE ((NOT p.detaching) AND (p.from_batch <= 1))))::bigint) AS seq,
-                CASE
-                    WHEN (former.seq IS NOT NULL) THEN former.to_batch
-                    WHEN (d.seq = 1) THEN (e.from_batch - 1)
-                    ELSE NULL::bigint
-                END AS to_batch,
-            former.to_key) f)
-  WHERE ((d.kind = 'delivery'::text) AND ((d.seq <> (f.seq + 1)) OR ((d.after_batch IS NOT NULL) AND (f.to_batch IS NOT NULL) AND ((d.after_batch IS DISTINCT FROM f.to_batch) OR (d.after_key IS DISTINCT FROM f.to_key)))));
-
---
--- Name: VIEW check_delivery_chain; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_delivery_chain IS 'Check: deliveries that do not continue the one before them.';
-
---
--- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_delivery_counts AS
- SELECT d.epoch,
-    d.lane,
-    d.seq,
-    d.after_batch,
-    d.after_key,
-    d.to_batch,
-    d.to_key,
-    d.sessions,
-    d.events,
-    r.sessions AS row_sessions,
-    r.events AS row_events
-   FROM (outbox.delivery d
-     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
-            COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
-           FROM outbox.session_output o
-          WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
-                   FROM outbox.parked p
-                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id))))))) r)
-  WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
-
---
--- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
-
---
--- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_mirror AS
- SELECT l.epoch,
-    l.lane,
-    w.detail
-   FROM ((((outbox.lane l
-     LEFT JOIN outbox.batch b ON ((b.batch_id = l.cursor_batch)))
-     LEFT JOIN LATERAL ( SELECT d.seq,
-            d.to_batch,
-            d.to_key
-           FROM outbox.delivery d
-          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))
-          ORDER BY d.seq DESC
-         LIMIT 1) n ON (true))
-     LEFT JOIN LATERAL ( SELECT
-                CASE
-                    WHEN bool_or((d.kind = 'resume'::text)) THEN (0)::bigint
-                    ELSE min(d.seq)
-                END AS first_seq,
-            sum(d.sessions) AS sessions,
-            sum(d.events) AS events
-           FROM outbox.delivery d
-          WHERE ((d.epoch = l.epoch) AND (d.lane = l.lane))) s ON (true))
-     CROSS JOIN LATERAL ( SELECT
-                CASE
-                    WHEN (l.seq <> COALESCE(n.seq, (0)::bigint)) THEN ((('the mirror is at transaction '::text || l.seq) || ', the newest delivery is '::text) || COALESCE((n.seq)::text, 'missing'::text))
-                    WHEN (((l.cursor_batch IS DISTINCT FROM n.to_batch) OR (l.cursor_key IS DISTINCT FROM n.to_key)) AND (n.seq IS NOT NULL)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', the newest delivery at '::text) || outbox.cursor_text(n.to_batch, n.to_key))
-                    WHEN ((l.cursor_batch > 0) AND (b.commit_id IS DISTINCT FROM l.cursor_commit_id)) THEN ((('the mirror is at '::text || outbox.cursor_text(l.cursor_batch, l.cursor_key)) || ', and the ledger has '::text) ||
-                    CASE
-                        WHEN (b.commit_id IS NULL) THEN 'no such batch'::text
-                        ELSE 'another batch of this number'::text
-                    END)
-                    WHEN ((s.first_seq = 1) AND (((l.sessions)::numeric IS DISTINCT FROM s.sessions) OR ((l.events)::numeric IS DISTINCT FROM s.events))) THEN ((((((('the mirror counts '::text || l.sessions) || ' sessions with '::text) || l.events) || ' events, its deliveries '::text) || s.sessions) || ' with '::text) || s.events)
-                    ELSE NULL::text
-                END AS detail) w)
-  WHERE (w.detail IS NOT NULL);
-
---
--- Name: VIEW check_mirror; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_mirror IS 'Check: lanes whose mirror is not their newest delivery, or not of this ledger.';
-
---
--- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_parked AS
- SELECT p.batch_id,
-    p.session_key,
-    p.epoch,
-    p.lane,
-    p.requeued_batch,
-    w.detail
-   FROM (((outbox.parked p
-     LEFT JOIN outbox.session_output o ON (((o.session_key = p.session_key) AND (o.batch_id = p.batch_id))))
-     LEFT JOIN outbox.session_output c ON (((c.session_key = p.session_key) AND (c.batch_id = p.requeued_batch))))
-     CROSS JOIN LATERAL ( SELECT
-                CASE
-                    WHEN ((p.state = 'parked'::text) AND (o.batch_id IS NULL)) THEN 'parked, but the row is gone'::text
-                    WHEN ((p.state = 'requeued'::text) AND (c.batch_id IS NULL)) THEN (('requeued as batch '::text || p.requeued_batch) || ', which does not hold it'::text)
-                    WHEN ((p.state = 'requeued'::text) AND (o.batch_id IS NOT NULL) AND (((((((((((c.revision IS DISTINCT FROM o.revision) OR (c.session_topic_ids IS DISTINCT FROM o.session_topic_ids)) OR (c.session_partitions IS DISTINCT FROM o.session_partitions)) OR (c.session_ends IS DISTINCT FROM o.session_ends)) OR (c.session_outputs IS DISTINCT FROM o.session_outputs)) OR (c.topics IS DISTINCT FROM o.topics)) OR (c."values" IS DISTINCT FROM o."values")) OR (c.keys IS DISTINCT FROM o.keys)) OR (c.headers IS DISTINCT FROM o.headers)) OR (c.partitions IS DISTINCT FROM o.partitions)) OR (c.timestamps_ms IS DISTINCT FROM o.timestamps_ms))) THEN (('its copy in batch '::text || p.requeued_batch) || ' differs'::text)
-                    ELSE NULL::text
-                END AS detail) w)
-  WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
-           FROM outbox.output_partition k
-          WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
-
---
--- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
-
---
--- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_stray_row AS
- WITH RECURSIVE most AS (
-         SELECT COALESCE(max(e.lanes), 0) AS lanes,
-            COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
-           FROM outbox.lane_epoch e
-        ), beyond(lane) AS (
-         SELECT ( SELECT min(r.lane) AS min
-                   FROM outbox.session_output r
-                  WHERE (r.lane >= most.lanes)) AS min
-           FROM most
-        UNION ALL
-         SELECT ( SELECT min(r.lane) AS min
-                   FROM outbox.session_output r
-                  WHERE (r.lane > b.lane)) AS min
-           FROM beyond b
-          WHERE (b.lane IS NOT NULL)
-        )
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    e.epoch,
-    e.lanes
-   FROM (((most
-     CROSS JOIN outbox.epoch_range e)
-     CROSS JOIN LATERAL generate_series(e.lanes, (most.lanes - 1)) n(lane))
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE ((r.lane = n.lane) AND (r.batch_id >= e.from_batch) AND (r.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))
-         OFFSET 0) o)
-UNION ALL
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    e.epoch,
-    e.lanes
-   FROM ((beyond b
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE (r.lane = b.lane)
-         OFFSET 0) o)
-     LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
-  WHERE (b.lane IS NOT NULL)
-UNION ALL
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    NULL::integer AS epoch,
-    NULL::integer AS lanes
-   FROM ((most
-     CROSS JOIN LATERAL generate_series(0, (most.lanes - 1)) n(lane))
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
-         OFFSET 0) o);
-
---
--- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
 
 --
 -- Name: dead_letter_dead_letter_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
@@ -3251,18 +3413,19 @@ GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
 
 --
--- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
---
-
-REVOKE ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) TO outbox_auditor;
-
---
 -- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.total("values" integer[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_writer;
+
+--
+-- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
 
 --
 -- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
@@ -3281,11 +3444,31 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
--- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
+-- Name: TABLE batch; Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
+GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
+
+--
+-- Name: COLUMN batch.recomputed_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(recomputed_at) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.recomputed_hash; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(recomputed_hash) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
 
 --
 -- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -3294,6 +3477,26 @@ GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, 
 REVOKE ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
+-- Name: TABLE parked; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.parked TO outbox_writer;
+GRANT SELECT,INSERT ON TABLE outbox.parked TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.parked TO outbox_auditor;
+
+--
+-- Name: COLUMN parked.state; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.state_changed_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
 
 --
 -- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -3320,6 +3523,184 @@ REVOKE ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) FRO
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_auditor;
+
+--
+-- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
+
+--
+-- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.delivery TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+
+--
+-- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
+
+--
+-- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
+
+--
+-- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
+GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
+
+--
+-- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_token) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_holder; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_holder) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_until; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_until) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_pid) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.lease_backend_start; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(lease_backend_start) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.seq; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(seq) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_batch) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_key) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.cursor_commit_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cursor_commit_id) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.sessions; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(sessions) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(events) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.stopped_reason; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(stopped_reason) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.mirrored_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.stopped_why; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: TABLE check_mirror; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_mirror TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
+
+--
+-- Name: TABLE check_parked; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
+
+--
+-- Name: TABLE epoch_range; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_writer;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_auditor;
+
+--
+-- Name: TABLE lane_position; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
+
+--
+-- Name: TABLE check_rows_kept; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_auditor;
+
+--
+-- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
+
+--
+-- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
 
 --
 -- Name: FUNCTION ensure_partitions(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -3397,26 +3778,6 @@ GRANT SELECT ON TABLE outbox.audit_dead_letter TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_dead_letter_reason TO outbox_auditor;
-
---
--- Name: TABLE parked; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.parked TO outbox_writer;
-GRANT SELECT,INSERT ON TABLE outbox.parked TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.parked TO outbox_auditor;
-
---
--- Name: COLUMN parked.state; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
-
---
--- Name: COLUMN parked.state_changed_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
 
 --
 -- Name: TABLE replay; Type: ACL; Schema: outbox; Owner: -
@@ -3535,51 +3896,18 @@ GRANT SELECT ON TABLE outbox.replay_key TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.audit_replayed TO outbox_auditor;
 
 --
--- Name: TABLE batch; Type: ACL; Schema: outbox; Owner: -
+-- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
-GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
-
---
--- Name: COLUMN batch.recomputed_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_at) ON TABLE outbox.batch TO outbox_writer;
-
---
--- Name: COLUMN batch.recomputed_hash; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_hash) ON TABLE outbox.batch TO outbox_writer;
-
---
--- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.delivery TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
+GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 
 --
 -- Name: TABLE audit_history; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT ON TABLE outbox.audit_history TO outbox_auditor;
-
---
--- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
-
---
--- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
 
 --
 -- Name: TABLE audit_minute; Type: ACL; Schema: outbox; Owner: -
@@ -3600,118 +3928,10 @@ GRANT SELECT ON TABLE outbox.audit_reconciliation TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.audit_replay TO outbox_auditor;
 
 --
--- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
-
---
 -- Name: TABLE audit_sent; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT ON TABLE outbox.audit_sent TO outbox_auditor;
-
---
--- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
-GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
-
---
--- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
-GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
-
---
--- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_token) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_holder; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_holder) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_until; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_until) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_backend_pid) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.lease_backend_start; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(lease_backend_start) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.seq; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(seq) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_batch; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_batch) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_key; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_key) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.cursor_commit_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cursor_commit_id) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.sessions; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(sessions) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.events; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(events) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.stopped_reason; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(stopped_reason) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.mirrored_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
-
---
--- Name: COLUMN lane.stopped_why; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
 
 --
 -- Name: TABLE output_row; Type: ACL; Schema: outbox; Owner: -
@@ -3744,22 +3964,6 @@ GRANT SELECT ON TABLE outbox.audit_session_output TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_topic_minute TO outbox_auditor;
-
---
--- Name: TABLE epoch_range; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_writer;
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_auditor;
-
---
--- Name: TABLE lane_position; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.lane_position TO outbox_writer;
-GRANT SELECT ON TABLE outbox.lane_position TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
 
 --
 -- Name: TABLE audit_undelivered; Type: ACL; Schema: outbox; Owner: -
@@ -3815,41 +4019,6 @@ GRANT UPDATE(state_bytes) ON TABLE outbox.bucket TO outbox_writer;
 --
 
 GRANT UPDATE(oldest_open) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
-
---
--- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
-
---
--- Name: TABLE check_mirror; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_mirror TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
-
---
--- Name: TABLE check_parked; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
-
---
--- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
 
 --
 -- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 from db.errors import FencedError
+from db.monitoring.harmless import harmless
 from publisher.progress import Progress
 from publisher.transaction import RecordRefusedError
 
@@ -86,17 +87,24 @@ def transaction(progress: Progress) -> Iterator[None]:
     except Exception:
         _TRANSACTIONS.labels("failed").inc()
         raise
+    _delivered(progress, time.monotonic() - begun_at)
+
+
+@harmless("metrics.delivered")
+def _delivered(progress: Progress, took_s: float) -> None:
     _TRANSACTIONS.labels("committed").inc()
-    _TRANSACTION_SECONDS.observe(time.monotonic() - begun_at)
+    _TRANSACTION_SECONDS.observe(took_s)
     _DELIVERED_EVENTS.inc(progress.events)
     _DELIVERED_SESSIONS.inc(progress.sessions)
 
 
+@harmless("metrics.opened")
 def opened(*, again: bool) -> None:
     """Count a lane that was opened, `again`: by the worker that had it open before."""
     _LANES_OPENED.labels("reopened" if again else "taken").inc()
 
 
+@harmless("metrics.failed")
 def failed(error: Exception) -> None:
     """Count a step of a lane that failed with `error`, as worker.py sorted it."""
     if isinstance(error, FencedError):
@@ -110,16 +118,19 @@ def failed(error: Exception) -> None:
     _LANE_FAILURES.labels(kind).inc()
 
 
+@harmless("metrics.stopped")
 def stopped(*, unexpected: bool) -> None:
     """Count a step after which a lane stands still."""
     _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
 
 
+@harmless("metrics.link_broke")
 def link_broke() -> None:
     """Count a connection to the coordinator that broke."""
     _LINKS_BROKEN.inc()
 
 
+@harmless("metrics.parked")
 def parked(reason: str) -> None:
     """Count a row that was put aside."""
     _ROWS_PARKED.labels(reason).inc()

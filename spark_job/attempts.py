@@ -73,10 +73,10 @@ class Restarts:
             log.error("job_gives_up", because=answer.because, failure=because)
             raise error
         log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
-        metrics.restarted(error)
         self._condition.restarting(because, answer.in_s)
         if not self._spark.renew():
             raise error
+        metrics.restarted(error)
         if self._stop.wait(answer.in_s):
             return None
         following = plan.following()

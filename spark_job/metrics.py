@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
+from db.monitoring.harmless import harmless
+
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
@@ -71,11 +73,13 @@ for _metric, _values in (
         _metric.labels(_value)
 
 
+@harmless("metrics.action")
 def action(seconds: float) -> None:
-    """Time the Spark action of a batch."""
+    """Time the Spark action of a batch that is in the outbox."""
     _PHASE_SECONDS.labels("action").observe(seconds)
 
 
+@harmless("metrics.committed")
 def committed(
     *,
     events: int,
@@ -103,28 +107,33 @@ def committed(
         _PHASE_SECONDS.labels(phase).observe(took_s)
 
 
+@harmless("metrics.recomputed")
 def recomputed(rows: int, *, same: bool) -> None:
     """Count a batch that was in the outbox already."""
     _RECOMPUTED.labels("same" if same else "different").inc()
     _RECOMPUTED_ROWS.inc(rows)
 
 
+@harmless("metrics.spark_batch")
 def spark_batch(duration_ms: Mapping[str, int]) -> None:
     """Time the phases of a batch that Spark is through with."""
     for phase, took_ms in duration_ms.items():
         _SPARK_SECONDS.labels(phase).observe(took_ms / 1000)
 
 
+@harmless("metrics.restarted")
 def restarted(error: Exception) -> None:
     """Count a failed attempt that is followed by another."""
     _RESTARTS.labels(type(error).__name__).inc()
 
 
+@harmless("metrics.fenced")
 def fenced() -> None:
     """Count that another run owns the outbox."""
     _FENCES.labels("writer").inc()
 
 
+@harmless("metrics.took_over")
 def took_over() -> None:
     """Count a former owner."""
     _TAKEOVERS.inc()

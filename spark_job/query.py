@@ -155,9 +155,10 @@ class Loop:
                 planned = batch_range(self._started, spark_batch)
                 began = time.perf_counter()
                 table = frame.toArrow()
-                metrics.action(time.perf_counter() - began)
+                action_s = time.perf_counter() - began
                 reach("query.after_action")
-                self._sink.write(table, spark_batch, planned)
+                if self._sink.write(table, spark_batch, planned) is not None:
+                    metrics.action(action_s)
                 self._kafka.show_progress(planned.end, self._started.topics)
                 self._awaiting_commit = spark_batch
                 self._condition.batch_committed(spark_batch)

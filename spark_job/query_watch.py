@@ -2,8 +2,10 @@
 
 import time
 
+from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
+from db.monitoring.harmless import harmless
 from spark_job import metrics
 from spark_job.condition import Condition
 
@@ -15,7 +17,7 @@ _BATCH = "addBatch"
 
 
 class QueryWatch:
-    """One query's. `look` raises what Spark's gateway raises."""
+    """One query's."""
 
     def __init__(self, query: StreamingQuery, condition: Condition) -> None:
         self._query = query
@@ -24,23 +26,31 @@ class QueryWatch:
         self._timed = -1
 
     def look(self) -> None:
-        """Ask for the status once a second, and for the times of each batch when it is through. Call often."""
+        """Ask for the status once a second, and for the times of each batch when it is through. Call often.
+
+        Raises what Spark's gateway raises, Py4JError and OSError: the JVM is gone. An answer that cannot be read costs only itself.
+        """
         self._condition.asked_spark()
         now = time.monotonic()
         if now - self._asked_at >= _STATUS_EVERY_S:
             self._asked_at = now
-            status = self._query.status
-            waits = not status["isTriggerActive"] and status["message"].startswith(_WAITING)
-            self._condition.spark_does(status["message"], between_triggers=waits)
+            self._read_status()
         if self._timed < self._condition.committed:
             self._time_batch()
 
+    @harmless("status of the query", Py4JError, OSError)
+    def _read_status(self) -> None:
+        status = self._query.status
+        waits = not status["isTriggerActive"] and status["message"].startswith(_WAITING)
+        self._condition.spark_does(status["message"], between_triggers=waits)
+
+    @harmless("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:
         """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
         progress = self._query.lastProgress
-        # A trigger without input is reported too, as the batch that comes next.
         if progress is None or not self._timed < progress.batchId <= self._condition.committed:
             return
+        # An idle query reports under the number of the batch that is still to come, and has added none.
         if _BATCH in progress.durationMs:
             self._timed = progress.batchId
             metrics.spark_batch(progress.durationMs)

@@ -11,6 +11,7 @@ import structlog
 from psycopg.rows import TupleRow
 
 from db.fault_points import reach
+from db.monitoring.harmless import harmless
 from db.statements import statement
 from spark_job import batch, ledger, metrics, storing, writer
 from spark_job.batch import BatchResult, Letter, OutputRow
@@ -167,6 +168,7 @@ class Sink:
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
 
 
+@harmless("metrics of a batch")
 def _count(
     committed: Committed,
     parts: Sequence[Sequence[OutputRow]],

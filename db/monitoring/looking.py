@@ -52,7 +52,7 @@ def _look_until(
     lost: Callable[[], None],
     ended: threading.Event,
 ) -> None:
-    is_lost = False
+    is_lost, unexpected = False, ""
     while not ended.is_set():
         try:
             with connect(settings.postgres, application, autocommit=True) as connection:
@@ -65,4 +65,9 @@ def _look_until(
             if not is_lost:
                 _log.warning("metrics_without_postgres", reason=str(error).strip())
             is_lost = True
-            ended.wait(settings.metrics.refresh_s)
+        except Exception as error:  # noqa: BLE001 - the next look may be better, and a thread that ended would look no more
+            lost()
+            if repr(error) != unexpected:
+                unexpected = repr(error)
+                _log.error("metrics_failed", what="a look at Postgres", exc_info=error)
+        ended.wait(settings.metrics.refresh_s)

@@ -112,7 +112,7 @@ class JobSettings(Section):
     max_backlog_events: int = Field(default=0, ge=0)
     """Undelivered output events at which the job takes no further batch until the publisher has caught up; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
-    """The same by bytes of undelivered outputs as the outbox encodes them; 0: no bound."""
+    """The same by bytes of the values of undelivered outputs; 0: no bound."""
 
     @model_validator(mode="after")
     def _heart_beats_in_time(self) -> Self:

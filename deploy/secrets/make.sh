@@ -10,19 +10,21 @@ cd "${1:?the folder for the secrets}"
 POSTGRES=999 # the group of postgres in its official image, which makes the logins and so must know every password
 
 give() { # give FILE GROUP: the content comes on stdin; the rename makes it appear whole or not at all
+    rm -f ".$1.new" # of a run that was cut off: no longer writable
     cat > ".$1.new"
+    [ -s ".$1.new" ] || { echo "$1 would be empty" >&2; exit 1; }
     chgrp "$2" ".$1.new"
     chmod 440 ".$1.new"
     mv ".$1.new" "$1"
 }
 
 password() { # password LOGIN
-    [ -e "$1.password" ] || head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n' | give "$1.password" "$POSTGRES"
+    [ -s "$1.password" ] || head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n' | give "$1.password" "$POSTGRES"
 }
 
 login() { # login NAME GROUP
     password "$1"
-    [ -e "$1.dsn" ] || printf 'postgresql://%s:%s@postgres:5432/outbox\n' "$1" "$(cat "$1.password")" | give "$1.dsn" "$2"
+    [ -s "$1.dsn" ] || printf 'postgresql://%s:%s@postgres:5432/outbox\n' "$1" "$(cat "$1.password")" | give "$1.dsn" "$2"
 }
 
 password postgres

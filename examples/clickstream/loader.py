@@ -19,8 +19,10 @@ from db.errors import SettingsError
 from db.settings import load_settings
 from examples.clickstream.dataset import DatasetError, read_clicks
 from examples.clickstream.events import Record, from_clicks
+from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
-from examples.clickstream.topics import CLICKS, CONFIG, Config, has_records
+from examples.clickstream.topics import CLICKS, CONFIG, Config
+from examples.demo.reading import ReadError
 
 screen = Console(stderr=True)
 
@@ -30,20 +32,23 @@ def load(
     topic: Annotated[str, typer.Option(help="Topic to write to.")] = CLICKS,
     rebase: Annotated[bool, typer.Option("--rebase", help="Shift event times: the first is now.")] = False,
     unless_played: Annotated[
-        bool, typer.Option("--unless-played", help="Do nothing where the topic has records already.")
+        bool, typer.Option("--unless-played", help="Play only what the topic does not have yet.")
     ] = False,
     config: Config = CONFIG,
 ) -> None:
     """Play the sample clickstream into a Kafka topic as start, entry and end events."""
+    if rebase and unless_played:
+        raise typer.BadParameter(
+            "a second run shifts by another time: give --rebase or --unless-played, not both"
+        )
     try:
         settings = load_settings(config)
-        if unless_played and has_records(settings.kafka, topic):
-            print(f"loader: topic={topic} has records already, nothing was played")
-            return
         records = list(from_clicks(read_clicks(), datetime.now(UTC) if rebase else None))
+        if unless_played:
+            records = left_to_play(settings.kafka, topic, records)
         with TopicWriter(settings.kafka, topic) as writer:
             play(writer, records, speed_up, f"clickstream to {topic}")
-    except (DatasetError, KafkaException, ProduceError, SettingsError) as error:
+    except (DatasetError, KafkaException, ProduceError, ReadError, SettingsError) as error:
         screen.print(f"loader: {error}", style="red", markup=False)
         raise typer.Exit(2) from None
     print(f"loader: topic={topic} events={len(records)} sessions={len({key for key, _, _ in records})}")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from confluent_kafka import Consumer, TopicPartition
 
-from db.settings import KafkaSettings, load_settings
+from db.settings import load_settings
 from devstack.topics import TopicSpec, create_topics
 from examples.clickstream.transform import TOPICS
 
@@ -22,8 +21,6 @@ partition the one would look like silence to the other."""
 INPUT: dict[str, TopicSpec] = {CLICKS: (4, {}), LOAD: (4, {})}
 OUTPUT: dict[str, TopicSpec] = {topic: (4, {}) for topic in TOPICS}
 
-_TIMEOUT_S = 30.0
-
 CONFIG = Path(__file__).with_name("outbox.toml")
 Config = Annotated[Path, typer.Option(help="Settings file; OUTBOX_* environment variables win over it.")]
 
@@ -34,19 +31,6 @@ def create(config: Config = CONFIG) -> None:
     create_topics(settings.kafka.bootstrap_servers, INPUT | OUTPUT)
     for name, (partitions, _) in (INPUT | OUTPUT).items():
         print(f"{name}: {partitions} partitions")
-
-
-def has_records(kafka: KafkaSettings, topic: str) -> bool:
-    """Whether anything was ever written to the topic. Raises KafkaException where Kafka does not answer."""
-    consumer = Consumer({**kafka.client(), "group.id": "clickstream", "enable.auto.commit": False})
-    try:
-        partitions = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
-        return any(
-            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_TIMEOUT_S)[1] > 0
-            for number in partitions
-        )
-    finally:
-        consumer.close()
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from publisher.audit.scope import Scope
 
 def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
     """Return the checks of the deliveries that need no rows."""
+    kept = Check("rows_kept", "Are the partitions of all undelivered rows there?")
     mirror = Check("mirror", "Is each lane's mirror its newest delivery?")
     with connection.transaction():
         connection.execute(statement("publisher", "snapshot"))
+        for partition, first, last, sessions in connection.execute(statement(SQL, "rows_kept")):
+            kept.add(f"{partition} is not there: batches {first} to {last} with {sessions} sessions")
         chain = _check_chain(connection, scope)
         _check_mirror(connection, mirror)
-    return [chain, mirror, _resumes(scope)]
+    return [kept, chain, mirror, _resumes(scope)]
 
 
 def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:

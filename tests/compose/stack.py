@@ -1,8 +1,6 @@
 """The shipped docker-compose.yml, really up: a project of its own, its containers, and kills from outside."""
 
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +37,7 @@ class Container:
 
     @property
     def pid(self) -> int:
-        """Of its first process, as the host sees it; 0 while it does not run."""
+        """Of its first process, as the engine sees it (which may live in a PID namespace of its own); 0 while it does not run."""
         return int(self.described["State"]["Pid"])
 
     @property
@@ -156,13 +154,9 @@ class Stack:
         return found
 
     def kill(self, victim: Container) -> None:
-        """SIGKILL to all its processes, as they die with the first one. Return when it is up and healthy again by its restart policy.
-
-        Not `docker kill`, which the engine takes for a wish that the container be gone: no policy starts it again.
-        """
-        assert victim.pid > 0, f"{victim.service} does not run"
+        """SIGKILL to all its processes, as they die with the first one. Return when it is up and healthy again by its restart policy."""
         with self.timed(f"{victim.service} killed, until it is healthy again"):
-            os.kill(victim.pid, signal.SIGKILL)
+            kill_first_process(self._engine, victim)
 
             def back() -> bool:
                 (now,) = self._described(victim.id)
@@ -212,6 +206,27 @@ class Stack:
     def dsn(self, login: str, password: str) -> str:
         """Postgres as the host reaches it."""
         return f"postgresql://{login}:{password}@{LOOPBACK}:{self._ports[1]}/outbox"
+
+
+def kill_first_process(engine: Engine, victim: Container) -> None:
+    """SIGKILL to the container's first process, which its restart policy takes for a crash.
+
+    Not `docker kill`, which the engine takes for a wish that the container be gone: no policy starts it again. And not
+    from here: the number is one of the engine's PID namespace. A container that shares that one sends the signal, after
+    a look whether the number is still the victim's. Raises EngineError where it is not.
+    """
+    assert victim.pid > 0, f"{victim.service} does not run"
+    script = 'grep -q "$1" "/proc/$2/cgroup" && kill -9 "$2"'
+    options = (
+        "--pid=host",
+        "--cgroupns=host",
+        "--network=none",
+        "--user=0",
+        "--cap-drop=ALL",
+        "--cap-add=KILL",
+    )
+    image, arguments = victim.described["Image"], ("kill", victim.id, str(victim.pid))
+    engine.run("run", "--rm", *options, "--entrypoint=sh", image, "-c", script, *arguments)
 
 
 def _container(described: dict[str, Any]) -> Container:

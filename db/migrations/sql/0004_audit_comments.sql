@@ -61,7 +61,7 @@ COMMENT ON COLUMN outbox.audit_session_output.kafka_offsets IS
     '{partition: [first, last offset]} of its transaction in this topic, other rows'' records among them; with one partition named, '
     'that is the event''s. NULL: the offsets were lost in a crash, or it was not sent';
 COMMENT ON COLUMN outbox.audit_session_output.state IS
-    'delivered, pending, parked, requeued or discarded, as in audit_session';
+    'delivered, pending, parked, requeued, discarded or skipped, as in audit_session';
 COMMENT ON COLUMN outbox.audit_session_output.committed_at IS
     'when the batch was committed to the outbox';
 COMMENT ON COLUMN outbox.audit_session_output.delivered_at IS
@@ -90,7 +90,7 @@ COMMENT ON COLUMN outbox.audit_history.session_key IS
 COMMENT ON COLUMN outbox.audit_history.at IS
     'when; of a replay: when it was made';
 COMMENT ON COLUMN outbox.audit_history.what IS
-    'closed, retried, reissued: a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter '
+    'closed, retried, reissued (again, with a higher revision): a session was committed; delivered; skipped; parked, requeued, discarded; dead-lettered, letter '
     'resolved, letter discarded; replayed';
 COMMENT ON COLUMN outbox.audit_history.detail IS
     'in words';
@@ -137,7 +137,8 @@ COMMENT ON COLUMN outbox.audit_sent.delivery_seq IS
     'number of the Kafka transaction in its lane (outbox.delivery)';
 
 COMMENT ON VIEW outbox.audit_topic_minute IS
-    'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then.';
+    'How much was sent to each topic in each minute, replays left out. Ask by minute: it reads the rows that were sent then. Rows that'
+    ' retention has dropped count no more.';
 COMMENT ON COLUMN outbox.audit_topic_minute.minute IS
     'begin of the minute';
 COMMENT ON COLUMN outbox.audit_topic_minute.topic IS
@@ -152,13 +153,13 @@ COMMENT ON VIEW outbox.audit_minute IS
 COMMENT ON COLUMN outbox.audit_minute.minute IS
     'begin of the minute';
 COMMENT ON COLUMN outbox.audit_minute.batches IS
-    'batches committed in this minute';
+    'Spark batches committed in this minute';
 COMMENT ON COLUMN outbox.audit_minute.input_events IS
     'input events read by them';
 COMMENT ON COLUMN outbox.audit_minute.sessions IS
-    'sessions closed by them';
+    'sessions closed by them and by retries of dead letters; copies of parked rows do not count again';
 COMMENT ON COLUMN outbox.audit_minute.output_events IS
-    'output events made by them';
+    'output events of these sessions';
 COMMENT ON COLUMN outbox.audit_minute.dead_letters IS
     'dead letters written by them';
 COMMENT ON COLUMN outbox.audit_minute.deliveries IS
@@ -169,7 +170,7 @@ COMMENT ON COLUMN outbox.audit_minute.delivered_events IS
     'output events sent by them';
 COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS
     'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or'
-    ' the rows are dropped';
+    ' the rows are dropped. Of rows that are dropped in part: the oldest that is left';
 
 COMMENT ON VIEW outbox.audit_undelivered IS
     'Lanes with rows that wait to be delivered: no rows when nothing waits.';
@@ -178,7 +179,7 @@ COMMENT ON COLUMN outbox.audit_undelivered.epoch IS
 COMMENT ON COLUMN outbox.audit_undelivered.lane IS
     'lane of the epoch';
 COMMENT ON COLUMN outbox.audit_undelivered.publisher IS
-    'running; nobody: no living process holds the lane; stopped: see stopped_reason';
+    'running; nobody: no living process holds the lane; waiting: an earlier epoch is not through; stopped: see stopped_reason';
 COMMENT ON COLUMN outbox.audit_undelivered.oldest_batch IS
     'batch of the oldest row that waits';
 COMMENT ON COLUMN outbox.audit_undelivered.oldest_committed_at IS
@@ -379,7 +380,9 @@ COMMENT ON VIEW outbox.lane_position IS
 COMMENT ON VIEW outbox.output_partition IS
     'Partitions of session_output: which batches'' rows are kept. Both bounds inclusive.';
 COMMENT ON VIEW outbox.output_row IS
-    'Rows of session_output with epoch, delivery state and the first delivery that carried them.';
+    'Rows of session_output with epoch, delivery state and the first delivery that carried them; skipped: only a resume passed over them.';
+COMMENT ON VIEW outbox.check_rows_kept IS
+    'Check: partitions of session_output that are not there, with rows that were not delivered.';
 COMMENT ON VIEW outbox.check_stray_row IS
     'Check: rows whose lane their epoch does not have.';
 COMMENT ON VIEW outbox.check_delivery_chain IS

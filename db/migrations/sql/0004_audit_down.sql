@@ -5,7 +5,7 @@ DROP FUNCTION outbox.audit_reconcile(bigint, bigint);
 DROP VIEW outbox.audit_history, outbox.audit_replayed, outbox.audit_replay, outbox.audit_dead_letter_reason, outbox.audit_dead_letter,
     outbox.audit_undelivered_row, outbox.audit_undelivered, outbox.audit_minute, outbox.audit_topic_minute, outbox.audit_sent,
     outbox.audit_session_output, outbox.audit_session, outbox.check_parked, outbox.check_mirror, outbox.check_delivery_counts,
-    outbox.check_delivery_chain, outbox.check_stray_row, outbox.audit_ledger;
+    outbox.check_delivery_chain, outbox.check_stray_row, outbox.check_rows_kept, outbox.audit_ledger;
 DROP FUNCTION outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint), outbox.batch_rows(bigint, bigint);
 
 -- Without its last columns, so it has to be made again.

@@ -1,28 +1,29 @@
 -- Audit with SQL alone. docs/audit.md has a question and an example for each view; docs/decisions/0010-audit-views.md says why they are as they are.
 -- Three kinds: what services and views share (epoch_range, lane_position, output_partition, output_row), the checks that `publisher audit` and
 -- audit_reconciliation have in common (check_...), and the views for people (audit_...).
+-- Functions have no string bodies: names are resolved once, here, and not by whoever's search_path.
 
 -- Which deliveries may hold a batch: they are few, where the key (epoch, lane, seq) would have all of the lane read. A resume may lead backwards.
-CREATE INDEX delivery_batches_idx ON outbox.delivery USING gist (int8range(least(after_batch, to_batch), to_batch, '[]'));
+-- Postgres 15 to 17 build it in 10 s for a million deliveries. IF NOT EXISTS: it may have been built before, CONCURRENTLY (docs/operations.md).
+SET LOCAL statement_timeout = 0;
+CREATE INDEX IF NOT EXISTS delivery_batches_idx ON outbox.delivery USING gist (int8range(least(after_batch, to_batch), to_batch, '[]'));
 
 -- Whether a row is between two cursors, after the first and not after the second. The planner inlines it, so that indexes serve it.
 CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text)
-RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT batch_id >= after_batch AND batch_id <= to_batch
-       AND (batch_id, session_key COLLATE "C") > (after_batch + (after_key IS NULL)::integer, coalesce(after_key, ''))
-       AND (to_key IS NULL OR (batch_id, session_key COLLATE "C") <= (to_batch, to_key))
-$$;
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN batch_id >= after_batch AND batch_id <= to_batch
+        AND (batch_id, session_key COLLATE "C") > (after_batch + (after_key IS NULL)::integer, coalesce(after_key, ''))
+        AND (to_key IS NULL OR (batch_id, session_key COLLATE "C") <= (to_batch, to_key));
 
 -- A cursor in words, as the services' logs have it.
-CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT 'batch ' || batch_id || coalesce(' at ''' || session_key || '''', '')
-$$;
+CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN 'batch ' || batch_id || coalesce(' at ''' || session_key || '''', '');
 
 ----------------------------------------------------------------------------------------------------------------------------------------------
 -- Shared by services and views
 
 CREATE VIEW outbox.epoch_range AS
-SELECT e.epoch, e.from_batch, (SELECT min(n.from_batch) - 1 FROM outbox.lane_epoch n WHERE n.epoch > e.epoch) AS to_batch, e.lanes, e.created_at
+SELECT e.epoch, e.from_batch, lead(e.from_batch) OVER (ORDER BY e.epoch) - 1 AS to_batch, e.lanes, e.created_at
 FROM outbox.lane_epoch e;
 
 -- Also the lanes that no publisher has run yet. The subqueries of `held` cost nothing where it is not asked for.
@@ -69,15 +70,16 @@ WHERE i.inhparent = 'outbox.session_output'::regclass AND r.bounds IS NOT NULL;
 -- The rows of a range of batches, of all lanes. No index leads with the batch: lane by lane the cursor's does, where Postgres 15 to 17 would read a
 -- whole partition for each range. The second half is for rows whose lane no epoch has. It is inlined where it stands.
 CREATE FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.session_output
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
     SELECT o.* FROM outbox.session_output o
     WHERE o.lane = ANY (ARRAY(SELECT generate_series(0, (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e) - 1)))
       AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
     UNION ALL
     SELECT o.* FROM outbox.session_output o
     WHERE o.lane >= (SELECT coalesce(max(e.lanes), 0) FROM outbox.lane_epoch e)
-      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch
-$$;
+      AND o.batch_id >= batch_rows.from_batch AND o.batch_id <= batch_rows.to_batch;
+END;
 
 -- A row of session_output and where it stands.
 CREATE VIEW outbox.output_row AS
@@ -93,19 +95,27 @@ SELECT
             THEN 'delivered'
         ELSE 'pending'
     END AS delivery_state,
-    -- The first delivery that carried it; after a resume there may be more. NULL where none did, or retention has it no more.
-    (SELECT min(d.seq)
+    -- The first delivery that carried it; after a resume there may be more. NULL where none did, or retention has it no more. A row that was
+    -- parked is in those from before that. + 0: or the planner walks the lane's deliveries from the first on.
+    (SELECT min(d.seq + 0)
      FROM outbox.delivery d
-     WHERE d.epoch = ep.epoch AND d.lane = o.lane AND d.kind = 'delivery' AND p.state IS NULL
+     WHERE d.epoch = ep.epoch AND d.lane = o.lane AND d.kind = 'delivery' AND (p.created_at <= d.committed_at) IS NOT TRUE
        AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
-       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)) AS delivery_seq
+       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)) AS delivery_seq,
+    -- Whether a resume passed over it, and no delivery carried it.
+    p.state IS NULL AND coalesce((
+        SELECT bool_and(d.kind = 'resume')
+        FROM outbox.delivery d
+        WHERE d.epoch = ep.epoch AND d.lane = o.lane
+          AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+          AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)), false) AS skipped
 FROM outbox.session_output o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
 LEFT JOIN LATERAL (SELECT e.epoch FROM outbox.lane_epoch e WHERE e.from_batch <= o.batch_id ORDER BY e.from_batch DESC LIMIT 1) ep ON true
 LEFT JOIN outbox.lane l ON l.epoch = ep.epoch AND l.lane = o.lane
 LEFT JOIN outbox.parked p ON p.session_key = o.session_key AND p.batch_id = o.batch_id;
 
--- As before, from output_row; with the epoch and the delivery.
+-- As before, from output_row; with the epoch, the delivery and whether it was skipped.
 CREATE OR REPLACE VIEW outbox.event AS
 SELECT
     o.batch_id,
@@ -131,7 +141,8 @@ SELECT
     o.batch_kind,
     o.generation,
     o.epoch,
-    o.delivery_seq
+    o.delivery_seq,
+    o.skipped
 FROM outbox.output_row o
 CROSS JOIN LATERAL (
     SELECT t.*, sum(t.outputs) OVER (ORDER BY t.n) - t.outputs AS before
@@ -165,7 +176,8 @@ CROSS JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM outbox.batch f WHERE f.batch_id = b.batch_id - 1)
 UNION ALL
 -- Each stream row continues the one before it in its generation: the next Spark batch from where the former ended, or a further part of it.
--- A partition that was new then begins at 0.
+-- A partition that was new then begins at 0. Below the rows that are kept, retention leaves single ledger rows behind: only where none is
+-- missing in between was the one before it indeed the former.
 SELECT
     b.batch_id,
     'discontinuous',
@@ -199,6 +211,9 @@ WHERE b.kind = 'stream'
                 CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, first)
                 WHERE p.first <> '0' AND f.end_offsets #> ARRAY[t.id, p.partition] IS NULL)))
     END)
+  AND (f.batch_id >= (SELECT greatest(1, min(p.from_batch)) FROM outbox.output_partition p WHERE NOT p.detaching) - 1
+       OR b.batch_id - f.batch_id - 1 <= (
+           SELECT count(*) FROM outbox.batch k WHERE k.batch_id > f.batch_id AND k.batch_id < b.batch_id))
 UNION ALL
 -- What an open session begins with was read; what was read is done with; nothing is read backwards.
 SELECT
@@ -234,7 +249,8 @@ WHERE b.created_at < f.created_at;
 CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint)
 RETURNS TABLE (batch_id bigint, in_ledger boolean, ledger_sessions bigint, ledger_events bigint, ledger_bytes bigint,
                row_sessions bigint, row_events bigint, row_bytes bigint)
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 10
+BEGIN ATOMIC
     SELECT coalesce(b.batch_id, r.batch_id), b.batch_id IS NOT NULL, b.sessions::bigint, b.output_events, b.output_bytes,
            coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0)
     FROM (
@@ -255,21 +271,40 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
         GROUP BY n.batch_id
     ) r ON r.batch_id = b.batch_id
     WHERE b.batch_id IS NULL
-       OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0))
-$$;
+       OR (b.sessions, b.output_events, b.output_bytes) IS DISTINCT FROM (coalesce(r.sessions, 0), coalesce(r.events, 0), coalesce(r.bytes, 0));
+END;
+
+-- Partitions that are not there although rows in them were not delivered: retention would never have taken them. One row each. What a lane was
+-- already through before a resume set it back may be gone. A row that is parked is check_parked's.
+CREATE VIEW outbox.check_rows_kept AS
+SELECT 'session_output_p' || lpad((b.batch_id / 10000)::text, 8, '0') AS partition, min(b.batch_id) AS from_batch, max(b.batch_id) AS to_batch,
+       sum(b.sessions) AS sessions
+FROM outbox.batch b
+WHERE b.batch_id > (SELECT min(l.through_batch) FROM outbox.lane_position l WHERE NOT l.ended)
+  AND b.sessions > 0
+  AND (SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p WHERE NOT p.detaching) @> b.batch_id IS NOT TRUE
+  AND EXISTS (
+    SELECT FROM outbox.lane_position l
+    WHERE NOT l.ended AND l.through_batch < b.batch_id AND l.from_batch <= b.batch_id AND l.last_batch >= b.batch_id
+      AND NOT EXISTS (
+        SELECT FROM outbox.delivery d
+        WHERE d.epoch = l.epoch AND d.lane = l.lane
+          AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(b.batch_id, NULL)))
+GROUP BY b.batch_id / 10000;
 
 -- Sessions of a range of batches that were emitted more than once for a revision. A row that was put aside was not, a requeue copies it.
 CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint)
 RETURNS TABLE (session_key text, revision integer, topic_id text, partition integer, end_offset bigint, times bigint,
                first_batch bigint, last_batch bigint)
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 10
+BEGIN ATOMIC
     SELECT min(o.session_key), o.revision, s.topic_id, s.partition, s.end_offset, count(*), min(o.batch_id), max(o.batch_id)
     FROM outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o
     CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_ends) AS s (topic_id, partition, end_offset)
     WHERE NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
     GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
-    HAVING count(*) > 1
-$$;
+    HAVING count(*) > 1;
+END;
 
 -- Rows whose lane their epoch does not have: no publisher would ever send them. Lane by lane, because the index leads with the lane: the rows
 -- that are right are not read. OFFSET 0 keeps the planner from joining them all by hash instead.
@@ -337,7 +372,8 @@ WHERE d.kind = 'delivery'
   AND (d.seq <> f.seq + 1
        OR (d.after_batch IS NOT NULL AND f.to_batch IS NOT NULL AND (d.after_batch, d.after_key) IS DISTINCT FROM (f.to_batch, f.to_key)));
 
--- What each delivery says it sent, and the rows of its cursor range that were not put aside. Both bounds of batch_id prune.
+-- What each delivery says it sent, and the rows of its cursor range that were not put aside by then: one that a resume led back to may be parked
+-- after it was sent. Both bounds of batch_id prune.
 CREATE VIEW outbox.check_delivery_counts AS
 SELECT d.epoch, d.lane, d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, r.sessions AS row_sessions,
        r.events AS row_events
@@ -347,7 +383,9 @@ CROSS JOIN LATERAL (
     FROM outbox.session_output o
     WHERE o.lane = d.lane
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
-      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+      AND NOT EXISTS (
+          SELECT FROM outbox.parked p
+          WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.created_at <= d.committed_at)
 ) r
 WHERE d.kind = 'delivery' AND d.after_batch IS NOT NULL;
 
@@ -427,15 +465,7 @@ SELECT
     o.generation,
     o.revision,
     o.committed_at,
-    CASE
-        WHEN o.delivery_state = 'delivered' AND d.seq IS NULL AND EXISTS (
-            SELECT FROM outbox.delivery r
-            WHERE r.epoch = o.epoch AND r.lane = o.lane AND r.kind = 'resume'
-              AND int8range(least(r.after_batch, r.to_batch), r.to_batch, '[]') @> o.batch_id
-              AND outbox.cursor_covers(r.after_batch, r.after_key, r.to_batch, r.to_key, o.batch_id, o.session_key)
-        ) THEN 'skipped'
-        ELSE o.delivery_state
-    END AS state,
+    CASE WHEN o.delivery_state = 'delivered' AND d.seq IS NULL AND o.skipped THEN 'skipped' ELSE o.delivery_state END AS state,
     d.committed_at AS delivered_at,
     o.epoch,
     o.lane,
@@ -456,8 +486,9 @@ SELECT
     e.revision,
     e.topic,
     CASE WHEN e.target_partition IS NULL THEN d.kafka_offsets -> e.topic
-         ELSE jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets,
-    e.delivery_state AS state,
+         WHEN d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text] IS NOT NULL
+            THEN jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets,
+    CASE WHEN e.delivery_state = 'delivered' AND d.seq IS NULL AND e.skipped THEN 'skipped' ELSE e.delivery_state END AS state,
     e.committed_at,
     d.committed_at AS delivered_at,
     e.value_json,
@@ -481,7 +512,8 @@ SELECT
     s.topic_id || '/' || s.partition || '/' || s.end_offset || '/' || (e.n - s.before - 1) AS outbox_id,
     o.revision,
     CASE WHEN e.partition IS NULL THEN d.kafka_offsets -> e.topic
-         ELSE jsonb_build_object(e.partition, d.kafka_offsets #> ARRAY[e.topic, e.partition::text]) END AS kafka_offsets,
+         WHEN d.kafka_offsets #> ARRAY[e.topic, e.partition::text] IS NOT NULL
+            THEN jsonb_build_object(e.partition, d.kafka_offsets #> ARRAY[e.topic, e.partition::text]) END AS kafka_offsets,
     o.batch_id,
     b.created_at AS committed_at,
     d.committed_at - b.created_at AS lag,
@@ -497,7 +529,9 @@ CROSS JOIN LATERAL (
     SELECT r.* FROM outbox.session_output r
     WHERE r.lane = d.lane AND r.batch_id >= ep.from_batch
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, r.batch_id, r.session_key)
-      AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id)
+      AND NOT EXISTS (
+          SELECT FROM outbox.parked p
+          WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id AND p.created_at <= d.committed_at)
     OFFSET 0
 ) o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
@@ -523,7 +557,9 @@ CROSS JOIN LATERAL (
         CROSS JOIN LATERAL unnest(o.topics) AS e (topic)
         WHERE o.lane = d.lane
           AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
-          AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+          AND NOT EXISTS (
+              SELECT FROM outbox.parked p
+              WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.created_at <= d.committed_at)
         GROUP BY e.topic
     ) c
     WHERE d.committed_at >= m.minute AND d.committed_at < m.minute + interval '1 minute' AND d.kind = 'delivery' AND d.sessions > 0
@@ -539,10 +575,12 @@ FROM (
 ) span
 CROSS JOIN LATERAL generate_series(date_trunc('minute', span.first), span.last, interval '1 minute') AS m (minute)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS batches, coalesce(sum(b.input_events), 0)::bigint AS input_events, coalesce(sum(b.sessions), 0) AS sessions,
+    -- As `spark-job status` counts: a Spark batch once, whatever its parts, and no copies of parked rows.
+    SELECT count(*) AS commits, count(DISTINCT (b.generation, b.spark_batch)) FILTER (WHERE b.kind = 'stream') AS batches,
+           coalesce(sum(b.input_events), 0)::bigint AS input_events, coalesce(sum(b.sessions), 0) AS sessions,
            coalesce(sum(b.output_events), 0)::bigint AS output_events, coalesce(sum(b.dead_letters), 0) AS dead_letters
     FROM outbox.batch b
-    WHERE b.created_at >= m.minute AND b.created_at < m.minute + interval '1 minute'
+    WHERE b.kind <> 'requeue' AND b.created_at >= m.minute AND b.created_at < m.minute + interval '1 minute'
 ) b
 CROSS JOIN LATERAL (
     SELECT count(*) AS deliveries, coalesce(sum(d.sessions), 0)::bigint AS sessions, coalesce(sum(d.events), 0)::bigint AS events,
@@ -557,13 +595,16 @@ CROSS JOIN LATERAL (
     FROM outbox.delivery d
     WHERE d.committed_at >= m.minute AND d.committed_at < m.minute + interval '1 minute' AND d.kind = 'delivery' AND d.sessions > 0
 ) d
-WHERE b.batches > 0 OR d.deliveries > 0;
+WHERE b.commits > 0 OR d.deliveries > 0;
 
 CREATE VIEW outbox.audit_undelivered AS
 SELECT
     l.epoch,
     l.lane,
-    CASE WHEN l.stopped_reason IS NOT NULL THEN 'stopped' WHEN l.held THEN 'running' ELSE 'nobody' END AS publisher,
+    CASE WHEN l.stopped_reason IS NOT NULL THEN 'stopped'
+         WHEN l.held THEN 'running'
+         WHEN EXISTS (SELECT FROM outbox.lane_position f WHERE f.epoch < l.epoch AND NOT f.ended) THEN 'waiting'
+         ELSE 'nobody' END AS publisher,
     b.batch_id AS oldest_batch,
     b.created_at AS oldest_committed_at,
     now() - b.created_at AS oldest_age,
@@ -655,7 +696,7 @@ JOIN outbox.session_output o
     AND (r.state = 'done' OR o.batch_id < r.cursor_batch
          OR (o.batch_id = r.cursor_batch AND (r.cursor_key IS NULL OR o.session_key <= r.cursor_key)))
 WHERE r.rows_sent > 0
-  AND (r.topics IS NULL OR o.topics && r.topics)
+  AND CASE WHEN r.topics IS NULL THEN cardinality(o.topics) > 0 ELSE o.topics && r.topics END
   AND (NOT r.only_keys OR EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id AND k.session_key = o.session_key))
   AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id);
 
@@ -663,7 +704,18 @@ CREATE VIEW outbox.audit_history AS
 SELECT
     o.session_key,
     b.created_at AS at,
-    CASE WHEN b.kind = 'retry' THEN 'retried' WHEN o.revision > 0 THEN 'reissued' ELSE 'closed' END AS what,
+    -- Reissued: an earlier generation was done with it. Later sessions have the revision too.
+    CASE WHEN b.kind = 'retry' THEN 'retried'
+         WHEN o.revision > 0 AND EXISTS (
+            SELECT FROM outbox.generation g
+            CROSS JOIN LATERAL (
+                SELECT n.done_offsets FROM outbox.batch n
+                WHERE n.generation = g.generation AND n.kind = 'stream' AND n.spark_batch IS NOT NULL
+                ORDER BY n.spark_batch DESC LIMIT 1
+            ) n
+            WHERE g.generation < b.generation AND (n.done_offsets #>> ARRAY[s.topic_id, s.partition::text])::bigint > s.end_offset)
+         THEN 'reissued'
+         ELSE 'closed' END AS what,
     'events ' || s.topic_id || '/' || s.partition || '/' || s.start_offset || ' to ' || s.end_offset || ', ' || s.events || ' in, '
         || s.outputs || ' outputs' AS detail,
     o.batch_id,
@@ -690,7 +742,9 @@ JOIN outbox.delivery d
     ON d.lane = o.lane
     AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
     AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
-WHERE NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+WHERE NOT EXISTS (
+    SELECT FROM outbox.parked p
+    WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.created_at <= d.committed_at)
 UNION ALL
 SELECT p.session_key, p.created_at, 'parked', p.reason || ': ' || p.detail, p.batch_id, b.generation, NULL
 FROM outbox.parked p
@@ -703,7 +757,7 @@ WHERE p.state <> 'parked'
 UNION ALL
 SELECT d.session_key, d.created_at, 'dead-lettered',
        d.reason || ', letter ' || d.dead_letter_id || ', ' || d.event_count || ' events ' || d.topic || '/' || d.partition || '/' || d.first_offset
-           || ' to ' || d.last_offset || ': ' || (regexp_match(d.detail, '[^\n]*\n*$'))[1],
+           || ' to ' || d.last_offset || ': ' || (regexp_match(rtrim(d.detail, E'\n'), '[^\n]*$'))[1],
        d.batch_id, d.generation, d.revision
 FROM outbox.dead_letter d
 UNION ALL
@@ -721,17 +775,26 @@ FROM outbox.audit_replayed r;
 -- Everything that must not be. NULL: no bound. Inlined, so that a check_name that is asked for leaves most other checks out.
 CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL, to_batch bigint DEFAULT NULL)
 RETURNS TABLE (check_name text, severity text, epoch integer, lane integer, batch_id bigint, session_key text, detail text)
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 10
+BEGIN ATOMIC
+    -- Not the time: a clock that was set back is no break of anything, and would stay here until retention takes the row.
     SELECT 'ledger_' || l.problem, CASE l.problem WHEN 'missing' THEN 'critical' ELSE 'error' END, NULL::integer, NULL::integer, l.batch_id,
            NULL::text, l.detail
     FROM outbox.audit_ledger l
-    WHERE l.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND l.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
+    WHERE l.problem <> 'time'
+      AND l.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND l.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
     UNION ALL
     SELECT CASE WHEN c.in_ledger THEN 'batch_counts' ELSE 'rows_in_ledger' END, 'critical', NULL, NULL, c.batch_id, NULL,
            CASE WHEN c.in_ledger THEN 'the ledger says ' || c.ledger_sessions || ' sessions, ' || c.ledger_events || ' outputs, ' || c.ledger_bytes
                 || ' bytes; its rows hold ' || c.row_sessions || ', ' || c.row_events || ', ' || c.row_bytes
                 ELSE 'rows with ' || c.row_sessions || ' sessions, and no ledger row' END
     FROM outbox.check_batch_counts(coalesce(audit_reconcile.from_batch, 0), coalesce(audit_reconcile.to_batch, 9223372036854775807)) c
+    UNION ALL
+    SELECT 'rows_kept', 'critical', NULL, NULL, k.from_batch, NULL,
+           k.partition || ' is not there, and of its ' || k.sessions || ' sessions in batches ' || k.from_batch || ' to ' || k.to_batch
+               || ' some were not delivered'
+    FROM outbox.check_rows_kept k
+    WHERE k.to_batch >= coalesce(audit_reconcile.from_batch, 0) AND k.from_batch <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
     UNION ALL
     SELECT 'lanes', 'critical', s.epoch, s.lane, s.batch_id, s.session_key,
            CASE WHEN s.epoch IS NULL THEN 'no epoch begins before it' ELSE 'epoch ' || s.epoch || ' has ' || s.lanes || ' lanes' END
@@ -753,7 +816,10 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
                || outbox.cursor_text(d.after_batch, d.after_key) || ' (exclusive) to ' || outbox.cursor_text(d.to_batch, d.to_key) || ' holds '
                || d.row_sessions || ' with ' || d.row_events
     FROM outbox.check_delivery_counts d
-    WHERE int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(audit_reconcile.from_batch, audit_reconcile.to_batch, '[]')
+    -- Without the greatest bigint as a bound: a range would have to end after it.
+    WHERE int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]')
+          && CASE WHEN audit_reconcile.from_batch > audit_reconcile.to_batch THEN 'empty'
+                  ELSE int8range(audit_reconcile.from_batch, nullif(audit_reconcile.to_batch, 9223372036854775807), '[]') END
       AND (SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p WHERE NOT p.detaching)
           @> int8range(least(d.after_batch + (d.after_key IS NULL)::integer, d.to_batch), d.to_batch, '[]')
       AND (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
@@ -763,8 +829,8 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 10 AS $$
     UNION ALL
     SELECT 'parked_kept', 'critical', p.epoch, p.lane, p.batch_id, p.session_key, p.detail
     FROM outbox.check_parked p
-    WHERE p.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND p.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807)
-$$;
+    WHERE p.batch_id >= coalesce(audit_reconcile.from_batch, 0) AND p.batch_id <= coalesce(audit_reconcile.to_batch, 9223372036854775807);
+END;
 
 CREATE VIEW outbox.audit_reconciliation AS
 SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key COLLATE "C" AS session_key, r.detail
@@ -780,8 +846,8 @@ REVOKE ALL ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, 
 GRANT EXECUTE ON FUNCTION outbox.cursor_covers(bigint, text, bigint, text, bigint, text), outbox.cursor_text(bigint, text)
     TO outbox_writer, outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.epoch_range, outbox.lane_position TO outbox_writer, outbox_publisher, outbox_auditor;
-GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_stray_row, outbox.check_delivery_chain, outbox.check_delivery_counts,
-    outbox.check_mirror, outbox.check_parked TO outbox_publisher, outbox_auditor;
+GRANT SELECT ON outbox.output_partition, outbox.audit_ledger, outbox.check_rows_kept, outbox.check_stray_row, outbox.check_delivery_chain,
+    outbox.check_delivery_counts, outbox.check_mirror, outbox.check_parked TO outbox_publisher, outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.batch_rows(bigint, bigint), outbox.check_batch_counts(bigint, bigint), outbox.check_emitted_twice(bigint, bigint)
     TO outbox_publisher, outbox_auditor;
 GRANT SELECT ON outbox.output_row, outbox.audit_session, outbox.audit_session_output, outbox.audit_sent, outbox.audit_topic_minute,

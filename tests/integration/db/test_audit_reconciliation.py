@@ -48,7 +48,6 @@ DAMAGES = [
         4,
         "start 300, end 299",
     ),
-    ("UPDATE outbox.batch SET created_at = '2026-01-01 11:00+00' WHERE batch_id = 4", {"ledger_time"}, 4, "before batch 3"),
     ("UPDATE outbox.batch SET sessions = 3 WHERE batch_id = 2", {"batch_counts"}, 2, "says 3 sessions, 8 outputs, 40 bytes; its"),
     ("UPDATE outbox.batch SET output_events = 9 WHERE batch_id = 2", {"batch_counts"}, 2, "says 4 sessions, 9 outputs"),
     (ROW.format("\"values\"[1] = 'longer than it was'", "a", 2), {"batch_counts"}, 2, "its rows hold 4, 8, 50"),
@@ -129,6 +128,19 @@ def test_a_range_of_batches_leaves_the_others_out(world: Outbox) -> None:
 
 def test_what_retention_has_taken_is_no_break(world: Outbox) -> None:
     """Rows go first, then deliveries and ledger rows below the oldest partition; the ledger may have gaps there."""
+    world.connection.execute(
+        "UPDATE outbox.lane SET seq = 2, cursor_batch = 5, sessions = 8, events = 16 WHERE lane = 1"
+    )
+    world.insert(
+        "delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6, committed_at=minutes(6)
+    )
+    world.insert(
+        "delivery", lane=0, seq=3, after_batch=4, to_batch=5, sessions=0, events=0, committed_at=minutes(6)
+    )
+    world.connection.execute("UPDATE outbox.lane SET seq = 3, cursor_batch = 5 WHERE lane = 0")
+    world.connection.execute(
+        "UPDATE outbox.lane SET cursor_commit_id = (SELECT commit_id FROM outbox.batch WHERE batch_id = 5)"
+    )
     world.connection.execute("DROP TABLE outbox.session_output_p00000000")
     world.connection.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 2)")
     world.connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
@@ -153,3 +165,48 @@ def test_a_resume_is_no_break_of_the_chain(world: Outbox) -> None:
     )
     world.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")
     assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+
+
+def test_a_clock_that_was_set_back_is_told_by_the_ledger_alone(world: Outbox) -> None:
+    """It breaks nothing, and nothing would take it away for weeks."""
+    world.connection.execute("UPDATE outbox.batch SET created_at = '2026-01-01 11:00+00' WHERE batch_id = 4")
+    ((batch, problem, detail),) = world.rows("SELECT batch_id, problem, detail FROM outbox.audit_ledger")
+    assert (batch, problem) == (4, "time")
+    assert "before batch 3" in detail
+    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+
+
+@pytest.mark.parametrize("bounds", [(1, 2**63 - 1), (None, 2**63 - 1), (5, 3)])
+def test_any_bounds_are_taken(world: Outbox, bounds: tuple[int | None, int]) -> None:
+    world.connection.execute("UPDATE outbox.delivery SET sessions = 99 WHERE lane = 0 AND seq = 2")
+    found = world.rows("SELECT check_name FROM outbox.audit_reconcile(%s, %s)", *bounds)
+    assert (("delivery_counts",) in found) == (bounds != (5, 3))
+
+
+def test_a_row_that_was_parked_after_its_first_delivery_counts_in_that_one(world: Outbox) -> None:
+    """A resume led back to it, and now Kafka refuses it: the second delivery goes without it."""
+    _park_on_the_second_pass(world)
+    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    sent = "SELECT session_key, sent_at FROM outbox.audit_sent WHERE batch_id = 4 AND lane = 0 AND topic = 'out' ORDER BY 2, 1"
+    assert world.rows(sent) == [("a", minutes(4.5)), ("b", minutes(4.5)), ("a", minutes(8))]
+    minute = "SELECT output_events FROM outbox.audit_topic_minute WHERE topic = 'out' AND minute = %s"
+    assert world.rows(minute, minutes(4)) == [(5,)]
+    assert world.rows(minute, minutes(8)) == [(1,)]
+    state = "SELECT state, delivered_at FROM outbox.audit_session WHERE session_key = 'b' AND batch_id = 4"
+    assert world.rows(state) == [("parked", minutes(4.5))]
+    history = "SELECT at, what FROM outbox.audit_history WHERE session_key = 'b' AND batch_id = 4 ORDER BY at"
+    assert world.rows(history) == [
+        (minutes(4), "closed"),
+        (minutes(4.5), "delivered"),
+        (minutes(7.5), "parked"),
+    ]
+
+
+def _park_on_the_second_pass(world: Outbox) -> None:
+    world.insert("delivery", lane=0, seq=3, kind="resume", after_batch=4, to_batch=3, sessions=0, events=0,
+                 committed_at=minutes(7))  # fmt: skip
+    world.insert("parked", session_key="b", batch_id=4, lane=0, created_at=minutes(7.5))
+    world.insert(
+        "delivery", lane=0, seq=4, after_batch=3, to_batch=4, sessions=1, events=2, committed_at=minutes(8)
+    )
+    world.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")

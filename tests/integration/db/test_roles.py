@@ -34,6 +34,7 @@ SHARED_VIEWS = {"event", "epoch_range", "lane_position"}
 CHECKS = {
     "output_partition",
     "audit_ledger",
+    "check_rows_kept",
     "check_stray_row",
     "check_delivery_chain",
     "check_delivery_counts",

@@ -1,63 +1,86 @@
-"""Which of Spark's reports are taken for the times of a batch."""
+"""Spark's times are those of batches, whatever the query does between them, and an answer that cannot be read ends nothing."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from spark_job import metrics
 from spark_job.condition import Condition
 from spark_job.query_watch import QueryWatch
 
-_IDLE = {"latestOffset": 3, "triggerExecution": 3}
-_FIRST = {"latestOffset": 3, "addBatch": 700, "triggerExecution": 800}
-_SECOND = _FIRST | {"addBatch": 900}
+IDLE = {"latestOffset": 3, "triggerExecution": 4}
 
 
-def _query() -> Any:
-    """What of Spark's query is asked for, between two triggers."""
-    status = {"message": "Waiting for next trigger", "isDataAvailable": False, "isTriggerActive": False}
-    return SimpleNamespace(status=status, lastProgress=None)
+class Query:
+    """Answers what it was told to."""
+
+    def __init__(self) -> None:
+        self.status: Any = {"isTriggerActive": False, "message": "Waiting for data to arrive"}
+        self.lastProgress: Any = None
+
+    def reports(self, batch: int, durations: dict[str, int]) -> None:
+        self.lastProgress = SimpleNamespace(batchId=batch, durationMs=durations)
 
 
-def _report(batch: int, times: dict[str, int]) -> SimpleNamespace:
-    return SimpleNamespace(batchId=batch, durationMs=times)
+def times(phase: str) -> tuple[float, float]:
+    """How often the phase was timed, and the sum in seconds."""
+    found = metrics.REGISTRY.get_sample_value
+    return (
+        found("outbox_spark_phase_seconds_count", {"phase": phase}) or 0.0,
+        found("outbox_spark_phase_seconds_sum", {"phase": phase}) or 0.0,
+    )
 
 
-@pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
-    """The times that reach the metrics."""
-    found: list[dict[str, int]] = []
-    monkeypatch.setattr(metrics, "spark_batch", found.append)
-    return found
+def watched(query: Any) -> tuple[QueryWatch, Condition]:
+    condition = Condition()
+    condition.running({})
+    return QueryWatch(query, condition), condition
 
 
-def test_a_batch_is_timed_once_and_an_idle_trigger_never(timed: list[dict[str, int]]) -> None:
-    """While nothing arrives, Spark reports triggers as the batch that comes next, also for a moment after that is in the outbox."""
-    query, condition = _query(), Condition()
-    watch = QueryWatch(query, condition)
-    watch.look()
+def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_for_that_batch() -> None:
+    query = Query()
+    watch, condition = watched(query)
+    before, (triggers, _) = times("addBatch"), times("triggerExecution")
     condition.batch_committed(0)
+    query.reports(0, {"addBatch": 2_000, "triggerExecution": 2_100})
     watch.look()
-    assert timed == []
-    query.lastProgress = _report(0, _FIRST)
+    query.reports(1, IDLE)
     watch.look()
-    watch.look()
-    assert timed == [_FIRST]
-    query.lastProgress = _report(1, _IDLE)
-    watch.look()
+    # The next batch is in the outbox, and Spark has not reported it yet.
     condition.batch_committed(1)
     watch.look()
-    assert timed == [_FIRST]
-    query.lastProgress = _report(1, _SECOND)
+    query.reports(1, {"addBatch": 4_000, "triggerExecution": 4_100})
     watch.look()
-    assert timed == [_FIRST, _SECOND]
+    watch.look()
+    count, seconds = times("addBatch")
+    assert count - before[0] == 2
+    assert seconds - before[1] == pytest.approx(6)
+    assert times("triggerExecution")[0] - triggers == 2
 
 
-def test_a_batch_that_is_not_in_the_outbox_is_not_timed(timed: list[dict[str, int]]) -> None:
-    query, condition = _query(), Condition()
-    watch = QueryWatch(query, condition)
+@pytest.mark.parametrize("status", [{}, {"isTriggerActive": False}, None])
+def test_an_answer_that_cannot_be_read_ends_nothing(status: Any) -> None:
+    query = Query()
+    watch, condition = watched(query)
+    query.status = status
+    query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
     condition.batch_committed(0)
-    query.lastProgress = _report(1, _SECOND)
     watch.look()
-    assert timed == []
+    assert condition.seen().doing == ""
+
+
+def test_a_jvm_that_is_gone_is_said() -> None:
+    class Gone(Query):
+        @property
+        def status(self) -> Any:
+            raise Py4JNetworkError("gone")
+
+        @status.setter
+        def status(self, _value: Any) -> None:
+            pass
+
+    watch, _ = watched(Gone())
+    with pytest.raises(Py4JNetworkError):
+        watch.look()

@@ -1,0 +1,30 @@
+"""What is measured beside the work must never end the work: a failure of it is logged once, and the work goes on."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+_log = structlog.get_logger()
+
+_lock = threading.Lock()
+_told: set[tuple[str, str]] = set()
+
+
+@contextmanager
+def harmless(what: str, *through: type[Exception]) -> Iterator[None]:
+    """Keep what the block raises from its caller; also a decorator, whose function then returns None.
+
+    Logged with its traceback once for each `what` and kind of exception. Exceptions of `through` are the caller's.
+    """
+    try:
+        yield
+    except through:
+        raise
+    except Exception as error:  # noqa: BLE001 - what it would end is worth more than what it measures
+        with _lock:
+            is_new = (what, type(error).__name__) not in _told
+            _told.add((what, type(error).__name__))
+        if is_new:
+            _log.error("metrics_failed", what=what, exc_info=error)
