@@ -48,7 +48,7 @@ def events(world: World) -> int:
 def test_all_of_it_waits_while_no_publisher_has_run(world: World) -> None:
     found = backlog.read(world.connection)
     assert found.events == 6
-    assert found.bytes >= 6 * len(VALUE)
+    assert found.bytes == 6 * len(VALUE)
 
 
 def test_the_slowest_lane_counts(world: World) -> None:
@@ -74,7 +74,7 @@ def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
     ("settings", "because"),
     [
         (JobSettings(max_backlog_events=5), "max_backlog_events is 5"),
-        (JobSettings(max_backlog_bytes=50), "max_backlog_bytes is 50"),
+        (JobSettings(max_backlog_bytes=20), "max_backlog_bytes is 20"),
     ],
 )
 def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
