@@ -9,6 +9,7 @@ from db.settings import Settings
 from db.statements import statement
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from publisher import metrics
 from publisher.lease import Lease
 from publisher.records import Record, batch_size
 from tests.integration.publisher.harness import (
@@ -78,9 +79,14 @@ def test_what_only_the_broker_can_refuse_is_found_and_parked(
     outbox.batch({"worse": [Session([b"z"], 21, timestamps_ms=[later])]})
     outbox.written = written
     outbox.batch({f"k{n}": [Session([b"3", b"4"], 30 + n)] for n in range(4)})
+    counted = metrics.REGISTRY.get_sample_value
+    parked_before = counted("outbox_rows_parked_total", {"reason": "invalid"}) or 0.0
+    refused_before = counted("outbox_transactions_total", {"outcome": "refused"}) or 0.0
     with InThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but the rows that Kafka refuses")
     assert_exactly_once(outbox, watcher)
+    assert (counted("outbox_rows_parked_total", {"reason": "invalid"}) or 0.0) - parked_before == 2
+    assert (counted("outbox_transactions_total", {"outcome": "refused"}) or 0.0) - refused_before >= 2
     assert parked(outbox.dsn) == [("bad", 2, "invalid"), ("worse", 3, "invalid")]
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from db.settings import KafkaSettings, PublisherSettings
+from publisher import metrics
 from publisher.condition import LaneCondition
 from publisher.lane import Lane
 from publisher.link import Link
@@ -47,8 +48,10 @@ def opened(outcome: Outcome, *, breaks: bool) -> Lane:
 
 
 def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:
+    before = metrics.REGISTRY.get_sample_value("outbox_links_broken_total") or 0.0
     with pytest.raises(StartOverError):
         opened(Outcome.DELIVERED, breaks=True).run_once()
+    assert metrics.REGISTRY.get_sample_value("outbox_links_broken_total") == before + 1
 
 
 @pytest.mark.parametrize(("outcome", "breaks"), [(Outcome.DELIVERED, False), (Outcome.IDLE, True)])
