@@ -25,7 +25,8 @@ def test_a_record_whose_row_was_put_aside_is_unexpected(
 ) -> None:
     with copy_of(postgres, delivered[0]) as settings:
         lane = delivered[1].lane_of("k0002")
-        damage(settings, f"INSERT INTO outbox.parked SELECT 'k0002', 3, 1, {lane}, 1, 'invalid', 'x'")
+        parked = f"'k0002', 3, 1, {lane}, 1, 'invalid', 'x', 'parked', NULL, now(), '2026-01-01'"
+        damage(settings, f"INSERT INTO outbox.parked SELECT {parked}")
         report = run_audit(settings, tmp_path, kafka=True)
         assert failed(report) == {"delivery_counts": 1, "unexpected": 3}
         assert "though its row was put aside" in examples(report, "unexpected")
