@@ -17,6 +17,7 @@ from tests.acceptance.expectation import Expectation, Share
 from tests.acceptance.pipeline import Pipeline
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_each_start_says_how_it_found_itself_and_an_unused_generation_is_used_as_it_stands(
     pipeline: Pipeline,
@@ -81,6 +82,7 @@ def test_each_start_says_how_it_found_itself_and_an_unused_generation_is_used_as
     assert pipeline.generations() == [(1, "first", 0), (2, "changed_assembly", 0), (3, "requested", 0)]
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_a_topic_that_was_made_again_is_read_from_its_beginning_once_that_is_accepted(
     pipeline: Pipeline,
@@ -157,6 +159,7 @@ def test_retention_past_the_safe_offsets_stops_only_the_start_that_needs_them(pi
     assert job.log().count("--accept-data-loss") == 1
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_a_database_restored_to_an_older_state_stops_the_job_and_what_is_sent_again_has_equal_ids(
     pipeline: Pipeline, postgres: PostgresServer

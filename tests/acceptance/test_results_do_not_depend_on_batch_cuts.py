@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from devstack.kafka import KafkaServer
 from tests.acceptance import verdict
 from tests.acceptance.options import Options
@@ -12,6 +14,7 @@ TINY, LARGE = 150, 100_000
 PARTITIONS = 3
 
 
+@pytest.mark.faults
 def test_tiny_and_large_batches_give_the_same_outputs_and_dead_letters(
     new_database: Callable[[], str], kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
