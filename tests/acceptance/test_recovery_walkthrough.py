@@ -18,6 +18,7 @@ def output_kafka(tmp_path: Path) -> Iterator[Kafka]:
     server.destroy()
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(
     7_200
 )  # ten starts: a minute or two on a quiet machine, an hour on one that is busy with other tests
