@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from spark_job.jars import cache_dir
 from tests.images.engine import Engine
 from tests.images.stand_ins import PYTHON
 
@@ -13,9 +14,9 @@ _WARM = "spark-outbox/python-with-wheels:3.11-slim-bookworm"
 _RECIPE = """\
 ARG BASE
 FROM $BASE
-ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_CACHE_DIR=/var/cache/pip
 RUN pip install --disable-pip-version-check --root-user-action ignore pip==24.0
-COPY wheels /root/.cache/pip/wheels
+COPY wheels /var/cache/pip/wheels
 """
 
 
@@ -24,7 +25,7 @@ def python_image(engine: Engine) -> str:
 
     Where this machine's pip has no such wheel, the official image does, only more slowly.
     """
-    wheels = Path.home() / ".cache" / "pip" / "wheels"
+    wheels = cache_dir().parents[1] / "pip" / "wheels"
     found = [path.parent for path in wheels.rglob("pyspark-*.whl") if (path.parent / "origin.json").exists()]
     if not found:
         return engine.image(PYTHON)
