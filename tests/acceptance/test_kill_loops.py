@@ -65,6 +65,8 @@ def test_every_output_arrives_once_and_in_order_although_both_services_are_kille
     pipeline.assert_exactly_once(expected)
     assert tally.total() >= KILLS
     assert kills_of_publisher >= KILLS
+    assert tally[IN_FLIGHT] > 0
+    assert tally[BETWEEN_COMMITS] > 0
     assert recomputed > 0
     assert batches_under_fire >= KILLS // 2
     assert aborted + unrecorded > 0
