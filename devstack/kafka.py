@@ -80,6 +80,7 @@ class Kafka(LocalServer):
     name = "Kafka"
     stop_signal = signal.SIGTERM
     start_timeout_s = 120.0
+    jars_lock = files("devstack") / "jars.lock"
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Kafka(LocalServer):
         return self.data_dir / "storage"
 
     def _java_options(self) -> list[str]:
-        jars = resolve(Path(str(files("devstack") / "jars.lock")), progress=self._progress)
+        jars = resolve(self.jars_lock, progress=self._progress)
         scratch = self.data_dir / "tmp"
         scratch.mkdir(exist_ok=True)
         return [

@@ -1,7 +1,7 @@
 """Which of a lane's rows go out: topics are described before their first produce, rows that Kafka would refuse are parked."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psycopg
@@ -13,6 +13,7 @@ from publisher import clients, metrics
 from publisher.cursor import Cursor
 from publisher.identity import bind_topics, check_topics
 from publisher.lease import Lease, LeaseLostError
+from publisher.open_transactions import OpenTransactions
 from publisher.records import ExtraHeaders, Row
 from publisher.refusals import Refusal, TopicLimits, refusal
 from publisher.shared import StartOverError
@@ -24,8 +25,10 @@ _log = structlog.get_logger()
 class Admission:
     """One lane's."""
 
-    def __init__(self, settings: Settings, topics: Topics) -> None:
+    def __init__(self, settings: Settings, topics: Topics, give_up: Callable[[], bool]) -> None:
+        """`give_up`: asked while waiting, ends the wait."""
         self._topics = topics
+        self._open_transactions = OpenTransactions(topics, give_up)
         self._headers = ExtraHeaders.of(settings.publisher)
         self._client_max_bytes = clients.client_max_bytes(settings.kafka)
         self._compressed = clients.compresses(settings.kafka)
@@ -40,6 +43,7 @@ class Admission:
         # Whatever made the lane start over may have changed the topics too.
         self._began_at = time.monotonic()
         self._bound_topics = {}
+        self._open_transactions.begin()
         from_batch, from_key = cursor.exclusive_bound()
         self._parked = set(
             connection.execute(
@@ -51,7 +55,7 @@ class Admission:
     def admit(self, connection: psycopg.Connection[Any], lease: Lease, rows: list[Row]) -> list[Row]:
         """Return the rows to send; park those that Kafka would refuse for themselves, before the cursor passes them.
 
-        Raises LaneStoppedError for a topic that is missing or was replaced, StartOverError where the producer's
+        Raises LaneStoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
         batches do not suit a topic, LeaseLostError, KafkaException, psycopg.Error.
         """
         if self._parked:
@@ -115,6 +119,7 @@ class Admission:
             self._bound_topics = bind_topics(connection, ids)
         check_topics(self._bound_topics, ids)
         self._fit_batches(described)
+        self._open_transactions.wait(described)
         return {
             name: TopicLimits(topic.partitions, None if self._compressed else topic.max_message_bytes)
             for name, topic in described.items()

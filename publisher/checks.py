@@ -26,6 +26,7 @@ class Why(StrEnum):
     OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
     OUTPUT_TOPIC_MISSING = "output_topic_missing"
     OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
+    OPEN_TRANSACTION = "open_transaction"
     NOT_AUTHORISED = "not_authorised"
     RECORD_REFUSED = "record_refused"
     RESUMING = "resuming"

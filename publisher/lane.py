@@ -54,7 +54,7 @@ class Lane:
         self._connection = LaneConnection(shared, f"publisher lane {epoch.epoch}/{lane}")
         self._lease: Lease | None = None
         self._open: OpenLane | None = None
-        self._admission = Admission(shared.settings, shared.topics)
+        self._admission = Admission(shared.settings, shared.topics, shared.stop.is_set)
         self._hunt = Hunt()
         self._link = Link()
 

@@ -21,6 +21,15 @@ class Record(NamedTuple):
     value: bytes | None
 
 
+class OpenTransactionError(KafkaException):
+    """A transaction is open on the progress partition, from this offset on: what is behind it cannot be read."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        text = f"{topic}[{partition}] is readable up to {offset} only: another transaction is open on it"
+        super().__init__(KafkaError(KafkaError._TIMED_OUT, text))
+        self.topic, self.partition, self.offset = topic, partition, offset
+
+
 class Newest(NamedTuple):
     """What the end of a lane's partition holds. `later`: records of later epochs, newest of each lane."""
 
@@ -70,7 +79,8 @@ def records_backwards(
     `consumer` reads committed records only and reports ends of partitions; `high_watermark` was asked for with a
     read_uncommitted look after `init_transactions` had ended the lane's open transaction. Reads in growing windows,
     since a compacted partition may still hold much that is old.
-    Raises KafkaException (_TIMED_OUT) when a window's end is not reached within `timeout_s` or `give_up` says so.
+    Raises KafkaException (_TIMED_OUT) when a window's end is not reached within `timeout_s` or `give_up` says so;
+    OpenTransactionError where a transaction hides it.
     """
     size = _FIRST_WINDOW
     end = high_watermark
@@ -94,14 +104,11 @@ def _window(
     readable: int | None = None
     while True:
         if time.monotonic() > deadline or give_up():
-            why = (
-                "no answer"
-                if readable is None
-                else f"readable up to {readable} only: another transaction is open on it"
-            )
+            if readable is not None and not give_up():
+                raise OpenTransactionError(start.topic, start.partition, readable)
             place = f"{start.topic}[{start.partition}]"
             raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"the end of {place} at {end} was not reached, {why}")
+                KafkaError(KafkaError._TIMED_OUT, f"the end of {place} at {end} was not reached, no answer")
             )
         message = consumer.poll(0.2)
         if message is None:

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException, Producer
 from db.settings import Settings
 from publisher import clients
 from publisher.checks import LaneStoppedError, Why
-from publisher.progress_reader import Newest, read_newest
+from publisher.open_transactions import explanation
+from publisher.progress_reader import Newest, OpenTransactionError, read_newest
 from publisher.shared import Epoch
 from publisher.topics import Topics
 
@@ -63,7 +64,7 @@ def newest_progress(
     """Return the lane's newest progress record, and those of later epochs that nobody else would look at.
 
     Lane 0 also looks into the partitions that only a later epoch with more lanes can have made.
-    Raises LaneStoppedError for a record that cannot be read, KafkaException.
+    Raises LaneStoppedError for a record that cannot be read or behind an open transaction, KafkaException.
     """
     partitions = [lane]
     if lane == 0:
@@ -97,6 +98,9 @@ def _newest(
             settings.kafka.request_timeout_s,
             give_up,
         )
+    except OpenTransactionError as error:
+        reason = explanation(error.topic, {error.partition: error.offset})
+        raise LaneStoppedError(Why.OPEN_TRANSACTION, reason, retry=True) from error
     except ValueError as error:
         raise unreadable(topic, partition, error) from error
     finally:

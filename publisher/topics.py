@@ -187,15 +187,21 @@ class Topics:
             )
             answer(grown[topic], self._give_up)
 
-    def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
-        """Return the end of a partition as a read_uncommitted reader sees it; `committed`: up to the first open transaction."""
-        place = TopicPartition(topic, partition)
+    def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
+        """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: up to the first open transaction.
+
+        Raises KafkaException.
+        """
         asked = self._admin.list_offsets(
-            {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+            {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},  # type: ignore[no-untyped-call]
             isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
-        return int(answer(asked[place], self._give_up).offset)
+        return {place.partition: int(answer(future, self._give_up).offset) for place, future in asked.items()}
+
+    def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """Return the end of one partition, as `ends` does."""
+        return self.ends(topic, [partition], committed=committed)[partition]
 
     def _ask(self, names: list[str]) -> dict[str, OutputTopic]:
         asked_at = time.monotonic()

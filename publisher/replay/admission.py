@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import structlog
 
+from db.errors import UnavailableError
 from db.settings import Settings
 from publisher import clients
+from publisher.checks import LaneStoppedError
 from publisher.records import ExtraHeaders, Row
 from publisher.refusals import Refusal, TopicLimits
 from publisher.replay.errors import ReplayStoppedError, Why
@@ -52,6 +54,7 @@ class ReplayAdmission:
             replay.target_topic,
             ExtraHeaders.of(settings.publisher),
         )
+        self._open_transactions = target.open_transactions()
         self.refused: dict[Place, Refusal] = {}
         """Rows that Kafka itself refused."""
         self.batch_bytes: int | None = None
@@ -60,11 +63,13 @@ class ReplayAdmission:
     def begin(self) -> None:
         """Start over: whatever made that necessary may have changed the topics too."""
         self._began_at = time.monotonic()
+        self._open_transactions.begin()
 
     def admit(self, rows: list[Row], known: dict[str, str]) -> Admitted:
         """Sort the rows. `known`: ids of the topics written so far.
 
-        Raises ReplayStoppedError, StartOverError where the producer's batches do not suit a topic, KafkaException.
+        Raises ReplayStoppedError, StartOverError where the producer's batches do not suit a topic, UnavailableError where a transaction
+        is open on one, KafkaException.
         """
         names: set[str] = set()
         for row in rows:
@@ -138,6 +143,10 @@ class ReplayAdmission:
         if least < (self.batch_bytes or clients.BATCH_BYTES):
             self.batch_bytes = least
             raise StartOverError
+        try:
+            self._open_transactions.wait({name: described[name] for name in names})
+        except LaneStoppedError as error:
+            raise UnavailableError(str(error)) from error
         limits = {
             name: TopicLimits(topic.partitions, None if self._compressed else topic.max_message_bytes)
             for name, topic in described.items()

@@ -12,6 +12,7 @@ from db.settings import KafkaSettings, Settings
 from publisher import clients
 from publisher.checks import LaneStoppedError
 from publisher.checks import Why as LaneWhy
+from publisher.open_transactions import OpenTransactions
 from publisher.refusals import UNAUTHORISED
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ANEW, PARTITIONS
@@ -62,6 +63,7 @@ class Target:
         self.kafka = kafka
         self.progress_topic = progress_topic
         self._replication = replication
+        self._give_up = give_up
         self._topics = Topics(
             clients.admin_client(kafka),
             timeout_s=kafka.request_timeout_s,
@@ -104,6 +106,10 @@ class Target:
                 f"of the topics {', '.join(sorted(names))} at least one does not exist at {self.kafka.bootstrap_servers}. Create "
                 "it, or say --create-topics to have it made with the broker's defaults",
             ) from error
+
+    def open_transactions(self) -> OpenTransactions:
+        """Return what keeps a replay from partitions with open transactions."""
+        return OpenTransactions(self._topics, self._give_up)
 
     def ensure_progress(self, replay_id: int, *, create: bool) -> None:
         """Make sure that the progress topic is there and compacted. Raises ReplayStoppedError, KafkaException."""

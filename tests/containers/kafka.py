@@ -19,7 +19,7 @@ def variable(setting: str) -> str:
 
 
 class ContainerKafka(ContainerServer):
-    """The image apache/kafka:4.3.1."""
+    """The image apache/kafka:4.2.1."""
 
     image = KAFKA
 

@@ -47,7 +47,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def server_engine(engine: Engine) -> Engine:
-    """The engine with postgres:18 and apache/kafka:4.3.1."""
+    """The engine with postgres:18 and apache/kafka:4.2.1."""
     try:
         stand_ins.provide(engine, (POSTGRES, KAFKA))
     except EngineError as error:

@@ -22,7 +22,7 @@ from tests.images.errors import EngineError
 
 PYTHON = "python:3.11-slim-bookworm"
 POSTGRES = "postgres:18"
-KAFKA = "apache/kafka:4.3.1"
+KAFKA = "apache/kafka:4.2.1"
 
 STAND_IN_LABEL = "spark-outbox.stand-in-for"
 PULL_VARIABLE = "OUTBOX_TEST_PULL"

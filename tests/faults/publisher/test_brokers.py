@@ -88,57 +88,47 @@ def hangs(kafka: ProxiedKafka) -> Strike:
     return strike
 
 
-def cells(kafka: ProxiedKafka) -> list[Cell]:
-    """All of the group."""
-    killed = "broker killed"
-    sent = "transaction.before_commit"
-    situation = "a transaction in flight"
+def _cell(fault: str, detail: str, action: str, strike: Strike, recover: Strike = Stage.recover) -> Cell:
+    return Cell("a transaction in flight", fault, action, strike, recover, detail=detail)
 
-    def cell(fault: str, detail: str, action: str, strike: Strike, recover: Strike = Stage.recover) -> Cell:
-        return Cell(situation, fault, action, strike, recover, detail=detail)
 
+def killed(kafka: ProxiedKafka) -> list[Cell]:
+    """The broker dies and comes back at once."""
+    points = {
+        "transaction.during_produce": "half of the rows are sent",
+        "transaction.before_commit": "all records are in Kafka, no commit",
+        "transaction.after_commit": "committed, not recorded",
+    }
     return [
-        cell(
-            killed,
-            "half of the rows are sent",
-            "SIGKILL",
-            down(kafka, "transaction.during_produce", kafka.kill),
-            back(kafka),
-        ),
-        cell(
-            killed,
-            "all records are in Kafka, no commit",
-            "SIGKILL",
-            down(kafka, sent, kafka.kill),
-            back(kafka),
-        ),
-        cell(
-            killed,
-            "committed, not recorded",
-            "SIGKILL",
-            down(kafka, "transaction.after_commit", kafka.kill),
-            back(kafka),
-        ),
-        cell(
+        _cell("broker killed", detail, "SIGKILL", down(kafka, point, kafka.kill), back(kafka))
+        for point, detail in points.items()
+    ]
+
+
+def away(kafka: ProxiedKafka) -> list[Cell]:
+    """The broker is stopped, or away for longer than a transaction may last."""
+    sent = "all records are in Kafka"
+    return [
+        _cell(
             "broker stopped",
-            "all records are in Kafka, no commit",
+            f"{sent}, no commit",
             "SIGTERM",
-            down(kafka, sent, kafka.stop),
+            down(kafka, "transaction.before_commit", kafka.stop),
             back(kafka),
         ),
-        cell(
+        _cell(
             "broker down for longer than transaction.timeout.ms",
-            "all records are in Kafka; the broker aborts before the commit is asked for",
+            f"{sent}; the broker aborts before the commit is asked for",
             "SIGKILL",
             down_for_longer(kafka),
         ),
-        cell(
+        _cell(
             "publisher slower than transaction.timeout.ms",
-            "all records are in Kafka; the broker aborts before the commit is asked for",
+            f"{sent}; the broker aborts before the commit is asked for",
             "hold",
             stands_still_for_longer,
         ),
-        cell(
+        _cell(
             "broker hangs for longer than transaction.timeout.ms",
             "the commit is asked for meanwhile",
             "SIGSTOP",
@@ -147,10 +137,18 @@ def cells(kafka: ProxiedKafka) -> list[Cell]:
     ]
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(1_800)
-def test_a_broker_that_ends_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
+@pytest.mark.timeout(900)
+def test_a_broker_that_is_killed_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
     set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     stage = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-    play(matrix, "the broker", cells(own_kafka), stage, tell)
+    play(matrix, "a broker that is killed", killed(own_kafka), stage, tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_broker_that_is_away_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
+    set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    stage = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+    play(matrix, "a broker that is away", away(own_kafka), stage, tell)

@@ -1,0 +1,123 @@
+"""A broker that loses the end of a transaction (KAFKA-20734) costs time and a command by hand, no event and no repetition.
+
+Kafka 4.3.0 to 4.4.0 do so when a killed broker is back before its session has run out: it still takes itself for the leader, aborts a
+transaction that timed out meanwhile, is fenced before it can tell its partitions, and takes leaderless partitions for deleted ones. Without
+the publisher's check, the lane's next commit brings the aborted events back, or the lane waits for its own progress for ever.
+"""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from db.fault_points import Action, Fault
+from publisher.checks import Why
+from spark_job.jars import java_executable, resolve
+from tests.faults.matrix import Matrix
+from tests.faults.publisher.conftest import SetUp
+from tests.faults.publisher.kafka_proxy import KafkaProxy
+from tests.faults.publisher.play import Cell, play
+from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.stage import PATIENCE_S, Stage
+from tests.integration.publisher.harness import drained, status_of, wait_until
+
+_LOCK = Path(__file__).parent / "kafka-4.3.1.lock"
+_TRANSACTION_TIMEOUT_MS = 2_000
+_OPEN = re.compile(r"(\S+)\[(\d+)\] from offset (\d+) on")
+
+
+class ForgetfulKafka(ProxiedKafka):
+    """A broker with the defect, and with the time to show it on a slow machine."""
+
+    jars_lock = _LOCK
+
+    def _server_settings(self) -> dict[str, str]:
+        return super()._server_settings() | {"broker.session.timeout.ms": "9000"}
+
+
+@pytest.fixture
+def forgetful_kafka(proxy: KafkaProxy, tmp_path: Path) -> Iterator[ForgetfulKafka]:
+    """Of this test alone."""
+    server = ForgetfulKafka(tmp_path / "forgetful-kafka", proxy)
+    server.start()
+    yield server
+    server.destroy()
+
+
+def _abort(bootstrap: str, topic: str, partition: str, offset: str) -> None:
+    """As an operator does it: `kafka-transactions.sh abort`."""
+    tool = [
+        java_executable(), "-cp", ":".join(map(str, resolve(_LOCK))), "org.apache.kafka.tools.TransactionsCommand",
+        "--bootstrap-server", bootstrap, "abort", "--topic", topic, "--partition", partition, "--start-offset", offset,
+    ]  # fmt: skip
+    subprocess.run(tool, check=True, capture_output=True, timeout=60)
+
+
+def _cell(kafka: ForgetfulKafka, point: str, hit: int, detail: str) -> Cell:
+    def strike(stage: Stage) -> str:
+        stage.meet(Fault(point, Action.HOLD, hit), batches=3)
+        # What was produced so far is in the broker: that is what the defect leaves open.
+        wait_until(stage.open_transactions, "an open transaction in the broker")
+        kafka.kill()
+        kafka.start()
+        stage.release()
+        return "the broker says that the transaction was aborted"
+
+    def recover(stage: Stage) -> str:
+        before = stage.transactions()
+        told: set[tuple[str, str, str]] = set()
+        while reason := _stopped(stage, told):
+            # While it waits it sends nothing.
+            assert stage.transactions() == before
+            for place in set(_OPEN.findall(reason)) - told:
+                _abort(stage.bootstrap, *place)
+                told.add(place)
+        assert told, "the broker ended the transaction everywhere: nothing was shown"
+        stage.recover()
+        more = stage.transactions() - before
+        return f"{len(told)} partitions told by hand, {more} transactions more, {len(stage.watcher.seen)} events once"
+
+    return Cell(
+        "a transaction in flight",
+        "a broker loses the end of a transaction",
+        "SIGKILL",
+        strike,
+        recover,
+        detail=detail,
+    )
+
+
+def _stopped(stage: Stage, told: set[tuple[str, str, str]]) -> str:
+    """Why the lane stands still beyond what the broker was told of, once it does; nothing once all is delivered."""
+
+    def reason() -> str:
+        (lane,) = status_of(stage.dsn).lanes
+        shown = lane.stopped_reason or ""
+        return shown if lane.stopped_why == Why.OPEN_TRANSACTION and set(_OPEN.findall(shown)) - told else ""
+
+    wait_until(
+        lambda: bool(reason()) or drained(stage.dsn), lambda: stage.publisher.log()[-3_000:], PATIENCE_S
+    )
+    return reason()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_800)
+def test_a_broker_that_loses_the_end_of_a_transaction_loses_and_repeats_no_event(
+    set_up: SetUp, forgetful_kafka: ForgetfulKafka, matrix: Matrix, tell: Callable[[str], None]
+) -> None:
+    stage = set_up(
+        bootstrap=forgetful_kafka.bootstrap_servers, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS, lanes=1
+    )
+    cells = [
+        _cell(forgetful_kafka, "transaction.during_produce", 8, "half of the rows are sent"),
+        _cell(
+            forgetful_kafka,
+            "transaction.before_commit",
+            3,
+            "all records are in Kafka, the lane's progress too",
+        ),
+    ]
+    play(matrix, "a broker that loses the end of a transaction (Kafka 4.3.1)", cells, stage, tell)

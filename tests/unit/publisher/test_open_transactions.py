@@ -1,0 +1,82 @@
+"""What a lane waits for is fixed when it first meets a topic, over every retry, until it has written there."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from publisher.checks import LaneStoppedError, Why
+from publisher.open_transactions import OpenTransactions
+from publisher.topics import OutputTopic
+
+TOPIC = {"t": OutputTopic("id", 2, 1_000_000)}
+
+
+class FakeTopics:
+    """Two partitions, with their ends for either reader."""
+
+    def __init__(self) -> None:
+        self.high = {0: 10, 1: 10}
+        self.stable = {0: 10, 1: 10}
+        self.asked = 0
+
+    def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
+        self.asked += 1
+        return {each: (self.stable if committed else self.high)[each] for each in partitions}
+
+
+@pytest.fixture
+def kafka() -> FakeTopics:
+    return FakeTopics()
+
+
+@pytest.fixture
+def lane(kafka: FakeTopics) -> OpenTransactions:
+    topics: Any = kafka
+    return OpenTransactions(topics, lambda: False, wait_s=0.0)
+
+
+def test_a_topic_without_open_transactions_is_asked_for_once_in_a_tenure(
+    kafka: FakeTopics, lane: OpenTransactions
+) -> None:
+    lane.begin()
+    lane.wait(TOPIC)
+    asked = kafka.asked
+    lane.wait(TOPIC)
+    assert kafka.asked == asked
+    lane.begin()
+    lane.wait(TOPIC)
+    assert kafka.asked == 2 * asked
+
+
+def test_an_open_transaction_stops_the_lane_with_its_place(kafka: FakeTopics, lane: OpenTransactions) -> None:
+    kafka.stable[1] = 4
+    lane.begin()
+    with pytest.raises(LaneStoppedError, match=r"t\[1\] from offset 4 on") as stopped:
+        lane.wait(TOPIC)
+    assert stopped.value.why is Why.OPEN_TRANSACTION
+    assert stopped.value.retry
+
+
+def test_transactions_that_begin_while_it_waits_are_not_waited_for(
+    kafka: FakeTopics, lane: OpenTransactions
+) -> None:
+    kafka.stable[1] = 4
+    lane.begin()
+    with pytest.raises(LaneStoppedError):
+        lane.wait(TOPIC)
+    # The first one has ended, another is open behind it.
+    kafka.high[1], kafka.stable[1] = 30, 10
+    lane.begin()
+    lane.wait(TOPIC)
+
+
+def test_after_it_has_written_everything_open_is_waited_for(
+    kafka: FakeTopics, lane: OpenTransactions
+) -> None:
+    lane.begin()
+    lane.wait(TOPIC)
+    kafka.high[1] = 30
+    lane.begin()
+    with pytest.raises(LaneStoppedError, match=r"t\[1\] from offset 10 on"):
+        lane.wait(TOPIC)
