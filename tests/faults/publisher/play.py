@@ -22,9 +22,9 @@ bytes, in order for each key; no transaction is open on an output or progress pa
 lane follow each other without a gap, and Kafka's progress record, the lane's row and its newest delivery say the same; no dead process has
 a lease, and nothing waits for a lock. The cells that take long do so because a server starts anew.
 
-Until 2026-11-22 the cells "broker killed" were played with Kafka 4.3.1 and failed now and then: that broker may lose the end of a transaction
-(KAFKA-20734), and a lane then hung, or delivered the events of the aborted transaction twice. [Kafka](kafka.md) says what happened and since
-when. These cells are played with Kafka 4.2.1 now, in each CI run, and the defect has a group of its own, with Kafka 4.3.1.
+Until 2026-11-22 the cells "broker killed" were played with Kafka 4.3.1 and failed now and then: that broker may lose the end of a
+transaction (KAFKA-20734); a lane then hung, or delivered the events of the aborted transaction twice. [Kafka](kafka.md) says what
+happened and since when. These cells are played with Kafka 4.2.1 now, in each CI run, and the defect has a group of its own.
 """,
     fault="fault",
 )

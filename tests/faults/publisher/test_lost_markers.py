@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from db.fault_points import Action, Fault
+from devstack.kafka import Kafka
 from publisher.checks import Why
 from spark_job.jars import java_executable, resolve
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.kafka_proxy import KafkaProxy
 from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
+from tests.faults.publisher.proxied_kafka import HEAP, QUICK
 from tests.faults.publisher.stage import PATIENCE_S, Stage
 from tests.integration.publisher.harness import drained, status_of, wait_until
 
@@ -28,19 +28,17 @@ _TRANSACTION_TIMEOUT_MS = 2_000
 _OPEN = re.compile(r"(\S+)\[(\d+)\] from offset (\d+) on")
 
 
-class ForgetfulKafka(ProxiedKafka):
-    """A broker with the defect, and with the time to show it on a slow machine."""
+class ForgetfulKafka(Kafka):
+    """A broker with the defect."""
 
     jars_lock = _LOCK
 
-    def _server_settings(self) -> dict[str, str]:
-        return super()._server_settings() | {"broker.session.timeout.ms": "9000"}
-
 
 @pytest.fixture
-def forgetful_kafka(proxy: KafkaProxy, tmp_path: Path) -> Iterator[ForgetfulKafka]:
-    """Of this test alone."""
-    server = ForgetfulKafka(tmp_path / "forgetful-kafka", proxy)
+def forgetful_kafka(tmp_path: Path) -> Iterator[ForgetfulKafka]:
+    """Of this test alone. Its session lasts long enough for a slow machine to show the defect."""
+    settings = QUICK | {"broker.session.timeout.ms": "9000"}
+    server = ForgetfulKafka(tmp_path / "forgetful-kafka", heap=HEAP, settings=settings)
     server.start()
     yield server
     server.destroy()
