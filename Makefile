@@ -65,8 +65,9 @@ soak-short: $(INSTALLED) ## The same for ten minutes
 	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure the pipeline, the relay and its latency; each prints one JSON line last
-	$(BIN)/python -m benchmarks.pipeline
+bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the relay and its latency
+	$(BIN)/python -m benchmarks.pipeline throughput
+	$(BIN)/python -m benchmarks.pipeline latency
 	$(BIN)/python -m benchmarks.relay
 	$(BIN)/python -m benchmarks.relay_latency
 

@@ -8,9 +8,11 @@ from psycopg.rows import TupleRow
 from db.errors import UnavailableError
 from db.settings import PostgresSettings
 
-# A service that is stopped inside a transaction must not hold the writer lock for ever (design §3.3 step 1).
+# A service that is stopped inside a transaction must not hold the writer lock for ever.
 _SESSION_OPTIONS = (
     "-c idle_in_transaction_session_timeout={idle} -c lock_timeout={lock} -c synchronous_commit=on "
+    # A client that vanished in the middle of a COPY: the server must notice it, or it holds the writer lock for two hours.
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000 "
     # What is read after the writer lock was waited for must be what its last holder left.
     "-c default_transaction_isolation=read\\ committed -c timezone=UTC -c search_path=pg_catalog"
 )

@@ -30,7 +30,7 @@ class FencedError(OutboxError):
 
 
 class ContinuityError(OutboxError):
-    """Checkpoint, Postgres or Kafka moved apart; going on could lose or repeat events."""
+    """Postgres, Kafka and the settings do not tell one story; going on could lose or repeat events."""
 
     exit_code = 5
 
@@ -39,3 +39,13 @@ class UnavailableError(OutboxError):
     """A server did not answer in time; trying again may help."""
 
     exit_code = 6
+
+
+class MovedError(ContinuityError):
+    """A server's data is not what this run knew of it; the next start looks anew, and says what has to be decided."""
+
+
+class RefusedError(OutboxError):
+    """A server refuses what a service does: the credentials, a right, a table or a constraint is not as it expects."""
+
+    exit_code = 16

@@ -8,12 +8,14 @@ anew at every point.
 """
 
 import difflib
+import fcntl
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,19 +31,22 @@ POINTS = {
     "start.after_commit": "after the start's COMMIT",
     "start.before_query": "before the query starts",
     "query.before_action": "callback entered, before Spark's action",
+    "task.before_open": "task: before it takes what is open",
+    "task.during_rebuild": "task: in the middle of a rebuild",
+    "task.after_rebuild": "task: the open sessions were found again",
+    "task.after_assembly": "task: a partition is assembled and transformed, what is open is not kept yet",
+    "task.during_cache": "task: events of what is open are written, the table is not",
+    "task.after_cache": "task: what is open is kept",
     "query.after_action": "after Spark's action",
     "sink.before_transaction": "before the batch's transaction",
     "sink.after_lock": "after the writer lock",
     "sink.after_continuity": "after the continuity check",
-    "sink.after_comparison": "repeated batch: after its comparison, before COMMIT",
     "sink.during_copy": "in the middle of the rows' COPY",
     "sink.after_copy": "after COPY",
     "sink.after_dead_letters": "after the dead letters",
-    "sink.after_buckets": "after the bucket summaries",
     "sink.after_ledger": "after the ledger rows, before COMMIT",
     "sink.after_commit": "after COMMIT",
     "query.before_return": "before returning to Spark",
-    "query.after_spark_commit": "after Spark's own commit",
     "lane.before_lease": "publisher: before it asks for the lane's lease",
     "lane.after_lease": "publisher: after the lease",
     "lane.after_fencing": "publisher: after init_transactions, before the progress is read",
@@ -164,7 +169,7 @@ class Plan:
 
     def _take(self, point: str) -> Fault | None:
         """Count this hit; take the fault out of the plan and write it down when it is due."""
-        with self._lock:
+        with self._lock, self._alone():
             version = self._version()
             pending = self.pending()
             if not pending or pending[0].point != point:
@@ -179,6 +184,13 @@ class Plan:
                 log.write(json.dumps(asdict(pending[0]) | {"pid": os.getpid()}) + "\n")
             self.write(*pending[1:])
             return pending[0]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Spark's workers are processes that follow one plan."""
+        with self.file.with_name(f"{self.file.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _version(self) -> tuple[int, int] | None:
         """What differs between two plans, even of the same text."""

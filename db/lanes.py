@@ -2,7 +2,7 @@
 
 import mmh3
 
-# Differs from the seed of Spark's own hash, which spreads the keys over buckets.
+# Rows are stored with what it gives: it never changes.
 _SEED = 0x6C616E65
 
 

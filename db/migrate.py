@@ -15,7 +15,7 @@ from db.errors import OutboxError, SchemaError, UnavailableError
 from db.settings import PostgresSettings
 from db.statements import statement
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision that this code reads and writes."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")
@@ -85,6 +85,8 @@ def explain(error: psycopg.Error) -> OutboxError:
                 f"the migration was refused: {happened}. [postgres] dsn (OUTBOX_POSTGRES__DSN) leads to a standby or a read-only "
                 "database: name the primary"
             )
+        case errors.ObjectInUse() | errors.ObjectNotInPrerequisiteState():
+            return SchemaError(f"the migration was refused: {happened}. Nothing was changed")
         case errors.FeatureNotSupported():
             return SchemaError(f"this database cannot hold an outbox: {happened}")
         case psycopg.OperationalError():

@@ -145,33 +145,38 @@ CREATE TABLE outbox.batch (
     run_id uuid NOT NULL,
     start_offsets jsonb,
     end_offsets jsonb,
-    done_offsets jsonb,
-    safe_offsets jsonb,
     input_events bigint DEFAULT 0 NOT NULL,
     sessions integer DEFAULT 0 NOT NULL,
     output_events bigint DEFAULT 0 NOT NULL,
     dead_letters integer DEFAULT 0 NOT NULL,
     duplicate_events integer DEFAULT 0 NOT NULL,
-    skipped_sessions integer DEFAULT 0 NOT NULL,
-    content_hash bytea NOT NULL,
     transform_fingerprint text NOT NULL,
-    recomputed_at timestamp with time zone,
-    recomputed_hash bytea,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     output_bytes bigint DEFAULT 0 NOT NULL,
-    CONSTRAINT batch_content_hash_length CHECK ((length(content_hash) = 32)),
-    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint, (skipped_sessions)::bigint) >= 0)),
+    open_state jsonb,
+    CONSTRAINT batch_counts_natural CHECK ((LEAST(spark_batch, input_events, (sessions)::bigint, output_events, (dead_letters)::bigint, (duplicate_events)::bigint) >= 0)),
     CONSTRAINT batch_kind_known CHECK ((kind = ANY (ARRAY['stream'::text, 'retry'::text, 'requeue'::text]))),
-    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(done_offsets) = 'object'::text) AND (jsonb_typeof(safe_offsets) = 'object'::text))),
+    CONSTRAINT batch_offsets_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(open_state) = 'object'::text))),
     CONSTRAINT batch_output_bytes_natural CHECK ((output_bytes >= 0)),
     CONSTRAINT batch_positive CHECK (((batch_id > 0) AND (part >= 0))),
-    CONSTRAINT batch_recomputed_whole CHECK (((recomputed_hash IS NULL) OR ((recomputed_at IS NOT NULL) AND (length(recomputed_hash) = 32)))),
-    CONSTRAINT batch_stream_offsets CHECK ((num_nulls(spark_batch, start_offsets, end_offsets, done_offsets, safe_offsets) =
+    CONSTRAINT batch_stream_offsets CHECK (
 CASE kind
-    WHEN 'stream'::text THEN 0
-    ELSE 5
-END))
+    WHEN 'stream'::text THEN (num_nulls(spark_batch, start_offsets, end_offsets) = 0)
+    ELSE (num_nonnulls(spark_batch, start_offsets, end_offsets, open_state) = 0)
+END)
 );
+
+--
+-- Name: COLUMN batch.spark_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.batch.spark_batch IS 'Spark''s number of the batch, which begins anew with each run; NULL: no batch of the stream';
+
+--
+-- Name: COLUMN batch.open_state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none. A partition that is not named has nothing open. NULL: written before 0005';
 
 --
 -- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
@@ -319,6 +324,57 @@ CREATE FUNCTION outbox.cursor_text(batch_id bigint, session_key text) RETURNS te
 COMMENT ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) IS 'A cursor in words.';
 
 --
+-- Name: generation; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.generation (
+    generation integer NOT NULL,
+    start_offsets jsonb NOT NULL,
+    topics jsonb NOT NULL,
+    reason text NOT NULL,
+    policy text NOT NULL,
+    revision integer DEFAULT 0 NOT NULL,
+    assembly jsonb NOT NULL,
+    assembly_fingerprint text NOT NULL,
+    run_id uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_generation integer,
+    from_batch bigint,
+    savepoint text COLLATE pg_catalog."C",
+    explanation text DEFAULT ''::text NOT NULL,
+    cut_offsets jsonb,
+    open_state jsonb DEFAULT '{}'::jsonb NOT NULL,
+    lineage jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
+    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
+    CONSTRAINT generation_lineage_array CHECK ((jsonb_typeof(lineage) = 'array'::text)),
+    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(open_state) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
+    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
+    CONSTRAINT generation_positive CHECK ((generation > 0)),
+    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text, 'upgrade'::text, 'truncation'::text, 'fork'::text, 'skip'::text]))),
+    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
+    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
+);
+
+--
+-- Name: COLUMN generation.start_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.generation.start_offsets IS 'the position that it begins at: what closes below it was judged before';
+
+--
+-- Name: COLUMN generation.open_state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.generation.open_state IS 'what is open at start_offsets, as in outbox.batch';
+
+--
+-- Name: COLUMN generation.lineage; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.generation.lineage IS 'the assembly descriptions that judged what is open at start_offsets, and from where on: [{"assembly": {...}, "start": {topic id: {partition: offset}}}]. Its own judges from start_offsets on; empty: from the beginning';
+
+--
 -- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -348,47 +404,75 @@ UNION ALL
     b.generation,
     NULL::bigint AS first_missing,
     NULL::bigint AS last_missing,
-    ((((((((((((((('generation '::text || b.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not continue batch '::text) || f.batch_id) || ' (Spark batch '::text) || f.spark_batch) || ', part '::text) || f.part) || ')'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || p.first) || ', not '::text) || COALESCE((f.end_offsets #>> ARRAY[t.id, p.partition]), '0'::text)), ', '::text ORDER BY t.id, p.partition))
-           FROM (jsonb_each(b.start_offsets) t(id, partitions)
-             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, first))
-          WHERE ((b.spark_batch <> f.spark_batch) AND ((p.first)::bigint <> COALESCE(((f.end_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint)))), ''::text)) AS detail
+    ((((((((((((((('generation '::text || b.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not continue batch '::text) || f.batch_id) || ' (Spark batch '::text) || f.spark_batch) || ', part '::text) || f.part) || ')'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || COALESCE((b.start_offsets #>> ARRAY[t.id, p.partition]), 'nowhere'::text)) || ', not '::text) || p.last), ', '::text ORDER BY t.id, p.partition))
+           FROM (jsonb_each(f.end_offsets) t(id, partitions)
+             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, last))
+          WHERE (((b.run_id <> f.run_id) OR (b.spark_batch <> f.spark_batch)) AND ((b.start_offsets #>> ARRAY[t.id, p.partition]) IS DISTINCT FROM p.last))), ''::text)) AS detail
    FROM (outbox.batch b
      CROSS JOIN LATERAL ( SELECT f_1.batch_id,
+            f_1.run_id,
             f_1.spark_batch,
             f_1.part,
             f_1.start_offsets,
             f_1.end_offsets
            FROM outbox.batch f_1
-          WHERE ((f_1.generation = b.generation) AND (ROW(f_1.spark_batch, f_1.part) < ROW(b.spark_batch, b.part)))
-          ORDER BY f_1.spark_batch DESC, f_1.part DESC
+          WHERE ((f_1.generation = b.generation) AND (f_1.kind = 'stream'::text) AND (f_1.batch_id < b.batch_id))
+          ORDER BY f_1.batch_id DESC
          LIMIT 1) f)
-  WHERE ((b.kind = 'stream'::text) AND (NOT ((b.batch_id > f.batch_id) AND
-        CASE b.spark_batch
-            WHEN f.spark_batch THEN ((b.part = (f.part + 1)) AND (b.start_offsets = f.start_offsets) AND (b.end_offsets = f.end_offsets))
-            ELSE ((b.spark_batch = (f.spark_batch + 1)) AND (b.part = 0) AND ((b.start_offsets = f.end_offsets) OR ((b.start_offsets @> f.end_offsets) AND (NOT (EXISTS ( SELECT
-               FROM (jsonb_each(b.start_offsets) t(id, partitions)
-                 CROSS JOIN LATERAL jsonb_each(t.partitions) p(partition, first))
-              WHERE ((p.first <> '0'::jsonb) AND ((f.end_offsets #> ARRAY[t.id, p.partition]) IS NULL))))))))
-        END)) AND ((f.batch_id >= (( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS "greatest"
+  WHERE ((b.kind = 'stream'::text) AND (NOT
+        CASE
+            WHEN ((b.run_id = f.run_id) AND (b.spark_batch = f.spark_batch)) THEN ((b.part = (f.part + 1)) AND (b.start_offsets = f.start_offsets) AND (b.end_offsets = f.end_offsets))
+            ELSE ((b.part = 0) AND (b.start_offsets @> f.end_offsets))
+        END) AND ((f.batch_id >= (( SELECT GREATEST((1)::bigint, min(p.from_batch)) AS "greatest"
            FROM outbox.output_partition p
           WHERE (NOT p.detaching)) - 1)) OR (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
            FROM outbox.batch k
           WHERE ((k.batch_id > f.batch_id) AND (k.batch_id < b.batch_id))))))
 UNION ALL
  SELECT b.batch_id,
+    'discontinuous'::text AS problem,
+    g.generation,
+    NULL::bigint AS first_missing,
+    NULL::bigint AS last_missing,
+    ((((((((('generation '::text || g.generation) || ': batch '::text) || b.batch_id) || ' (Spark batch '::text) || b.spark_batch) || ', part '::text) || b.part) || ') does not begin where its generation does'::text) || COALESCE(( SELECT (': '::text || string_agg(((((((t.id || '/'::text) || p.partition) || ' from '::text) || COALESCE((b.start_offsets #>> ARRAY[t.id, p.partition]), 'nowhere'::text)) || ', not '::text) || p.first), ', '::text ORDER BY t.id, p.partition))
+           FROM (jsonb_each(g.start_offsets) t(id, partitions)
+             CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, first))
+          WHERE ((b.start_offsets #>> ARRAY[t.id, p.partition]) IS DISTINCT FROM p.first)), ''::text)) AS detail
+   FROM ((outbox.generation g
+     CROSS JOIN LATERAL ( SELECT n.batch_id,
+            n.spark_batch,
+            n.part,
+            n.start_offsets,
+            n.open_state
+           FROM outbox.batch n
+          WHERE ((n.generation = g.generation) AND (n.kind = 'stream'::text))
+          ORDER BY n.batch_id
+         LIMIT 1) b)
+     CROSS JOIN LATERAL ( SELECT COALESCE(max(n.batch_id), (0)::bigint) AS batch_id
+           FROM (outbox.generation e
+             CROSS JOIN LATERAL ( SELECT x.batch_id
+                   FROM outbox.batch x
+                  WHERE ((x.generation = e.generation) AND (x.kind = 'stream'::text))
+                  ORDER BY x.batch_id DESC
+                 LIMIT 1) n)
+          WHERE (e.generation < g.generation)) f)
+  WHERE ((b.open_state IS NOT NULL) AND (NOT ((b.part = 0) AND (b.start_offsets @> g.start_offsets))) AND (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
+           FROM outbox.batch k
+          WHERE ((k.batch_id > f.batch_id) AND (k.batch_id < b.batch_id)))))
+UNION ALL
+ SELECT b.batch_id,
     'offsets'::text AS problem,
     b.generation,
     NULL::bigint AS first_missing,
     NULL::bigint AS last_missing,
-    ((((((((((t.id || '/'::text) || p.partition) || ': start '::text) || o.first) || ', end '::text) || o.last) || ', safe '::text) || o.safe) || ', done '::text) || o.done) AS detail
+    (((((((t.id || '/'::text) || p.partition) || ': start '::text) || o.first) || ', end '::text) || o.last) || COALESCE((', safe '::text || o.safe), ''::text)) AS detail
    FROM (((outbox.batch b
      CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
      CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, last))
      CROSS JOIN LATERAL ( SELECT COALESCE(((b.start_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS first,
             (p.last)::bigint AS last,
-            COALESCE(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS safe,
-            COALESCE(((b.done_offsets #>> ARRAY[t.id, p.partition]))::bigint, (0)::bigint) AS done) o)
-  WHERE ((b.kind = 'stream'::text) AND ((o.first > o.last) OR (o.safe > o.last) OR (o.done < o.last)))
+            ((b.open_state #>> ARRAY[t.id, p.partition, 'safe'::text]))::bigint AS safe) o)
+  WHERE ((b.kind = 'stream'::text) AND ((o.first > o.last) OR (o.safe > o.last)))
 UNION ALL
  SELECT b.batch_id,
     'time'::text AS problem,
@@ -416,13 +500,13 @@ COMMENT ON COLUMN outbox.audit_ledger.batch_id IS 'the batch that does not fit w
 -- Name: COLUMN audit_ledger.problem; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended; offsets: end before start, safe after end or done before end; time: committed before its predecessor';
+COMMENT ON COLUMN outbox.audit_ledger.problem IS 'missing: ids left out before it; discontinuous: it does not begin where its generation''s former batch ended, or where its generation begins; offsets: end before start or safe after end; time: committed before its predecessor';
 
 --
 -- Name: COLUMN audit_ledger.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+COMMENT ON COLUMN outbox.audit_ledger.generation IS 'period with one assembly description and one revision (outbox.generation)';
 
 --
 -- Name: COLUMN audit_ledger.first_missing; Type: COMMENT; Schema: outbox; Owner: -
@@ -1021,19 +1105,18 @@ BEGIN
         session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions,
         timestamps_ms)
     SELECT o.session_key, new_batch, w.lane, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts,
-        o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys, o.headers,
-        o.partitions, o.timestamps_ms
+        o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys,
+        o.headers, o.partitions, o.timestamps_ms
     FROM unnest(session_keys, batch_ids, lanes) AS w (session_key, batch_id, lane)
     JOIN outbox.session_output o ON o.session_key = w.session_key AND o.batch_id = w.batch_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
     IF copied <> marked THEN
         RAISE EXCEPTION 'outbox.session_output has % of % parked rows no longer', marked - copied, marked USING ERRCODE = 'no_data_found';
     END IF;
-    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, content_hash, transform_fingerprint)
+    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, transform_fingerprint)
     SELECT new_batch, 'requeue', (SELECT max(g.generation) FROM outbox.generation g), requeue.run_id,
            coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0),
-           coalesce(sum((SELECT sum(length(v)) FROM unnest(o."values") v)), 0),
-           sha256(string_agg(sha256(convert_to(o.session_key || ' ' || o."values"::text, 'UTF8')), ''::bytea ORDER BY o.session_key)), 'requeue'
+           coalesce(sum((SELECT sum(length(v)) FROM unnest(o."values") v)), 0), 'requeue'
     FROM outbox.session_output o
     WHERE o.batch_id = new_batch;
     PERFORM pg_notify('outbox_batch', '');
@@ -1242,7 +1325,7 @@ COMMENT ON COLUMN outbox.audit_dead_letter.batch_id IS 'number of the ledger row
 -- Name: COLUMN audit_dead_letter.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_dead_letter.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+COMMENT ON COLUMN outbox.audit_dead_letter.generation IS 'period with one assembly description and one revision (outbox.generation)';
 
 --
 -- Name: COLUMN audit_dead_letter.revision; Type: COMMENT; Schema: outbox; Owner: -
@@ -1474,40 +1557,6 @@ COMMENT ON COLUMN outbox.audit_replayed.target_servers IS 'bootstrap servers of 
 COMMENT ON COLUMN outbox.audit_replayed.certain IS 'false: the replay left rows out, maybe this one';
 
 --
--- Name: generation; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.generation (
-    generation integer NOT NULL,
-    directory_token text NOT NULL,
-    start_offsets jsonb NOT NULL,
-    high_water jsonb NOT NULL,
-    topics jsonb NOT NULL,
-    reason text NOT NULL,
-    policy text NOT NULL,
-    revision integer DEFAULT 0 NOT NULL,
-    assembly jsonb NOT NULL,
-    assembly_fingerprint text NOT NULL,
-    run_id uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_generation integer,
-    from_batch bigint,
-    savepoint text COLLATE pg_catalog."C",
-    read_again bigint DEFAULT 0 NOT NULL,
-    explanation text DEFAULT ''::text NOT NULL,
-    cut_offsets jsonb,
-    CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
-    CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
-    CONSTRAINT generation_objects CHECK (((jsonb_typeof(start_offsets) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text))),
-    CONSTRAINT generation_policy_known CHECK ((policy = ANY (ARRAY['skip'::text, 'reissue'::text]))),
-    CONSTRAINT generation_positive CHECK ((generation > 0)),
-    CONSTRAINT generation_read_again_natural CHECK ((read_again >= 0)),
-    CONSTRAINT generation_reason_known CHECK ((reason = ANY (ARRAY['first'::text, 'checkpoint_lost'::text, 'savepoint'::text, 'rescale'::text, 'outbox_behind'::text, 'new_topic'::text, 'data_loss'::text, 'changed_assembly'::text, 'requested'::text]))),
-    CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
-    CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
-);
-
---
 -- Name: audit_history; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -1518,12 +1567,12 @@ CREATE VIEW outbox.audit_history AS
             WHEN (b.kind = 'retry'::text) THEN 'retried'::text
             WHEN ((o.revision > 0) AND (EXISTS ( SELECT
                FROM (outbox.generation g
-                 CROSS JOIN LATERAL ( SELECT n_1.done_offsets
+                 LEFT JOIN LATERAL ( SELECT n_1.end_offsets
                        FROM outbox.batch n_1
-                      WHERE ((n_1.generation = g.generation) AND (n_1.kind = 'stream'::text) AND (n_1.spark_batch IS NOT NULL))
-                      ORDER BY n_1.spark_batch DESC
-                     LIMIT 1) n)
-              WHERE ((g.generation < b.generation) AND (((n.done_offsets #>> ARRAY[s.topic_id, (s.partition)::text]))::bigint > s.end_offset))))) THEN 'reissued'::text
+                      WHERE ((n_1.generation = g.generation) AND (n_1.kind = 'stream'::text))
+                      ORDER BY n_1.batch_id DESC
+                     LIMIT 1) n ON (true))
+              WHERE ((g.generation < b.generation) AND (((COALESCE(n.end_offsets, g.start_offsets) #>> ARRAY[s.topic_id, (s.partition)::text]))::bigint > s.end_offset))))) THEN 'reissued'::text
             ELSE 'closed'::text
         END AS what,
     (((((((((((('events '::text || s.topic_id) || '/'::text) || s.partition) || '/'::text) || s.start_offset) || ' to '::text) || s.end_offset) || ', '::text) || s.events) || ' in, '::text) || s.outputs) || ' outputs'::text) AS detail,
@@ -1652,7 +1701,7 @@ COMMENT ON COLUMN outbox.audit_history.batch_id IS 'number of the ledger row (ou
 -- Name: COLUMN audit_history.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_history.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+COMMENT ON COLUMN outbox.audit_history.generation IS 'period with one assembly description and one revision (outbox.generation)';
 
 --
 -- Name: COLUMN audit_history.revision; Type: COMMENT; Schema: outbox; Owner: -
@@ -1668,40 +1717,26 @@ CREATE VIEW outbox.audit_input AS
  SELECT COALESCE((g.topics ->> t.id), t.id) AS topic,
     (p.partition)::integer AS partition,
     (p.read_to)::bigint AS read_to,
-    NULLIF(((b.safe_offsets #>> ARRAY[t.id, p.partition]))::bigint, (p.read_to)::bigint) AS open_from,
+    NULLIF(((o.open_state #>> ARRAY[t.id, p.partition, 'safe'::text]))::bigint, (p.read_to)::bigint) AS open_from,
     b.batch_id AS newest_batch,
     b.created_at AS committed_at,
     (now() - b.created_at) AS age,
     t.id AS topic_id
-   FROM (((outbox.generation g
-     CROSS JOIN LATERAL ( SELECT n.batch_id,
-            n.kind,
-            n.generation,
-            n.spark_batch,
-            n.part,
-            n.commit_id,
-            n.run_id,
-            n.start_offsets,
-            n.end_offsets,
-            n.done_offsets,
-            n.safe_offsets,
-            n.input_events,
-            n.sessions,
-            n.output_events,
-            n.dead_letters,
-            n.duplicate_events,
-            n.skipped_sessions,
-            n.content_hash,
-            n.transform_fingerprint,
-            n.recomputed_at,
-            n.recomputed_hash,
+   FROM ((((outbox.generation g
+     LEFT JOIN LATERAL ( SELECT n.batch_id,
             n.created_at,
-            n.output_bytes
+            n.end_offsets,
+            n.open_state
            FROM outbox.batch n
           WHERE ((n.generation = g.generation) AND (n.kind = 'stream'::text))
-          ORDER BY n.spark_batch DESC, n.part DESC
-         LIMIT 1) b)
-     CROSS JOIN LATERAL jsonb_each(b.end_offsets) t(id, partitions))
+          ORDER BY n.batch_id DESC
+         LIMIT 1) b ON (true))
+     CROSS JOIN LATERAL ( SELECT COALESCE(b.end_offsets, g.start_offsets) AS end_offsets,
+                CASE
+                    WHEN (b.batch_id IS NULL) THEN g.open_state
+                    ELSE b.open_state
+                END AS open_state) o)
+     CROSS JOIN LATERAL jsonb_each(o.end_offsets) t(id, partitions))
      CROSS JOIN LATERAL jsonb_each_text(t.partitions) p(partition, read_to))
   WHERE (g.generation = ( SELECT max(n.generation) AS max
            FROM outbox.generation n));
@@ -1710,7 +1745,7 @@ CREATE VIEW outbox.audit_input AS
 -- Name: VIEW audit_input; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON VIEW outbox.audit_input IS 'How far each input partition is dealt with: by the newest batch of the stream.';
+COMMENT ON VIEW outbox.audit_input IS 'How far each input partition is dealt with: by the newest batch of the stream, or by the newest generation''s start where that has committed none yet.';
 
 --
 -- Name: COLUMN audit_input.topic; Type: COMMENT; Schema: outbox; Owner: -
@@ -1740,7 +1775,7 @@ COMMENT ON COLUMN outbox.audit_input.open_from IS 'offset of the oldest event of
 -- Name: COLUMN audit_input.newest_batch; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_input.newest_batch IS 'the newest batch of the stream';
+COMMENT ON COLUMN outbox.audit_input.newest_batch IS 'the newest batch of the stream, NULL: the newest generation has committed none yet';
 
 --
 -- Name: COLUMN audit_input.committed_at; Type: COMMENT; Schema: outbox; Owner: -
@@ -1783,7 +1818,7 @@ CREATE VIEW outbox.audit_minute AS
                    FROM outbox.delivery d_1)) AS last) span
      CROSS JOIN LATERAL generate_series(date_trunc('minute'::text, span.first), span.last, '00:01:00'::interval) m(minute))
      CROSS JOIN LATERAL ( SELECT count(*) AS commits,
-            count(DISTINCT ROW(b_1.generation, b_1.spark_batch)) FILTER (WHERE (b_1.kind = 'stream'::text)) AS batches,
+            count(DISTINCT ROW(b_1.run_id, b_1.spark_batch)) FILTER (WHERE (b_1.kind = 'stream'::text)) AS batches,
             (COALESCE(sum(b_1.input_events), (0)::numeric))::bigint AS input_events,
             COALESCE(sum(b_1.sessions), (0)::bigint) AS sessions,
             (COALESCE(sum(b_1.output_events), (0)::numeric))::bigint AS output_events,
@@ -2546,7 +2581,7 @@ COMMENT ON COLUMN outbox.audit_session.batch_kind IS 'stream; retry: out of a de
 -- Name: COLUMN audit_session.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_session.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+COMMENT ON COLUMN outbox.audit_session.generation IS 'period with one assembly description and one revision (outbox.generation)';
 
 --
 -- Name: COLUMN audit_session.revision; Type: COMMENT; Schema: outbox; Owner: -
@@ -2759,7 +2794,7 @@ COMMENT ON COLUMN outbox.audit_session_output.headers IS 'the transform''s own h
 -- Name: COLUMN audit_session_output.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_session_output.generation IS 'period in which one Spark checkpoint was in force (outbox.generation)';
+COMMENT ON COLUMN outbox.audit_session_output.generation IS 'period with one assembly description and one revision (outbox.generation)';
 
 --
 -- Name: COLUMN audit_session_output.epoch; Type: COMMENT; Schema: outbox; Owner: -
@@ -3010,23 +3045,6 @@ COMMENT ON COLUMN outbox.audit_undelivered_row.sessions IS 'sessions in the row'
 COMMENT ON COLUMN outbox.audit_undelivered_row.output_events IS 'output events in the row';
 
 --
--- Name: bucket; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.bucket (
-    generation integer NOT NULL,
-    bucket integer NOT NULL,
-    batch_id bigint NOT NULL,
-    open_sessions integer NOT NULL,
-    open_events bigint NOT NULL,
-    open_bytes bigint NOT NULL,
-    state_bytes bigint NOT NULL,
-    oldest_open jsonb NOT NULL,
-    CONSTRAINT bucket_counts_natural CHECK (((LEAST((bucket)::bigint, (open_sessions)::bigint, open_events, open_bytes, state_bytes) >= 0) AND (batch_id > 0))),
-    CONSTRAINT bucket_oldest_open_object CHECK ((jsonb_typeof(oldest_open) = 'object'::text))
-);
-
---
 -- Name: dead_letter_dead_letter_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -3110,10 +3128,7 @@ CREATE TABLE outbox.run (
     number bigint NOT NULL,
     generation integer NOT NULL,
     restored text NOT NULL,
-    spark_batch bigint NOT NULL,
     resumes_at jsonb NOT NULL,
-    high_water jsonb NOT NULL,
-    read_again bigint NOT NULL,
     explanation text NOT NULL,
     attempt integer NOT NULL,
     transform_fingerprint text NOT NULL,
@@ -3124,11 +3139,25 @@ CREATE TABLE outbox.run (
     started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     ended_at timestamp with time zone,
     ended_because text,
+    rebuild_offsets bigint DEFAULT 0 NOT NULL,
+    max_events bigint,
     CONSTRAINT run_ended_whole CHECK ((num_nulls(ended_at, ended_because) = ANY (ARRAY[0, 2]))),
-    CONSTRAINT run_natural CHECK (((LEAST(spark_batch, read_again) >= 0) AND (attempt > 0))),
-    CONSTRAINT run_objects CHECK (((jsonb_typeof(resumes_at) = 'object'::text) AND (jsonb_typeof(high_water) = 'object'::text))),
-    CONSTRAINT run_restored_known CHECK ((restored = ANY (ARRAY['fresh'::text, 'unused_generation'::text, 'checkpoint'::text, 'savepoint'::text, 'new_generation'::text])))
+    CONSTRAINT run_natural CHECK (((rebuild_offsets >= 0) AND (attempt > 0) AND (max_events > 0))),
+    CONSTRAINT run_objects CHECK ((jsonb_typeof(resumes_at) = 'object'::text)),
+    CONSTRAINT run_restored_known CHECK ((restored = ANY (ARRAY['fresh'::text, 'unused_generation'::text, 'checkpoint'::text, 'savepoint'::text, 'new_generation'::text, 'position'::text])))
 );
+
+--
+-- Name: COLUMN run.rebuild_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.run.rebuild_offsets IS 'offsets between safe and end, at the most, that are read again to find open sessions';
+
+--
+-- Name: COLUMN run.max_events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.run.max_events IS 'events that a batch of this run may have; NULL: started before 0005';
 
 --
 -- Name: run_number_seq; Type: SEQUENCE; Schema: outbox; Owner: -
@@ -3154,8 +3183,65 @@ CREATE TABLE outbox.savepoint (
     batch_id bigint,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     deleted_at timestamp with time zone,
-    CONSTRAINT savepoint_name_form CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'::text))
+    end_offsets jsonb NOT NULL,
+    open_state jsonb NOT NULL,
+    lineage jsonb NOT NULL,
+    assembly jsonb NOT NULL,
+    topics jsonb NOT NULL,
+    revision integer NOT NULL,
+    CONSTRAINT savepoint_lineage_array CHECK ((jsonb_typeof(lineage) = 'array'::text)),
+    CONSTRAINT savepoint_name_form CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'::text)),
+    CONSTRAINT savepoint_objects CHECK (((jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(open_state) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text))),
+    CONSTRAINT savepoint_revision_natural CHECK ((revision >= 0))
 );
+
+--
+-- Name: COLUMN savepoint.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.generation IS 'where it was made, to show; its position is in end_offsets and open_state';
+
+--
+-- Name: COLUMN savepoint.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.batch_id IS 'the batch it was made after, to show; retention may have pruned it. NULL: at the start of its generation';
+
+--
+-- Name: COLUMN savepoint.end_offsets; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.end_offsets IS 'how far the input was read, exclusive: {topic id: {partition: offset}}';
+
+--
+-- Name: COLUMN savepoint.open_state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.open_state IS 'what was open there, as in outbox.batch';
+
+--
+-- Name: COLUMN savepoint.lineage; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.lineage IS 'the assembly descriptions before `assembly`, as in outbox.generation';
+
+--
+-- Name: COLUMN savepoint.assembly; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.assembly IS 'the assembly description then';
+
+--
+-- Name: COLUMN savepoint.topics; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.topics IS 'the input then: {topic id: topic}';
+
+--
+-- Name: COLUMN savepoint.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.savepoint.revision IS 'outbox-revision then';
 
 --
 -- Name: savepoint_savepoint_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
@@ -3264,6 +3350,13 @@ ALTER TABLE ONLY outbox.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
 
 --
+-- Name: batch batch_open_state_known; Type: CHECK CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.batch
+    ADD CONSTRAINT batch_open_state_known CHECK (((kind <> 'stream'::text) OR (open_state IS NOT NULL))) NOT VALID;
+
+--
 -- Name: batch batch_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -3271,18 +3364,11 @@ ALTER TABLE ONLY outbox.batch
     ADD CONSTRAINT batch_pkey PRIMARY KEY (batch_id);
 
 --
--- Name: batch batch_stream_position_key; Type: CONSTRAINT; Schema: outbox; Owner: -
+-- Name: batch batch_spark_batch_key; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
 ALTER TABLE ONLY outbox.batch
-    ADD CONSTRAINT batch_stream_position_key UNIQUE (generation, spark_batch, part);
-
---
--- Name: bucket bucket_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
---
-
-ALTER TABLE ONLY outbox.bucket
-    ADD CONSTRAINT bucket_pkey PRIMARY KEY (generation, bucket);
+    ADD CONSTRAINT batch_spark_batch_key UNIQUE (run_id, spark_batch, part);
 
 --
 -- Name: dead_letter dead_letter_identity_key; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -3304,13 +3390,6 @@ ALTER TABLE ONLY outbox.dead_letter
 
 ALTER TABLE ONLY outbox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (epoch, lane, seq);
-
---
--- Name: generation generation_directory_token_key; Type: CONSTRAINT; Schema: outbox; Owner: -
---
-
-ALTER TABLE ONLY outbox.generation
-    ADD CONSTRAINT generation_directory_token_key UNIQUE (directory_token);
 
 --
 -- Name: generation generation_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -3445,6 +3524,12 @@ ALTER TABLE ONLY outbox.writer
 CREATE INDEX batch_created_at_idx ON outbox.batch USING btree (created_at);
 
 --
+-- Name: batch_stream_position_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX batch_stream_position_idx ON outbox.batch USING btree (generation, batch_id) WHERE (kind = 'stream'::text);
+
+--
 -- Name: dead_letter_open_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
@@ -3536,13 +3621,6 @@ ALTER TABLE ONLY outbox.batch
     ADD CONSTRAINT batch_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation(generation);
 
 --
--- Name: bucket bucket_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
---
-
-ALTER TABLE ONLY outbox.bucket
-    ADD CONSTRAINT bucket_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation(generation);
-
---
 -- Name: dead_letter dead_letter_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -3583,13 +3661,6 @@ ALTER TABLE ONLY outbox.replay_key
 
 ALTER TABLE ONLY outbox.run
     ADD CONSTRAINT run_generation_fkey FOREIGN KEY (generation) REFERENCES outbox.generation(generation);
-
---
--- Name: savepoint savepoint_batch_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
---
-
-ALTER TABLE ONLY outbox.savepoint
-    ADD CONSTRAINT savepoint_batch_fkey FOREIGN KEY (batch_id) REFERENCES outbox.batch(batch_id);
 
 --
 -- Name: savepoint savepoint_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
@@ -3644,18 +3715,6 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
-
---
--- Name: COLUMN batch.recomputed_at; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_at) ON TABLE outbox.batch TO outbox_writer;
-
---
--- Name: COLUMN batch.recomputed_hash; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(recomputed_hash) ON TABLE outbox.batch TO outbox_writer;
 
 --
 -- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
@@ -3717,6 +3776,14 @@ REVOKE ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) FRO
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO outbox_auditor;
+
+--
+-- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
+GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 
 --
 -- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
@@ -4090,14 +4157,6 @@ GRANT SELECT ON TABLE outbox.replay_key TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.audit_replayed TO outbox_auditor;
 
 --
--- Name: TABLE generation; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
-GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
-
---
 -- Name: TABLE audit_history; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4274,49 +4333,6 @@ GRANT SELECT ON TABLE outbox.audit_undelivered TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_undelivered_row TO outbox_auditor;
-
---
--- Name: TABLE bucket; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT ON TABLE outbox.bucket TO outbox_writer;
-GRANT SELECT ON TABLE outbox.bucket TO outbox_auditor;
-
---
--- Name: COLUMN bucket.batch_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(batch_id) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_sessions; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_sessions) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_events; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_events) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.open_bytes; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(open_bytes) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.state_bytes; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(state_bytes) ON TABLE outbox.bucket TO outbox_writer;
-
---
--- Name: COLUMN bucket.oldest_open; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(oldest_open) ON TABLE outbox.bucket TO outbox_writer;
 
 --
 -- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -

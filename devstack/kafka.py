@@ -17,7 +17,7 @@ from devstack.errors import DevstackError, tail
 from devstack.port import LOOPBACK, ReservedPort, is_listening
 from devstack.process import ServerProcess, launch
 from devstack.server import LocalServer
-from spark_job.jars import JarsError, Progress, java_executable, resolve
+from spark_job.spark.jars import JarsError, Progress, java_executable, resolve
 
 _LOGGING = """\
 rootLogger.level = INFO

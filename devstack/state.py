@@ -14,7 +14,7 @@ from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.process import ProcessIdentity, ServerProcess
 from devstack.server import LocalServer
-from spark_job.jars import Progress
+from spark_job.spark.jars import Progress
 
 STATE_FILE = "state.json"
 

@@ -1,10 +1,10 @@
 """Creating topics, for tests, the demo and the benchmarks."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from devstack.errors import DevstackError
@@ -49,10 +49,23 @@ def _count_with_leaders(client: AdminClient, name: str) -> int:
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         topic = client.list_topics(name, timeout=TIMEOUT_S).topics[name]
-        if topic.error is None and all(each.leader >= 0 for each in topic.partitions.values()):
+        has_leaders = topic.error is None and all(each.leader >= 0 for each in topic.partitions.values())
+        if has_leaders and _is_served(client, name, topic.partitions):
             return len(topic.partitions)
         if time.monotonic() > deadline:
             raise DevstackError(
                 f"topic {name!r} has partitions without a leader after {TIMEOUT_S:g} s: {topic.error}"
             )
         time.sleep(_POLL_S)
+
+
+def _is_served(client: AdminClient, name: str, partitions: Iterable[int]) -> bool:
+    """Whether the leaders answer: a busy broker says that it leads a partition a moment before it does."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(name, partition): latest for partition in partitions}
+    try:
+        for answer in client.list_offsets(wanted, request_timeout=TIMEOUT_S).values():
+            answer.result()
+    except KafkaException:
+        return False
+    return True

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from db.errors import SettingsError
+from db.kafka_client import QUIET, admin_client
 from db.settings import KafkaSettings
 
 T = TypeVar("T")
@@ -17,54 +18,11 @@ T = TypeVar("T")
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
 _MAX_MESSAGE_BYTES = 1_000_000_000
 BATCH_BYTES = 1_000_000
-# Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry.
-_QUIET = {"log_level": 0}
-# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
-# every five minutes only, also when that broker is dead: no lane could be opened for so long. (librdkafka asks every 10 s at most.)
-_FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 
 # librdkafka's lines are dropped here: the lane logs each change of state once.
 _silent = logging.getLogger("publisher.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
-
-
-class Complaints:
-    """What librdkafka says of its connections: a request that waits for one only times out, without saying why."""
-
-    def __init__(self) -> None:
-        self.last: KafkaError | None = None
-        """Why the credentials or the TLS connection were last refused, None where they were not."""
-
-    def __call__(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self.last = error
-
-
-def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
-    """Return a client for administrative requests. `complaints` is told when it is polled."""
-    told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
-    return AdminClient(_QUIET | _FRESH | settings.client() | told)
-
-
-def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:
-    """Return why Kafka does not answer, and what to correct."""
-    where = f"Kafka at {settings.bootstrap_servers}"
-    refused = complaints.last
-    if refused is not None and refused.code() == KafkaError._AUTHENTICATION:
-        return (
-            f"{where} refuses the credentials: {refused.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "
-            "[kafka.options] (OUTBOX_KAFKA__OPTIONS) or in the file that [kafka] secret_options_file names"
-        )
-    if refused is not None:
-        return (
-            f"there is no TLS connection to {where}: {refused.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
-            "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
-        )
-    return (
-        f"{where} does not answer: {error.str()}. Check [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS), and "
-        "security.protocol in [kafka.options]; `devstack status` shows a local one"
-    )
 
 
 def client_max_bytes(settings: KafkaSettings) -> int:
@@ -179,7 +137,7 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
         "fetch.wait.max.ms": 10,
     }
     # librdkafka wants a group, though none is joined and no offset is committed.
-    return Consumer(_QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
+    return Consumer(QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
 
 
 def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:

@@ -22,16 +22,6 @@ _PLAIN_OVERHEAD = 2_048
 
 Reason = Literal["too_large", "invalid"]
 
-UNAUTHORISED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
-}
-"""Broker errors for want of a right or of the right credentials."""
-
 RECORD_ERRORS: dict[int, Reason] = {
     KafkaError.MSG_SIZE_TOO_LARGE: "too_large",
     KafkaError.RECORD_LIST_TOO_LARGE: "too_large",

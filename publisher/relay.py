@@ -13,6 +13,7 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
+from db import kafka_client
 from db.connection import connect
 from db.errors import ContinuityError, UnavailableError
 from db.migrate import require_current
@@ -98,8 +99,8 @@ class Relay:
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Shared:
         settings = self._settings
-        complaints = clients.Complaints()
-        admin = clients.admin_client(settings.kafka, complaints)
+        complaints = kafka_client.Complaints()
+        admin = kafka_client.admin_client(settings.kafka, complaints)
         topics = Topics(
             admin,
             timeout_s=settings.kafka.request_timeout_s,
@@ -110,7 +111,9 @@ class Relay:
             cluster_id = topics.cluster_id()
         except KafkaException as error:
             admin.poll(0)
-            raise UnavailableError(clients.no_answer(settings.kafka, error.args[0], complaints)) from error
+            raise UnavailableError(
+                kafka_client.no_answer(settings.kafka, error.args[0], complaints)
+            ) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
         timelines = Timelines(identity.timeline)
         timelines.notice(identity.server_timeline)

@@ -8,13 +8,13 @@ import structlog
 from confluent_kafka import KafkaException
 
 from db.errors import FencedError, UnavailableError
+from db.kafka_client import UNAUTHORISED
 from publisher import metrics
 from publisher.backoff import Backoff
 from publisher.checks import LaneStoppedError, Why
 from publisher.condition import LaneCondition, LaneState
 from publisher.lane import Lane
 from publisher.open_lane import Outcome
-from publisher.refusals import UNAUTHORISED
 from publisher.shared import StartOverError
 
 _log = structlog.get_logger()

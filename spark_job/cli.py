@@ -9,12 +9,12 @@ from rich.console import Console
 from db import logs
 from db.command import run_command
 from db.settings import load_settings
-from spark_job import status as job_status
 from spark_job.commands import savepoint
+from spark_job.commands.fork import fork
 from spark_job.commands.options import Config, Json
-from spark_job.commands.rescale import rescale
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
+from spark_job.monitoring import status as job_status
 
 app = typer.Typer(
     help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
@@ -54,35 +54,42 @@ def run(
     ] = False,
     accept_data_loss: Annotated[
         bool,
-        _flag("accept-data-loss", "Go on although Kafka has deleted input that is still needed."),
+        _flag(
+            "accept-data-loss",
+            "Go on with what is left although Kafka has deleted input that is still needed.",
+        ),
+    ] = False,
+    accept_truncation: Annotated[
+        bool,
+        _flag(
+            "accept-truncation",
+            "Go on at Kafka's end, with the next revision, although it lies below what was read: the topic has lost its end.",
+        ),
     ] = False,
     accept_changed_assembly: Annotated[
         bool,
         _flag(
             "accept-changed-assembly",
-            "Go on with changed session settings: what is open is read again and judged by the new ones.",
-        ),
-    ] = False,
-    new_generation: Annotated[
-        bool,
-        typer.Option(
-            "--new-generation",
-            help="Give the checkpoint up and go on from the ledger, for a batch that can never be written. Nothing is lost or repeated.",
+            "Go on with changed session settings: what is open stays open, and the new ones judge what comes from here on.",
         ),
     ] = False,
 ) -> None:
     """Run the job until SIGTERM, SIGINT or `spark-job stop`, which stop it between two batches.
 
-    A lost or damaged checkpoint needs no flag. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or repeat something;
-    without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
+    Every start is the same: the outbox and Kafka say where to go on. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or
+    repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
-    from spark_job import job  # Spark's imports cost seconds that `status` need not pay
-    from spark_job.recovery import Accepted
+    from spark_job import job
+    from spark_job.recovery.findings import Accepted
 
     settings = load_settings(config)
     logs.configure(settings.log)
     accepted = Accepted(
-        accept_outbox_behind, accept_new_topic, accept_data_loss, accept_changed_assembly, new_generation
+        outbox_behind=accept_outbox_behind,
+        new_topic=accept_new_topic,
+        truncation=accept_truncation,
+        data_loss=accept_data_loss,
+        changed_assembly=accept_changed_assembly,
     )
     job.run(settings, accepted, take_over=take_over)
 
@@ -104,7 +111,7 @@ def status(
 
 app.command()(stop)
 app.add_typer(savepoint.app, name="savepoint")
-app.command()(rescale)
+app.command()(fork)
 
 
 def main() -> None:

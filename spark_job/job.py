@@ -20,18 +20,22 @@ from db.errors import OutboxError
 from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
-from spark_job import endpoint, requests, runs, savepoints, transform, writer
-from spark_job.attempts import Plan, Restarts
-from spark_job.backlog import Brake
-from spark_job.condition import Condition
-from spark_job.failures import explained
-from spark_job.kafka_input import KafkaInput
-from spark_job.query import Loop
-from spark_job.recovery import Accepted
-from spark_job.requests import Request, WithdrawnError
-from spark_job.sink import Sink
-from spark_job.spark import LazySession
-from spark_job.start import RequestRefusedError, Start, Started
+from spark_job.assembly import transform
+from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.slices import TaskSettings, TransformOf
+from spark_job.input.topics import KafkaInput
+from spark_job.monitoring import endpoint
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership, requests, runs, savepoints
+from spark_job.recovery.attempts import Plan, Restarts
+from spark_job.recovery.findings import Accepted
+from spark_job.recovery.requests import Request, WithdrawnError
+from spark_job.recovery.start import RequestRefusedError, Start, Started
+from spark_job.sink.backpressure import Backpressure
+from spark_job.sink.commit import Sink
+from spark_job.spark.failures import explained
+from spark_job.spark.query import QueryLoop, Run
+from spark_job.spark.session import LazySession
 
 log = structlog.get_logger()
 
@@ -72,7 +76,7 @@ def attempt(
     transform_fingerprint: str,
     condition: Condition,
 ) -> Plan | None:
-    """One life of the query: from taking the outbox over to its end. Return what comes next, None where the job ends.
+    """One run: from taking the outbox over to its end. Return what comes next, None where the job ends.
 
     Raises OutboxError where it failed; `plan` then holds what the next attempt is still to be told.
     """
@@ -82,6 +86,7 @@ def attempt(
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
+        spark.begin()  # warms up while the outbox is taken over
         between = requests.pending(connection, *plan.former_runs)
         if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
             return None
@@ -90,6 +95,7 @@ def attempt(
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
         topics = kafka.describe()
+        kafka.check_policies()
         start = Start(
             settings,
             run_id,
@@ -98,11 +104,10 @@ def attempt(
             plan.accepted,
             plan.take_over,
             plan.request,
-            plan.unusable,
             plan.former_runs,
         )
         try:
-            started = start.run(connection, kafka, topics, spark.get())
+            started = start.run(connection, kafka, topics)
         except (RequestRefusedError, WithdrawnError) as error:
             assert plan.request is not None
             requests.refuse(connection, plan.request.request_id, str(error))
@@ -111,17 +116,31 @@ def attempt(
         plan.use()
         cleanup.push(partial(_end, settings, run_id))
         _report(started, run_id, plan.attempt)
-        sink = Sink(
-            connection,
-            run_id=run_id,
-            generation=started.generation,
-            transform_fingerprint=transform_fingerprint,
-            max_row_bytes=settings.job.max_row_bytes,
-            input_topics=lambda: kafka.describe_unchanged(topics),
+        run = Run(
+            run_id,
+            settings,
+            spark.get(),
+            spark.folder,
+            topics,
+            task_settings(
+                settings,
+                started.outbox_uuid,
+                transform_fingerprint,
+                accept_differing=start.accepted.data_loss,
+            ),
+            Sink(
+                connection,
+                started.position,
+                run_id=run_id,
+                transform_fingerprint=transform_fingerprint,
+                max_row_bytes=settings.job.max_row_bytes,
+                input_topics=lambda: kafka.describe_unchanged(topics),
+            ),
+            kafka,
+            Backpressure(connection, run_id, settings.job, condition),
         )
-        brake = Brake(connection, run_id, settings.job, condition)
-        loop = Loop(settings, run_id, spark.get(), started, sink, kafka, brake, stop, condition)
-        heartbeat = writer.Heartbeat(
+        loop = QueryLoop(run, started.begun.resumes_at, started.begun.max_events, stop, condition)
+        heartbeat = ownership.Heartbeat(
             settings.postgres,
             run_id,
             settings.job.heartbeat_s,
@@ -141,6 +160,29 @@ def attempt(
         return replace(plan.following(), request=None if request.kind == "stop" else request)
 
 
+def task_settings(
+    settings: Settings, outbox_uuid: UUID, transform_fingerprint: str, *, accept_differing: bool = False
+) -> TaskSettings:
+    """Return what all tasks of a run are told."""
+    fault_file = settings.testing.fault_file
+    return TaskSettings(
+        outbox_uuid=str(outbox_uuid),
+        cache=settings.job.cache,
+        max_open_bytes=settings.session.max_open_bytes,
+        transform=TransformOf(
+            settings.transform.function,
+            transform_fingerprint,
+            settings.transform.on_error == "stop",
+            settings.job.max_row_bytes,
+        ),
+        assembler=assembler_fingerprint(),
+        accept_differing=accept_differing,
+        kafka=settings.kafka.client(),
+        kafka_timeout_s=settings.kafka.request_timeout_s,
+        fault_file=None if fault_file is None else str(fault_file),
+    )
+
+
 def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: Request) -> bool:
     """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
 
@@ -151,9 +193,9 @@ def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID | None
     try:
         with connection.transaction():
             if run_id is None:
-                writer.lock(connection)
+                ownership.lock(connection)
             else:
-                writer.lock_and_check(connection, run_id)
+                ownership.lock_and_check(connection, run_id)
             place = f" at {savepoints.create(connection, name).place}" if name else ""
             text = f"stopped between two batches{f', savepoint {name!r}{place}' if name else ''}"
             requests.answer(connection, request.request_id, "done", text)
@@ -169,15 +211,15 @@ def _end(
 ) -> None:
     """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
     because = runs.STOPPED if error is None else f"{type(error).__name__}: {error}"
-    writer.release(settings.postgres, run_id, because[:2_000])
+    ownership.release(settings.postgres, run_id, because[:2_000])
 
 
 def _shown(started: Started, run_id: UUID) -> dict[str, object]:
     """What `/readyz` and the metrics say of a start."""
-    generation = started.generation
+    generation = started.position.generation
     return {
         "run": str(run_id),
-        "restored": started.resumption.restored,
+        "restored": started.begun.restored,
         "generation": generation.number,
         "reason": generation.reason,
         "policy": generation.policy,
@@ -186,20 +228,20 @@ def _shown(started: Started, run_id: UUID) -> dict[str, object]:
 
 
 def _report(started: Started, run_id: UUID, attempt: int) -> None:
-    names = started.topics.names | dict(started.generation.topics)
+    begun, generation = started.begun, started.position.generation
+    names = started.topics.names | dict(generation.topics)
     log.info(
         "job_started",
         run=str(run_id),
         attempt=attempt,
-        generation=started.generation.number,
-        restored=started.resumption.restored,
-        explanation=started.resumption.text,
-        read_again=started.resumption.read_again,
-        revision=started.generation.revision,
-        checkpoint=started.directory.uri,
+        generation=generation.number,
+        restored=begun.restored,
+        explanation=begun.explanation,
+        open_sessions=sum(each.sessions for each in begun.open.values()),
+        rebuild_offsets=begun.rebuild_offsets,
+        revision=generation.revision,
         resumes_at={
-            f"{names.get(w.topic_id, w.topic_id)}/{w.partition}": o
-            for w, o in started.resumption.resumes_at.items()
+            f"{names.get(w.topic_id, w.topic_id)}/{w.partition}": o for w, o in begun.resumes_at.items()
         },
     )
 

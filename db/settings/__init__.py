@@ -16,6 +16,7 @@ from db.errors import SettingsError
 from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
 from db.settings.metrics import MetricsSettings
 from db.settings.publisher import PublisherSettings
+from db.settings.removed import REMOVED
 from db.settings.retention import RetentionSettings
 from db.settings.section import Section
 from db.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
@@ -72,15 +73,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"[testing] makes the service die on purpose: it is refused unless the name of the database, "
                 f"{self.postgres.database()!r}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _buckets_fill_partitions(self) -> Self:
-        if self.job.buckets % self.job.shuffle_partitions:
-            raise ValueError(
-                f"job.buckets ({self.job.buckets}) must be a multiple of job.shuffle_partitions ({self.job.shuffle_partitions}), "
-                "or some tasks get more buckets than others"
             )
         return self
 
@@ -146,6 +138,9 @@ def _refuse_unknown_environment() -> None:
                 )
             ):
                 continue
+            key = name.removeprefix("OUTBOX_").replace("__", ".", 1).lower()
+            if key in REMOVED:
+                raise SettingsError(f"environment variable {name} was removed: {REMOVED[key]}")
             near = difflib.get_close_matches(name.upper(), known, 1)
             raise SettingsError(
                 f"unknown environment variable {name}" + (f": did you mean {near[0]}?" if near else "")
@@ -154,6 +149,8 @@ def _refuse_unknown_environment() -> None:
 
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     key = ".".join(str(part) for part in location)
+    if key in REMOVED:
+        return f"  {key} was removed: {REMOVED[key]}"
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(key, [*known_keys(), *Settings.model_fields], 1)
         return f"  {key}: unknown key" + (f", did you mean {near[0]}?" if near else "")

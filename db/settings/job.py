@@ -13,7 +13,7 @@ _HEADER = re.compile(r"header:.+")
 
 class SourceSettings(Section):
     topics: tuple[str, ...] = Field(default=("session-events",), min_length=1)
-    """Topics that hold the session events. The order is part of the assembly: append, do not reorder."""
+    """Topics that hold the session events. One that is added later is read from its earliest record."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where the first generation starts. Later ones start where the ledger says."""
     consumer_group: str = "outbox-spark-job"
@@ -45,8 +45,8 @@ class SessionSettings(Section):
     """Events a session may have; beyond, it is dead-lettered as too large."""
     max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
-    max_bucket_bytes: int = Field(default=268_435_456, ge=65_536, le=1_900_000_000)
-    """Bytes of open events one bucket may hold; beyond, the job stops with an explanation before memory runs out."""
+    max_open_bytes: int = Field(default=1_073_741_824, ge=65_536)
+    """Bytes of open sessions' events one input partition may hold; beyond, the job stops with an explanation before memory runs out."""
 
     @field_validator("key")
     @classmethod
@@ -86,16 +86,16 @@ class TransformSettings(Section):
 
 
 class JobSettings(Section):
-    checkpoint: str = "./checkpoint"
-    """Folder (any URI that Spark's Hadoop file systems know) that holds one directory for each generation."""
-    trigger_ms: int = Field(default=200, ge=0, le=3_600_000)
-    """Milliseconds between the starts of two batches; 0: as soon as possible."""
-    buckets: int = Field(default=8, ge=1, le=4096)
-    """Groups of keys with common state, a multiple of `shuffle_partitions`. Of the first generation; later `spark-job rescale`."""
-    shuffle_partitions: int = Field(default=2, ge=1, le=1024)
-    """Tasks that assemble at once, best the cores. Of the first generation; later `spark-job rescale`."""
+    cache: str = "./cache"
+    """Folder on each executor's machine for the open sessions: worth keeping over a restart, free to lose."""
+    trigger_ms: int = Field(default=0, ge=0, le=3_600_000)
+    """Milliseconds between the starts of two batches; 0: the next one begins as soon as the last one is committed."""
+    tasks: int = Field(default=0, ge=0, le=10_000)
+    """Tasks of a batch at the most; 0: as many as Spark has cores."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
     """Input events of one batch at the most, so that the first one after an outage fits in memory."""
+    async_progress: bool = True
+    """Keep Spark's own log of batches in memory. `false` writes two small files a batch, should a version of Spark refuse."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
     """Bytes of output values of one session, and of one outbox row; a key's sessions of a batch that need more take several rows."""
     master: str = "local[*]"

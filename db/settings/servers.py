@@ -8,6 +8,8 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
+from db.errors import SettingsError
+from db.settings.java_client import java_options
 from db.settings.section import Milliseconds, Section
 
 
@@ -62,16 +64,36 @@ class KafkaSettings(Section):
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords. Wins over `options`."""
     java_options: dict[str, str] = Field(default={})
-    """Options of Kafka's Java client, by which Spark reads: `security.protocol`, `sasl.jaas.config`, … Spark adds `kafka.` itself."""
+    """More options of Kafka's Java client, by which Spark reads. What `options` says of TLS and SASL it gets by itself; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for an answer to one administrative request."""
 
     def client(self, **extra: str | int | float | bool) -> dict[str, str | int | float | bool]:
-        """Return the configuration of a librdkafka client: these options, then `extra`."""
-        secret = (
-            tomllib.loads(self.secret_options_file.read_text("utf-8")) if self.secret_options_file else {}
-        )
-        return {"bootstrap.servers": self.bootstrap_servers} | self.options | secret | extra
+        """Return the configuration of a librdkafka client: these options, then `extra`.
+
+        Raises SettingsError where the file of the secret options cannot be read.
+        """
+        return {"bootstrap.servers": self.bootstrap_servers} | self.options | self._secret_options() | extra
+
+    def java(self) -> dict[str, str]:
+        """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `java_options`.
+
+        Raises SettingsError where a file that they name cannot be read.
+        """
+        try:
+            return java_options(self.client()) | self.java_options
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
+
+    def _secret_options(self) -> dict[str, str | int | float | bool]:
+        if self.secret_options_file is None:
+            return {}
+        try:
+            return tomllib.loads(self.secret_options_file.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(
+                f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {error}"
+            ) from error
 
 
 class LogSettings(Section):

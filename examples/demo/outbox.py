@@ -54,7 +54,7 @@ class Outbox:
         return int(row[0]) if row else 0
 
     def done(self) -> dict[tuple[str, int], int]:
-        """Per (topic, partition): everything closing below this offset has been dealt with."""
+        """Per (topic, partition): how far the input was read; everything closing below has been dealt with."""
         rows = self._connection.execute(statement("examples.demo", "done")).fetchall()
         return {(topic, partition): done for topic, partition, done in rows}
 

@@ -149,7 +149,7 @@ class Demo:
         return {
             "OUTBOX_POSTGRES__DSN": self.dsn,
             "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
-            "OUTBOX_JOB__CHECKPOINT": str(self.directory / "checkpoint"),
+            "OUTBOX_JOB__CACHE": str(self.directory / "cache"),
         }
 
     def _service(self, name: str) -> Service:

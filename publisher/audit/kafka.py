@@ -128,7 +128,7 @@ def run(
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
     row = connection.execute(statement(SQL, "input"), {"from_batch": scope.last_run}).fetchone()
-    input_ids, *lower = row if row is not None else ([], None, None, None)
+    input_ids, revision, bounds = row if row is not None else ([], None, [])
     if state.lows is None:
         left = sum(
             end - state.next_offsets[topic][partition]
@@ -146,7 +146,9 @@ def run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
     with LostRows(folder) as lost:
-        comparison = Comparison(judge=_judge(scope, state, set(input_ids), *lower), on_lost=lost.add)
+        comparison = Comparison(
+            judge=_judge(scope, state, set(input_ids), revision, bounds), on_lost=lost.add
+        )
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
         try:
@@ -178,21 +180,17 @@ def _judge(
     state: State,
     input_ids: set[str],
     revision: int | None,
-    start: dict[str, dict[str, int]] | None,
-    high_water: dict[str, dict[str, int]] | None,
+    bounds: list[dict[str, dict[str, int]]],
 ) -> Callable[[Found], str | None]:
     """Return what tells as what to count a record that no audited row explains; None: it must have one.
 
-    Where the beginning is pruned or left out, only outputs that close at or above what was done before it, and of the same
-    revision: everything else may be of a batch that is not looked at.
+    Where the beginning is pruned or left out, only outputs that close at or above all of `bounds`, and of the same revision:
+    everything else may be of a batch that is not looked at.
     """
     places = [place.rpartition("/") for place in state.places]
     own = [topic_id in input_ids for topic_id, _, _ in places]
     lower = [
-        max(
-            (start or {}).get(topic_id, {}).get(partition, 0),
-            (high_water or {}).get(topic_id, {}).get(partition, 0),
-        )
+        max((bound.get(topic_id, {}).get(partition, 0) for bound in bounds), default=0)
         for topic_id, _, partition in places
     ]
 

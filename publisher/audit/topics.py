@@ -9,9 +9,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
 
 from db.errors import UnavailableError
+from db.kafka_client import admin_client
 from db.settings import KafkaSettings
 from db.topic_ids import topic_id_text
-from publisher.clients import admin_client, cluster_id
+from publisher.clients import cluster_id
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from db import fault_points
+from db import fault_points, kafka_client
 from db.errors import SettingsError, UnavailableError
 from db.settings import load_settings
-from publisher import clients
 from publisher.commands.common import Config, Json, confirm, database, print_json
 from publisher.cursor import Cursor
 from publisher.rebinding import Accepted
@@ -72,7 +71,7 @@ def resume(
     accepted = Accepted(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
     request = Request(way, batch or 0, tuple(lane or ()), accepted)
     topics = Topics(
-        clients.admin_client(settings.kafka), timeout_s=settings.kafka.request_timeout_s, create=False
+        kafka_client.admin_client(settings.kafka), timeout_s=settings.kafka.request_timeout_s, create=False
     )
     try:
         with database(settings, "resume") as connection:

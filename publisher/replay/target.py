@@ -7,13 +7,13 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
+from db import kafka_client
 from db.errors import SettingsError, UnavailableError
+from db.kafka_client import UNAUTHORISED
 from db.settings import KafkaSettings, Settings
-from publisher import clients
 from publisher.checks import LaneStoppedError
 from publisher.checks import Why as LaneWhy
 from publisher.open_transactions import OpenTransactions
-from publisher.refusals import UNAUTHORISED
 from publisher.replay.errors import ReplayStoppedError, Why
 from publisher.replay.progress import ANEW, PARTITIONS
 from publisher.topics import OutputTopic, Topics
@@ -65,7 +65,7 @@ class Target:
         self._replication = replication
         self._give_up = give_up
         self._topics = Topics(
-            clients.admin_client(kafka),
+            kafka_client.admin_client(kafka),
             timeout_s=kafka.request_timeout_s,
             create=create_topics,
             give_up=give_up,

@@ -53,8 +53,8 @@ class ReplayNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAgain:
-    """Batches with outputs of an input partition that close at or after its oldest open session."""
+class OpenAtUpgrade:
+    """Batches with outputs of an input partition that close after the beginning of what was open there at the upgrade to 0005."""
 
     topic_id: str
     partition: int
@@ -66,13 +66,13 @@ class ReadAgain:
 
 @dataclass(frozen=True)
 class Needs:
-    """Who needs rows. `parked`: {batch id: parked rows}; `read_again`: {partition name: what is open there}."""
+    """Who needs rows. `parked`: {batch id: parked rows}; `open_at_upgrade`: {partition name: what the job's next batch looks at there}."""
 
     newest_batch: int
     lanes: Sequence[LaneProgress] = ()
     parked: Mapping[int, int] = field(default_factory=dict)
     replays: Sequence[ReplayNeed] = ()
-    read_again: Mapping[str, Sequence[ReadAgain]] = field(default_factory=dict)
+    open_at_upgrade: Mapping[str, Sequence[OpenAtUpgrade]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
         *_undelivered(partition, needs.lanes),
         *_parked(partition, needs.parked),
         *_replayed(partition, needs.replays),
-        *(_read_again(need) for need in needs.read_again.get(partition.name, ())),
+        *(_open_at_upgrade(need) for need in needs.open_at_upgrade.get(partition.name, ())),
     )
 
 
@@ -181,9 +181,9 @@ def _replayed(partition: Partition, replays: Sequence[ReplayNeed]) -> list[str]:
     ]
 
 
-def _read_again(need: ReadAgain) -> str:
+def _open_at_upgrade(need: OpenAtUpgrade) -> str:
     return (
-        f"a session is open in {need.topic_id}/{need.partition} since offset {need.safe_offset}, and {need.batches} batches from "
-        f"{need.first} to {need.last} hold outputs after it, which the job must see if it reads that input again. It closes with later "
-        "input of that partition; `spark-job status` shows open sessions"
+        f"a session was open in {need.topic_id}/{need.partition} since offset {need.safe_offset} when the schema was upgraded, and the job "
+        f"has committed no batch since: its first one looks at the outputs after it, in {need.batches} batches from {need.first} to "
+        f"{need.last}. Start `spark-job run`"
     )

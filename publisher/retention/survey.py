@@ -12,8 +12,8 @@ from publisher.retention.plan import (
     Decision,
     LaneProgress,
     Needs,
+    OpenAtUpgrade,
     Partition,
-    ReadAgain,
     ReplayNeed,
     Verdict,
     closed,
@@ -113,17 +113,18 @@ def _growth(connection: psycopg.Connection[Any], partitions: list[Partition]) ->
 
 
 def _needs(connection: psycopg.Connection[Any], partitions: list[Partition], newest_batch: int) -> Needs:
-    again: dict[str, list[ReadAgain]] = {}
+    opened: dict[str, list[OpenAtUpgrade]] = {}
     for partition in partitions:
         if closed(partition, newest_batch):
             found = connection.execute(
-                statement(SQL, "read_again"), {"first_batch": partition.first, "end_batch": partition.end}
+                statement(SQL, "open_at_upgrade"),
+                {"first_batch": partition.first, "end_batch": partition.end},
             ).fetchall()
-            again[partition.name] = [ReadAgain(*row) for row in found]
+            opened[partition.name] = [OpenAtUpgrade(*row) for row in found]
     return Needs(
         newest_batch=newest_batch,
         lanes=[LaneProgress(*row) for row in connection.execute(statement(SQL, "lanes")).fetchall()],
         parked=dict(connection.execute(statement(SQL, "parked")).fetchall()),
         replays=[ReplayNeed(*row) for row in connection.execute(statement(SQL, "replays")).fetchall()],
-        read_again=again,
+        open_at_upgrade=opened,
     )

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 import psycopg
 import typer
@@ -13,9 +14,9 @@ from db.errors import SettingsError, UnavailableError
 from db.migrate import require_current
 from db.settings import Settings
 from db.statements import statement
-from spark_job import ledger
-from spark_job.failures import explained
-from spark_job.ledger import Connection
+from spark_job.recovery import position
+from spark_job.recovery.generations import Connection
+from spark_job.spark.failures import explained
 
 errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -37,8 +38,8 @@ def writer_lock(connection: Connection) -> Iterator[None]:
             connection.execute(statement("spark_job", "take_writer_lock"))
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                "a batch of the running job has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was changed; "
-                "try again."
+                "a batch of the running job has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "
+                "changed; try again."
             ) from error
         yield
 
@@ -49,12 +50,19 @@ def progress(connection: Connection, what: str) -> Iterator[Callable[[float], No
     with errors.status(what) as shown:
 
         def show(waited_s: float) -> None:
-            generation = ledger.newest_generation(connection)
-            newest = ledger.newest_stream_batch(connection, generation.number) if generation else None
-            at = f", newest batch {newest.batch_id}" if newest else ""
+            found = position.read(connection)
+            at = f", newest batch {found.batch_id}" if found and found.batch_id else ""
             shown.update(f"{what} ({waited_s:.0f} s{at})")
 
         yield show
+
+
+def outbox_uuid(connection: Connection) -> UUID:
+    """Return which outbox a connection leads to."""
+    row = connection.execute(statement("spark_job", "outbox_uuid")).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
 
 
 def somebody_to_ask() -> bool:

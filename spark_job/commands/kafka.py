@@ -1,10 +1,10 @@
-"""Questions about the input from a command. Apart from the rest, because KafkaInput imports Spark, which costs seconds."""
+"""Questions about the input from a command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from db.settings import Settings
-from spark_job.kafka_input import KafkaInput
+from spark_job.input.topics import KafkaInput
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,10 @@ from rich.table import Table
 
 from db.errors import SettingsError, UnavailableError
 from db.settings import Settings, load_settings
-from spark_job import savepoints
-from spark_job.commands.common import errors, outbox, writer_lock
+from spark_job.commands.common import errors, outbox, outbox_uuid, writer_lock
 from spark_job.commands.options import Config, Json, Timeout, Yes
-from spark_job.savepoints import Life, Savepoint
+from spark_job.recovery import savepoints
+from spark_job.recovery.savepoints import Life, Savepoint
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -81,13 +82,45 @@ def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def restore(
+def export(
     name: Name,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; standard output without it.", show_default=False),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Write a savepoint as a small JSON file, from which `spark-job fork` begins another outbox."""
+    from spark_job.recovery.exported import ExportedSavepoint
+
+    with outbox(load_settings(config), "savepoint") as connection:
+        uuid = outbox_uuid(connection)
+        exported = ExportedSavepoint.of(savepoints.get(connection, name), uuid)
+    text = json.dumps(exported.to_json(), indent=2) + "\n"
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise SettingsError(f"--output {str(output)!r} cannot be written: {error}") from error
+    errors.print(
+        f"savepoint {name!r} written to {output}; `spark-job fork {output}` begins another outbox with it"
+    )
+
+
+@app.command()
+def restore(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The savepoint's name; not needed with --policy skip.", show_default=False),
+    ] = None,
     policy: Annotated[
         Policy,
         typer.Option(
             "--policy",
-            help="skip: nothing is sent twice. reissue: what closed since is computed again and sent again, with a higher outbox-revision.",
+            help="skip: go on at the greatest position of all time; nothing is sent twice, and a reissue ends early. reissue: what closed "
+            "since the savepoint is computed again and sent again, with a higher outbox-revision.",
         ),
     ] = Policy.skip,
     accept_data_loss: Annotated[
@@ -98,21 +131,30 @@ def restore(
             envvar="OUTBOX_ACCEPT_DATA_LOSS",
         ),
     ] = False,
+    accept_changed_assembly: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-assembly",
+            help="Restore although the session settings differ from the savepoint's: they judge what comes after it.",
+            envvar="OUTBOX_ACCEPT_CHANGED_ASSEMBLY",
+        ),
+    ] = False,
     config: Config = None,
     timeout: Timeout = 300.0,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Go back to a savepoint: the input is read again from there. Says first what it will do, and asks.
+    """Go back to a savepoint, or end a reissue. Says first what it will do, and asks.
 
     A running job does it between two batches; where none runs, the next start goes on from there.
     """
-    from spark_job.commands.moving import (
-        move,
-    )  # Spark's imports cost seconds that the other commands need not pay
+    from spark_job.commands import restore as restoring
+    from spark_job.recovery.findings import Accepted
+    from spark_job.recovery.restoring import Restore
 
-    arguments = {"savepoint": name, "policy": policy.value, "accept_data_loss": accept_data_loss}
-    move(load_settings(config), "restore", arguments, timeout_s=timeout, yes=yes, as_json=as_json)
+    accepted = Accepted(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
+    asked = Restore(name, policy.value, accepted)
+    restoring.restore(load_settings(config), asked, timeout_s=timeout, yes=yes, as_json=as_json)
 
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:

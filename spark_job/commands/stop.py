@@ -8,11 +8,12 @@ import typer
 
 from db.errors import SettingsError
 from db.settings import load_settings
-from spark_job import asking, runs, savepoints
+from spark_job.commands import request_client
 from spark_job.commands.common import outbox, progress, writer_lock
 from spark_job.commands.options import Config, Json, Timeout
-from spark_job.ledger import Connection
-from spark_job.savepoints import Savepoint
+from spark_job.recovery import runs, savepoints
+from spark_job.recovery.generations import Connection
+from spark_job.recovery.savepoints import Savepoint
 
 _ATTEMPT_S = 20.0  # longer than an attempt takes to connect and look for requests
 
@@ -38,7 +39,7 @@ def stop(
     with outbox(settings, "stop") as connection:
         if savepoint is not None and any(known.name == savepoint for known in savepoints.all(connection)):
             raise SettingsError(savepoints.in_use(savepoint))
-        owner = asking.living_owner(connection, settings.job)
+        owner = request_client.living_owner(connection, settings.job)
         stopped = False
         last = runs.newest(connection)
         if owner is None and last is not None and last.failed:
@@ -47,7 +48,7 @@ def stop(
             with progress(
                 connection, f"run {last.run_id} failed: looking whether its process starts again"
             ) as show:
-                answer = asking.ask_between_attempts(
+                answer = request_client.ask_between_attempts(
                     connection,
                     last.run_id,
                     {"savepoint": savepoint},
@@ -56,10 +57,10 @@ def stop(
                     waiting=show,
                 )
             stopped = answer is not None
-            owner = None if stopped else asking.living_owner(connection, settings.job)
+            owner = None if stopped else request_client.living_owner(connection, settings.job)
         if owner is not None and owner.run_id is not None:
             with progress(connection, f"waiting for run {owner.run_id} to stop") as show:
-                answer = asking.ask(
+                answer = request_client.ask(
                     connection,
                     owner.run_id,
                     "stop",
@@ -68,7 +69,7 @@ def stop(
                     waiting=show,
                 )
                 left = max(1.0, timeout - (time.monotonic() - began))
-                asking.wait_for_end(connection, owner.run_id, timeout_s=left, waiting=show)
+                request_client.wait_for_end(connection, owner.run_id, timeout_s=left, waiting=show)
             stopped = answer is not None
         made = _savepoint(connection, savepoint, by_job=stopped)
         if stopped:

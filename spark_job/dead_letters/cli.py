@@ -19,7 +19,7 @@ from db.settings import Settings, load_settings
 from spark_job.commands.options import Config, Json, Yes
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
-from spark_job.ledger import Connection
+from spark_job.recovery.generations import Connection
 
 if TYPE_CHECKING:
     from spark_job.dead_letters.retry import Outcome, Retry
@@ -134,8 +134,8 @@ def retry(
     same.
     """
     from spark_job.dead_letters.retry import (
-        Retry,
-    )  # Arrow's imports cost time that the other commands need not pay
+        Retry,  # Arrow's imports cost time that the other commands need not pay
+    )
 
     which = _chosen(ids, reason, key, since, every)
     settings = load_settings(config)

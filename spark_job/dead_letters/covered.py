@@ -1,16 +1,16 @@
 """Letters that a later output covers: resolved in the transaction that stores the output.
 
-It happens when a generation reads again what an earlier one has read, with a mended transform (policy reissue) or changed settings. A
-generation that reads nothing again finds its horizon empty and asks nothing more.
+It happens when a reissue computes again what an earlier generation has dealt with. Every other generation finds its horizon empty and asks
+nothing more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from db.statements import statement
-from spark_job import ledger
-from spark_job.batch import SessionRow
-from spark_job.ledger import Connection, Generation
-from spark_job.offsets import TopicPartition
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.generations import Connection
+from spark_job.recovery.position import Position
+from spark_job.sink.batch import SessionRow
 
 
 class Horizon:
@@ -20,19 +20,17 @@ class Horizon:
         self._first_offsets = dict(first_offsets)
 
     @classmethod
-    def read(cls, connection: Connection, generation: Generation) -> "Horizon":
+    def read(cls, connection: Connection, at: Position) -> "Horizon":
         """Read it once, at a start: no letter of an earlier generation is opened later.
 
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
-        the generation's safe offsets.
+        the position's safe offsets.
         """
-        newest = ledger.newest_stream_batch(connection, generation.number)
-        safe = newest.safe if newest else generation.start
         rows = connection.execute(
-            statement("spark_job", "letter_horizon"), {"generation": generation.number}
+            statement("spark_job", "letter_horizon"), {"generation": at.generation.number}
         ).fetchall()
         found = {TopicPartition(topic_id, partition): first for topic_id, partition, first in rows}
-        return cls({where: first for where, first in found.items() if first >= safe.at(where)})
+        return cls({where: first for where, first in found.items() if first >= at.safe(where)})
 
     def __bool__(self) -> bool:
         return bool(self._first_offsets)
@@ -50,4 +48,5 @@ def resolve(connection: Connection, keys: Sequence[str], first_batch: int, last_
     if not keys:
         return 0
     parameters = {"keys": list(keys), "first_batch": first_batch, "last_batch": last_batch}
-    return connection.execute(statement("spark_job", "resolve_covered"), parameters).rowcount
+    # Planned for these batches: a generic plan would lock every partition of session_output.
+    return connection.execute(statement("spark_job", "resolve_covered"), parameters, prepare=False).rowcount

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions import AssemblySettings, ClosedSession
-from spark_job.sessions.records import Records, read_records
-from spark_job.sessions.store import END, ENTRY, START, EventStore
+from spark_job.sessions.events import END, ENTRY, START, Events
+from spark_job.sessions.records import read_records
 
 _UNENDED = ("restarted", "timed_out")
 _NEVER = {
@@ -25,7 +25,7 @@ class NotWholeError(Exception):
 def session_of(
     letter: StoredLetter, assembly: AssemblySettings, *, incomplete: bool = False
 ) -> ClosedSession:
-    """Return the letter's session; its `source` is 0. `assembly`: of the letter's generation.
+    """Return the letter's session. `assembly`: of the letter's generation.
 
     `incomplete` takes what has no end as well, where the session timed out or was restarted: it ends at its last kept event.
     Raises NotWholeError.
@@ -48,27 +48,14 @@ def session_of(
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"
         )
-    _check_shape(letter, records, assembly, incomplete=incomplete)
-    store = EventStore(
-        records.offset, records.ts, records.kind, records.payload, records.event_id, assembly.names
-    )
-    times = records.ts.tolist()
-    return ClosedSession(
-        letter.session_key,
-        0,
-        letter.event_offsets[0],
-        letter.event_offsets[-1],
-        times[0],
-        times[-1],
-        store,
-        pa.array(range(kept), pa.int64()).to_numpy(),
-    )
+    _check_shape(letter, records.events, assembly, incomplete=incomplete)
+    return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names)
 
 
 def _check_shape(
-    letter: StoredLetter, records: Records, assembly: AssemblySettings, *, incomplete: bool
+    letter: StoredLetter, events: Events, assembly: AssemblySettings, *, incomplete: bool
 ) -> None:
-    kinds = records.kind.tolist()
+    kinds = events.kind.tolist()
     if kinds[0] != START or letter.event_offsets[0] != letter.first_offset:
         raise NotWholeError(f"its first kept event is {assembly.names[kinds[0]]!r}, not the session's start")
     for at, kind in enumerate(kinds[1:-1], 1):
@@ -92,14 +79,15 @@ def _table(letter: StoredLetter) -> pa.Table:
     """The events as the assembler's reader takes them."""
     number = len(letter.event_offsets)
     columns = {
-        "source": pa.array([0] * number, pa.int32()),
         "offset": pa.array(letter.event_offsets, pa.int64()),
         "ts": pa.array(letter.event_times_ms, pa.int64()),
-        "key": pa.array([letter.session_key] * number, pa.string()),
+        "key": pa.array([_encoded(letter.session_key)] * number, pa.binary()),
         "value": pa.array(letter.event_values, pa.binary()),
-        "raw": pa.nulls(number, pa.binary()),
-        "raw_key": pa.nulls(number, pa.binary()),
     }
     if letter.event_types is not None:
-        columns["type"] = pa.array(letter.event_types, pa.string())
+        columns["type"] = pa.array([_encoded(each) for each in letter.event_types], pa.binary())
     return pa.table(columns)
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

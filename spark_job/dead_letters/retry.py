@@ -1,4 +1,4 @@
-"""Kept events through the current transform once more: a ledger batch of kind `retry` for each step (design §3.1).
+"""Kept events through the current transform once more: a ledger batch of kind `retry` for each step.
 
 1. Read some letters; those that are no session, or whose time has not come, are refused.
 2. Transform, outside of any transaction: a failure leaves its letter open.
@@ -18,16 +18,19 @@ from psycopg.rows import dict_row
 from db.lanes import lane_hash
 from db.settings import Settings
 from db.statements import statement
-from spark_job import batch, ledger, position, storing, transform, writer
-from spark_job.assembly import assembly_of
-from spark_job.batch import SessionRow
+from spark_job.assembly import transform
+from spark_job.assembly.outputs import encode
 from spark_job.dead_letters import covered, store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
-from spark_job.ledger import Connection
-from spark_job.offsets import Offsets
-from spark_job.outputs import encode
+from spark_job.input.offsets import Offsets
+from spark_job.recovery import generations, ownership, position
+from spark_job.recovery.generations import Connection
+from spark_job.recovery.judges import assembly_of
 from spark_job.sessions import AssemblySettings, ClosedSession, to_session
+from spark_job.sink import batch, ledger, storing
+from spark_job.sink.batch import SessionRow
+from spark_job.sink.ledger import LedgerEntry
 
 _STORED_BYTES_PER_BATCH = 8 << 20
 _PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
@@ -153,10 +156,10 @@ class Retry:
 
     def _write(self, ready: Sequence[Ready], outcome: Outcome) -> None:
         connection = self._connection
-        next_id, _ = ledger.next_batch(connection)
-        ledger.ensure_partitions(connection, next_id, next_id + len(ready) + _PARTITIONS_AHEAD)
-        with writer.certain(connection):
-            writer.lock(connection)
+        next_batch = ledger.read_state(connection).next_batch
+        ledger.ensure_partitions(connection, next_batch, next_batch + len(ready) + _PARTITIONS_AHEAD)
+        with ownership.certain(connection):
+            ownership.lock(connection)
             refusals = self._refusals([one.letter for one in ready])
             retried = [one for one in ready if one.letter.dead_letter_id not in refusals]
             if retried:
@@ -167,26 +170,25 @@ class Retry:
     def _store(self, ready: Sequence[Ready]) -> tuple[list[int], int]:
         """The rows, the letters and the ledger; return the new batches and how many further letters are resolved."""
         connection = self._connection
-        now = position.read(connection)
-        assert now is not None, "a letter names its generation"
         parts = batch.parts([one.session for one in ready], self._settings.job.max_row_bytes)
-        first_id, lanes = ledger.next_batch(connection)
+        now = ledger.read_state(connection)
+        assert now.generation is not None, "a letter names its generation"
+        first_id = now.next_batch
         last_id = first_id + len(parts) - 1
         revision = ready[0].letter.revision
         for part, rows in enumerate(parts):
-            storing.copy_rows(connection, rows, first_id + part, lanes, revision)
+            storing.copy_rows(connection, rows, first_id + part, now.lanes, revision)
         ids = [one.letter.dead_letter_id for one in ready]
         resolved = connection.execute(
             statement("spark_job", "resolve_retried"),
             {"ids": ids, "first_batch": first_id, "last_batch": last_id},
+            prepare=False,  # a generic plan would lock every partition of session_output
         ).rowcount
         assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
         keys = sorted({one.session.key.decode() for one in ready})
         further = covered.resolve(connection, keys, first_id, last_id)
-        entry = storing.LedgerEntry(
-            "retry", now.generation.number, self._run_id, transform.fingerprint(self._transform)
-        )
-        storing.insert_ledger_rows(connection, entry, parts, first_id)
+        entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
+        ledger.insert_rows(connection, entry, parts, first_id)
         return list(range(first_id, last_id + 1)), further
 
     def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
@@ -198,34 +200,31 @@ class Retry:
                 {"ids": [letter.dead_letter_id for letter in letters]},
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
-        done = now.done if now else Offsets()
-        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], done)) for letter in letters)
+        end = now.end if now else Offsets()
+        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], end)) for letter in letters)
         return {letter.dead_letter_id: because for letter, because in found if because}
 
     def _assembly(self, generation: int) -> AssemblySettings:
         if generation not in self._assemblies:
-            self._assemblies[generation] = assembly_of(
-                ledger.read_generation(self._connection, generation).assembly
-            )
+            description = generations.assembly_of_generation(self._connection, generation)
+            self._assemblies[generation] = assembly_of(description).settings
         return self._assemblies[generation]
 
 
-def refusal(letter: StoredLetter, standing: Mapping[str, object], done: Offsets) -> str | None:
+def refusal(letter: StoredLetter, standing: Mapping[str, object], end: Offsets) -> str | None:
     """Return why a letter may not be retried now; None: it may.
 
-    `standing`: the columns of letter_standings.sql; `done`: of the current position.
+    `standing`: the columns of letter_standings.sql; `end`: of the current position.
     """
     if standing["state"] == "resolved":
         return f"batch {standing['resolved_batch']} has resolved it"
     if standing["state"] != store.OPEN:
         return f"it is {standing['state']}"
-    if letter.closing_offset >= done.at(letter.where):
+    if letter.closing_offset >= end.at(letter.where):
         return (
             f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
-            f"(done: {done.at(letter.where)}) and will judge anew; try again after that"
+            f"(it has read up to {end.at(letter.where)}) and will judge anew; try again after that"
         )
     if standing["newer_letter"] is not None:
         return f"letter {standing['newer_letter']} says the same events' newer judgement: retry that one, or discard it first"
-    if standing["covering_batch"] is not None:
-        return f"batch {standing['covering_batch']} holds outputs of these events: discard the letter"
     return None

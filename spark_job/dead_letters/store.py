@@ -8,9 +8,9 @@ from typing import Any
 from psycopg.rows import class_row, dict_row
 
 from db.statements import statement
-from spark_job import writer
-from spark_job.ledger import Connection
-from spark_job.offsets import TopicPartition
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery import ownership
+from spark_job.recovery.generations import Connection
 
 OPEN = "open"
 REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed")
@@ -101,7 +101,7 @@ def discard(connection: Connection, which: Filter) -> list[int]:
 
     Under the writer lock, as every change of a letter's state: a batch, a retry and this one never wait for each other's rows.
     """
-    with writer.certain(connection):
-        writer.lock(connection)
+    with ownership.certain(connection):
+        ownership.lock(connection)
         rows = connection.execute(statement("spark_job", "discard_letters"), which.parameters()).fetchall()
     return sorted(row[0] for row in rows)

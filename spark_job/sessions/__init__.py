@@ -1,8 +1,10 @@
 """The pure session assembler: pyarrow and numpy, never Spark, Postgres or Kafka. See `assembler` for the flow."""
 
 from spark_job.sessions.assembler import assemble
-from spark_job.sessions.errors import AssemblyError, BucketTooLarge, InputSchemaError, UnknownStateVersion
-from spark_job.sessions.result import Assembled, ClosedSession, Counts, DeadLetter, Summary
+from spark_job.sessions.errors import AssemblyError, DamagedStateError, InputSchemaError
+from spark_job.sessions.open_sessions import OpenSessions
+from spark_job.sessions.open_state import OpenState
+from spark_job.sessions.result import Assembled, ClosedSession, Counts, DeadLetter
 from spark_job.sessions.session import SessionEvents, to_session
 from spark_job.sessions.settings import MAX_KEY_BYTES, AssemblySettings
 
@@ -11,14 +13,14 @@ __all__ = [
     "Assembled",
     "AssemblyError",
     "AssemblySettings",
-    "BucketTooLarge",
     "ClosedSession",
     "Counts",
+    "DamagedStateError",
     "DeadLetter",
     "InputSchemaError",
+    "OpenSessions",
+    "OpenState",
     "SessionEvents",
-    "Summary",
-    "UnknownStateVersion",
     "assemble",
     "to_session",
 ]

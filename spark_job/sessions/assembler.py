@@ -1,222 +1,305 @@
-"""The assembler: (open events, new events) -> (closed sessions, dead letters, open events, summary). A pure function.
+"""The assembler: (open sessions, new records) -> (closed sessions, dead letters, open sessions). A pure function of one partition's log.
 
-1. Read the open state and the new records (`state`, `records`); malformed ones are dead letters already.
-2. Sort the events by (key, source, offset): a group for each key and source, cut into segments at the starts (`grouping`).
-3. Whole columns at a time, find every group that might need more than the plain grammar (`suspects`).
-4. The other groups' segments are sessions, or stay open, as they are. The odd ones go event by event (`machine`).
+1. Read the new records as columns (`records`); malformed ones are dead letters already.
+2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
+3. Whole columns at a time, find every key that might need more than the plain grammar (`anomalies`).
+4. The other keys' segments are sessions, or stay open, as they are. The odd ones go event by event (`rules`).
 """
 
-from itertools import repeat
+from collections.abc import Iterator
+from itertools import pairwise, repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.decode import views
-from spark_job.sessions.errors import BucketTooLarge
-from spark_job.sessions.grouping import Grouping
-from spark_job.sessions.machine import Machine, NewEvents, OpenSession
+from spark_job.sessions.anomalies import Anomalies, find_anomalies
+from spark_job.sessions.chunks import Chunk, Sums, ranges
+from spark_job.sessions.clock import NEVER
+from spark_job.sessions.events import Events
+from spark_job.sessions.groups import Groups
+from spark_job.sessions.open_sessions import OpenSessions
+from spark_job.sessions.open_state import OpenState
 from spark_job.sessions.records import read_records
-from spark_job.sessions.result import Assembled, ClosedSession, DeadLetter, Summary
+from spark_job.sessions.result import Assembled, ClosedSession, DeadLetter
+from spark_job.sessions.rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.silence import NEVER
-from spark_job.sessions.state import OpenState
-from spark_job.sessions.store import EventStore
-from spark_job.sessions.suspects import odd_groups
 
 Int = npt.NDArray[np.int64]
-
-StillOpen = tuple[int, OpenSession]
-"""A group's number and its open session."""
+Bool = npt.NDArray[np.bool_]
 
 
-def assemble(open_state: bytes | None, new: pa.Table, settings: AssemblySettings) -> Assembled:
-    """Assemble one bucket's new records with what was open before. Does not change its arguments.
+def assemble(state: OpenState, new: pa.Table, settings: AssemblySettings) -> Assembled:
+    """Assemble a partition's new records with what was open before them. Does not change its arguments.
 
-    `new` in any order and chunking: source int32 (a number for a topic and partition), offset int64, ts int64 (ms),
-    key string or null, value string (null where not UTF-8 or absent), raw binary (the bytes of a value that is not
-    UTF-8), raw_key binary (likewise, optional); type and event_id string where they come from headers.
-    All offsets of a source must lie above those of earlier calls.
+    `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null where they do not
+    come from the value. Its offsets lie above those of earlier calls.
 
-    Raises BucketTooLarge, UnknownStateVersion and InputSchemaError.
+    Raises DamagedStateError where `state` is not what an earlier call returned, InputSchemaError.
     """
-    state = OpenState.from_bytes(open_state)
     records = read_records(new, settings)
-    store = EventStore(
-        np.concatenate([state.offset, records.offset]),
-        np.concatenate([state.ts, records.ts]),
-        np.concatenate([state.kind, records.kind]),
-        pa.concat_arrays([state.payload, records.payload]) if len(state.offset) else records.payload,
-        None if records.event_id is None else pa.concat_arrays([state.event_id, records.event_id]),
-        settings.names,
-    )
-    groups = Grouping(state, records, store, settings)
-    odd = odd_groups(groups, state)
-    machine = Machine(settings, store, lambda low, high, than: groups.clock.first_later(low, high, than))
-    slow = _judge(machine, groups, state, np.flatnonzero(odd))
-
-    plain = ~odd[groups.segments.group]
-    closed = _closed(groups, np.flatnonzero(plain & groups.segments.ends)) + machine.closed
-    opened = _opened(groups, np.flatnonzero(plain & ~groups.segments.ends), slow)
-    blob = opened.to_bytes() if len(opened.source) else None
-    if blob is not None and len(blob) > settings.max_bucket_bytes:
-        raise BucketTooLarge(len(blob), settings.max_bucket_bytes, len(opened.source))
-
-    counts = machine.counts
-    counts.events = len(records.offset)
+    groups = Groups(records, state.sessions)
+    anomalies = find_anomalies(groups, state, settings)
+    odd = _Odd(groups, state, settings, anomalies)
+    segments = groups.segments
+    plain = ~anomalies.groups[segments.group]
+    closing = np.flatnonzero(plain & segments.ends)
+    closed = _closed(groups, state, closing, settings) + odd.rules.closed
+    counts = odd.rules.counts
+    counts.events = len(new)
     counts.sessions = len(closed)
     counts.malformed = len(records.letters)
     return Assembled(
-        sorted(closed, key=lambda session: (session.source, session.end_offset)),
-        sorted(records.letters + machine.letters, key=_letter_order),
-        blob,
-        _summary(opened, blob),
+        sorted(closed, key=lambda session: session.end_offset),
+        sorted(records.letters + odd.rules.letters, key=_letter_order),
+        _still_open(groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd),
         counts,
     )
 
 
-def _letter_order(letter: DeadLetter) -> tuple[int, int, int, str]:
-    return letter.source, letter.closing_offset, letter.first_offset, letter.reason
+def _letter_order(letter: DeadLetter) -> tuple[int, int, str]:
+    return letter.closing_offset, letter.first_offset, letter.reason
 
 
-def _closed(groups: Grouping, which: Int) -> list[ClosedSession]:
-    """Segments of clean groups as sessions."""
-    low, high = groups.segments.low[which], groups.segments.high[which]
-    number = groups.number[groups.segments.group[which]]
-    store, order = groups.store, groups.order
-    first, last = order[low], order[high - 1]
-    return list(
-        map(
-            ClosedSession,
-            groups.key_of(number),
-            groups.source_of(number).tolist(),
-            store.offset[first].tolist(),
-            store.offset[last].tolist(),
-            store.ts[first].tolist(),
-            store.ts[last].tolist(),
-            repeat(store),
-            [order[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)],
+def _closed(groups: Groups, state: OpenState, which: Int, settings: AssemblySettings) -> list[ClosedSession]:
+    """Segments of clean keys as sessions: the new ones are rows of the new events, the others are put together first."""
+    segments = groups.segments
+    is_new = segments.continues[which] < 0
+    begun = which[is_new]
+    low, high = segments.low[begun].tolist(), segments.high[begun].tolist()
+    keys = groups.key_of(segments.group[begun]).to_pylist()
+    closed = list(map(ClosedSession, keys, repeat(groups.events), low, high, repeat(settings.names)))
+    older = which[~is_new]
+    if len(older):
+        older = older[np.argsort(segments.continues[older])]
+        starts = state.sessions.start[segments.continues[older]]
+        whole = state.events_of(starts, _chunk(groups, older, starts))
+        keys = groups.key_of(segments.group[older]).to_pylist()
+        first = whole.first.tolist()
+        closed += map(ClosedSession, keys, repeat(whole.events), first, first[1:], repeat(settings.names))
+    return closed
+
+
+def _chunk(groups: Groups, segments: Int, starts: Int) -> Chunk:
+    """The events of some segments; `starts`: of their sessions, ascending."""
+    low = groups.segments.low[segments]
+    size = groups.segments.high[segments] - low
+    events = groups.events.take(ranges(low, size))
+    return Chunk(starts, np.concatenate([[0], np.cumsum(size)]), events)
+
+
+class _Odd:
+    """The keys that go event by event: each one's open session, its new events, and what is open after them."""
+
+    def __init__(
+        self, groups: Groups, state: OpenState, settings: AssemblySettings, anomalies: Anomalies
+    ) -> None:
+        odd = np.flatnonzero(anomalies.groups)
+        silent = anomalies.silent
+        self.places = np.concatenate([groups.session[odd], silent])
+        """Of each key's open session before; -1 where there was none."""
+        known = np.sort(self.places[self.places >= 0])
+        before = state.events_of(state.sessions.start[known])
+        size = groups.past[odd] - groups.first[odd]
+        rows = ranges(groups.first[odd], size)
+        self.n_before = len(before)
+        self.rules = Rules(
+            settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock.first_later
         )
+        keys: list[str] = groups.key_of(odd).to_pylist()
+        keys += state.sessions.key.take(pa.array(silent)).to_pylist()
+        new = _new_events(
+            groups, odd, rows, len(silent), self.rules.events, self.n_before, anomalies.clock_matters
+        )
+        self.still_open: list[tuple[str, OpenSession]] = []
+        for key, place, events in zip(keys, self.places.tolist(), new, strict=True):
+            session = _restored(state.sessions, place, before, self.rules.events) if place >= 0 else None
+            self.rules.counts.per_event += len(events.rows)
+            session = self.rules.run(key, session, events)
+            if session is not None:
+                self.still_open.append((key, session))
+        self.still_open.sort(key=lambda entry: entry[1].start)
+
+
+def _new_events(
+    groups: Groups, odd: Int, rows: Int, silent: int, events: Events, begin: int, clock_matters: bool
+) -> Iterator[NewEvents]:
+    """The new events of each odd group as lists, with what the clock says around each; then those of `silent` sessions, which have none.
+
+    `rows`: the groups' events; from `begin` on they are the last ones of `events`.
+    """
+    clock = groups.clock
+    around = [(NEVER, 0, 0)] * len(rows)
+    before = [(NEVER, 0, 0)] * (len(odd) + silent)
+    if clock_matters:
+        low, high = groups.until_next(rows)
+        around = list(zip(clock.latest(low, high).tolist(), low.tolist(), high.tolist(), strict=True))
+        until = np.concatenate([groups.place[groups.first[odd]], np.full(silent, len(clock))])
+        latest = clock.latest(np.zeros(len(until), np.int64), until)
+        before = list(zip(latest.tolist(), repeat(0), until.tolist(), strict=False))
+    offset, ts, kind = (column[begin:].tolist() for column in (events.offset, events.ts, events.kind))
+    ids = [None] * len(rows) if events.event_id is None else events.event_id.slice(begin).to_pylist()
+    bounds = np.cumsum(
+        np.concatenate([[0], groups.past[odd] - groups.first[odd], np.zeros(silent, np.int64)])
     )
+    for first, (low_row, high_row) in zip(before, pairwise(bounds.tolist()), strict=True):
+        mine = slice(low_row, high_row)
+        yield NewEvents(
+            list(range(begin + low_row, begin + high_row)),
+            offset[mine],
+            ts[mine],
+            kind[mine],
+            ids[mine],
+            [first, *around[mine]],
+        )
 
 
-def _judge(machine: Machine, groups: Grouping, state: OpenState, odd: Int) -> list[StillOpen]:
-    """Run the odd groups, and the tombstones without new events, through the per-event path."""
-    settings = groups.settings
-    rowless = np.setdiff1d(groups.session_number, groups.number)
-    numbers = np.concatenate([groups.number[odd], rowless])
-    if not len(numbers):
-        return []
-    nothing = np.zeros(len(rowless), np.int64)
-    first, past = np.concatenate([groups.first[odd], nothing]), np.concatenate([groups.past[odd], nothing])
-    before = np.searchsorted(groups.session_number, numbers)
-    row_of_session = np.cumsum(state.rows) - state.rows
-    silent = groups.span_ms > settings.timeout_ms + settings.grace_ms
-
-    still: list[StillOpen] = []
-    keys, sources = groups.key_of(numbers), groups.source_of(numbers).tolist()
-    for at, number in enumerate(numbers.tolist()):
-        session = None
-        begin, end = int(first[at]), int(past[at])
-        index = int(before[at])
-        if index < len(groups.session_number) and groups.session_number[index] == number:
-            session = _restore(state, index, int(row_of_session[index]), groups.store)
-            begin += int(state.rows[index])
-        new = _new_events(groups, number, begin, end, silent)
-        machine.counts.per_event += end - begin
-        session = machine.run(keys[at], sources[at], session, new)
-        if session is not None:
-            still.append((number, session))
-    return still
-
-
-def _restore(state: OpenState, index: int, row: int, store: EventStore) -> OpenSession:
-    """An open session out of the state, whose events are the store's first rows."""
-    rows = list(range(row, row + int(state.rows[index])))
-    ids = state.event_id[row : row + len(rows)].to_pylist()
-    start_hash = state.start_hash[index].as_py()
+def _restored(sessions: OpenSessions, place: int, before: Chunk, events: Events) -> OpenSession:
+    """An open session out of the table; its events are in `before`, which are the first ones of `events`."""
+    start = int(sessions.start[place])
+    rows: list[int] = []
+    if sessions.rows[place]:
+        at = int(np.searchsorted(before.start, start))
+        rows = list(range(int(before.first[at]), int(before.first[at + 1])))
+    ids = [] if events.event_id is None or not rows else events.event_id[rows[0] : rows[-1] + 1].to_pylist()
+    start_hash = sessions.start_hash[place].as_py()
     return OpenSession(
-        start=int(state.start[index]),
-        last=int(state.last[index]),
-        max_ts=int(state.max_ts[index]),
+        start=start,
+        last=int(sessions.last[place]),
+        max_ts=int(sessions.max_ts[place]),
         rows=rows,
-        n_bytes=int(store.bounds[row + len(rows)] - store.bounds[row]),
-        irregular=bool(state.irregular[index]),
+        n_bytes=int(sessions.n_bytes[place]),
+        irregular=bool(sessions.irregular[place]),
         ids={event_id for event_id in ids if event_id is not None},
         start_hash=start_hash,
-        start_id=state.start_id[index].as_py() if start_hash is not None else ids[0],
+        start_id=sessions.start_id[place].as_py() if start_hash is not None else (ids[0] if ids else None),
     )
 
 
-def _new_events(groups: Grouping, number: int, begin: int, end: int, silent: bool) -> NewEvents:
-    """A group's new events as lists, with what the clock says around each; `silent`: whether it can say anything."""
-    rows = groups.order[begin:end]
-    store = groups.store
-    around = [(NEVER, 0, 0)] * (len(rows) + 1)
-    if silent:
-        after = groups.silence_after(np.arange(begin, end))
-        around = [groups.silence_before(number, begin if begin < end else None)]
-        around += zip(after.latest.tolist(), after.low.tolist(), after.high.tolist(), strict=True)
-    return NewEvents(
-        rows.tolist(),
-        store.offset[rows].tolist(),
-        store.ts[rows].tolist(),
-        store.kind[rows].tolist(),
-        [None] * len(rows) if store.event_id is None else store.event_id.take(pa.array(rows)).to_pylist(),
-        around,
-    )
+def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd) -> OpenState:
+    """What stays open.
 
+    `opening`: segments of clean keys without an end; `closing`: what the segments with one go on with, by place in the table.
+    """
+    segments, before = groups.segments, state.sessions
+    untouched = np.ones(len(before), bool)
+    untouched[odd.places[odd.places >= 0]] = False
+    untouched[closing[closing >= 0]] = False
+    going_on = segments.continues[opening]
+    untouched[going_on[going_on >= 0]] = False
+    if untouched.all() and not len(opening) and not odd.still_open:
+        return state
 
-def _opened(groups: Grouping, which: Int, slow: list[StillOpen]) -> OpenState:
-    """What stays open: segments of clean groups, and what the per-event path left open."""
-    store, segments = groups.store, groups.segments
-    low, high = segments.low[which], segments.high[which]
-    clean = groups.order
-    rows = [clean[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
-    latest = [int(groups.ts[begin:end].max()) for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
-    sessions = [
-        (number, OpenSession(int(store.offset[mine[0]]), int(store.offset[mine[-1]]), max_ts, [], 0), mine)
-        for number, mine, max_ts in zip(
-            groups.number[segments.group[which]].tolist(), rows, latest, strict=True
-        )
+    starts = groups.events.offset[segments.low[opening]]
+    starts[going_on >= 0] = before.start[going_on[going_on >= 0]]
+    by_start = np.argsort(starts)
+    opening, going_on, starts = opening[by_start], going_on[by_start], starts[by_start]
+    plain = _chunk(groups, opening, starts)
+    strange = _new_of(odd)
+    tables = [
+        before.take(np.flatnonzero(untouched)),
+        _plain_sessions(groups, before, opening, going_on, plain),
+        _odd_sessions(before, odd, strange),
     ]
-    sessions += [(number, session, np.array(session.rows, np.int64)) for number, session in slow]
-    sessions.sort(key=lambda entry: entry[0])
-    numbers = np.array([number for number, _, _ in sessions], np.int64)
-    opened = [session for _, session, _ in sessions]
-    kept = np.concatenate([np.zeros(0, np.int64), *(mine for _, _, mine in sessions)])
-    return OpenState(
-        key=pa.array(groups.key_of(numbers), pa.large_string()),
-        source=groups.source_of(numbers) if len(numbers) else numbers,
-        start=np.array([session.start for session in opened], np.int64),
+    return state.after(OpenSessions.concat(tables), _merged(plain, strange))
+
+
+def _plain_sessions(
+    groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: Chunk
+) -> OpenSessions:
+    """The table's entries for open segments of clean keys, in the order of `new`, which has their events."""
+    count = len(opening)
+    old = going_on >= 0
+    low = groups.segments.low[opening]
+    past = groups.segments.high[opening]
+    entry = _Table(before, np.where(old, going_on, -1))
+    max_ts = np.maximum.reduceat(new.events.ts, new.first[:-1]) if count else new.start
+    sums = new.sums(entry.sums)
+    n_bytes = np.add.reduceat(new.events.sizes(), new.first[:-1]) if count else new.start
+    return OpenSessions(
+        start=new.start,
+        last=groups.events.offset[past - 1] if count else new.start,
+        max_ts=np.maximum(max_ts, entry.max_ts),
+        rows=entry.rows + (past - low),
+        n_bytes=entry.n_bytes + n_bytes,
+        irregular=np.zeros(count, bool),
+        checksum=sums.checksum,
+        payload_crc=sums.payload_crc,
+        id_crc=sums.id_crc,
+        key=groups.key_of(groups.segments.group[opening]),
+        start_hash=pa.nulls(count, pa.large_binary()),
+        start_id=pa.nulls(count, pa.large_binary()),
+    )
+
+
+class _Table:
+    """What the table said of sessions that may not have been in it (place -1): nothing, then."""
+
+    def __init__(self, sessions: OpenSessions, places: Int) -> None:
+        def column(values: npt.NDArray[Any], absent: int) -> npt.NDArray[Any]:
+            out = np.full(len(places), absent, values.dtype)
+            out[places >= 0] = values[places[places >= 0]]
+            return out
+
+        self.rows = column(sessions.rows, 0)
+        self.n_bytes = column(sessions.n_bytes, 0)
+        self.max_ts = column(sessions.max_ts, NEVER)
+        self.sums = Sums(*(column(values, 0) for values in Sums.of(sessions)))
+
+
+def _new_of(odd: _Odd) -> Chunk:
+    """The new events of the sessions that the rules left open."""
+    rows = [[row for row in session.rows if row >= odd.n_before] for _, session in odd.still_open]
+    with_new = [
+        (session.start, mine) for (_, session), mine in zip(odd.still_open, rows, strict=True) if mine
+    ]
+    if not with_new:
+        return Chunk.empty()
+    first = np.cumsum([0, *(len(mine) for _, mine in with_new)])
+    taken = odd.rules.events.take(np.concatenate([np.array(mine, np.int64) for _, mine in with_new]))
+    return Chunk(np.array([start for start, _ in with_new], np.int64), first, taken)
+
+
+def _odd_sessions(before: OpenSessions, odd: _Odd, new: Chunk) -> OpenSessions:
+    """The table's entries for what the rules left open; `new` has the new events of those that have some."""
+    opened = [session for _, session in odd.still_open]
+    start = np.array([session.start for session in opened], np.int64)
+    rows = np.array([len(session.rows) for session in opened], np.int64)
+    places = np.searchsorted(before.start, start)
+    known = np.array(
+        [at < len(before) and before.start[at] == each for at, each in zip(places, start, strict=True)], bool
+    )
+    sums = Sums(*(np.array(column) for column in _Table(before, np.where(known, places, -1)).sums))
+    has_new = np.isin(start, new.start)
+    for column, grown in zip(sums, new.sums(Sums(*(column[has_new] for column in sums))), strict=True):
+        column[has_new] = grown
+        column[rows == 0] = 0
+    return OpenSessions(
+        start=start,
         last=np.array([session.last for session in opened], np.int64),
         max_ts=np.array([session.max_ts for session in opened], np.int64),
-        rows=np.array([len(mine) for _, _, mine in sessions], np.int64),
-        irregular=np.array([session.irregular or session.tombstone for session in opened], bool),
-        start_hash=pa.array([session.start_hash for session in opened], pa.binary()),
+        rows=rows,
+        n_bytes=np.array([session.n_bytes for session in opened], np.int64),
+        irregular=np.array([session.irregular or session.is_tombstone for session in opened], bool),
+        checksum=sums.checksum,
+        payload_crc=sums.payload_crc,
+        id_crc=sums.id_crc,
+        key=pa.array([key for key, _ in odd.still_open], pa.large_string()),
+        start_hash=pa.array([session.start_hash for session in opened], pa.large_binary()),
         start_id=pa.array(
-            [session.start_id if session.tombstone else None for session in opened], pa.large_string()
-        ),
-        offset=store.offset[kept],
-        ts=store.ts[kept],
-        kind=store.kind[kept],
-        payload=store.payload.take(pa.array(kept)),
-        event_id=(
-            pa.nulls(len(kept), pa.large_string())
-            if store.event_id is None
-            else store.event_id.take(pa.array(kept))
+            [session.start_id if session.is_tombstone else None for session in opened], pa.large_binary()
         ),
     )
 
 
-def _summary(opened: OpenState, blob: bytes | None) -> Summary:
-    oldest: dict[int, int] = {}
-    for source, start in zip(opened.source.tolist(), opened.start.tolist(), strict=True):
-        oldest[source] = min(start, oldest.get(source, start))
-    return Summary(
-        len(opened.source),
-        len(opened.offset),
-        int(np.diff(views(opened.payload)[0]).sum()),
-        0 if blob is None else len(blob),
-        oldest,
-    )
+def _merged(one: Chunk, other: Chunk) -> Chunk:
+    """Two chunks of different sessions as one."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    size = np.concatenate([np.diff(one.first), np.diff(other.first)])
+    start = np.concatenate([one.start, other.start])
+    order = np.argsort(start)
+    begin = np.concatenate([one.first[:-1], other.first[:-1] + len(one)])
+    events = Events.concat([one.events, other.events]).take(ranges(begin[order], size[order]))
+    return Chunk(start[order], np.concatenate([[0], np.cumsum(size[order])]), events)

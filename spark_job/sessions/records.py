@@ -1,4 +1,4 @@
-"""Read one bucket's new records: well-formed events as columns, the others as `malformed` dead letters.
+"""Read a partition's new records: well-formed events as columns, the others as `malformed` dead letters.
 
 Whether a record is malformed is a function of the record and the settings alone.
 """
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.decode import Decoder, Fields
+from spark_job.sessions.decode import Decoder, Fields, at
 from spark_job.sessions.errors import InputSchemaError
+from spark_job.sessions.events import Events
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings
 from spark_job.sessions.times import iso8601_ms
@@ -20,20 +22,14 @@ from spark_job.sessions.times import iso8601_ms
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-_REQUIRED = {"source": pa.int32(), "offset": pa.int64(), "ts": pa.int64()}
-
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """New records, malformed ones included, in the order given."""
+    """New records, malformed ones included, in offset order."""
 
-    source: Int
-    offset: Int
-    ts: Int
-    kind: npt.NDArray[np.int8]
+    events: Events
+    """Of the malformed ones only the offset means anything."""
     key: pa.DictionaryArray
-    payload: pa.LargeBinaryArray
-    event_id: pa.LargeStringArray | None
     well_formed: Bool
     letters: list[DeadLetter]
 
@@ -41,26 +37,20 @@ class Records:
 def read_records(new: pa.Table, settings: AssemblySettings) -> Records:
     """Decode and check every record. Raises InputSchemaError where a column is missing or of another type."""
     columns = _columns(new, settings)
-    payload = columns.payload
-    decoded = _decoder(settings).decode(payload)
-    wide = _Wide(decoded, new.num_rows)
+    wide = _Wide(_decoder(settings).decode(columns.payload), len(new))
 
     names = pa.array(settings.names, pa.large_string())
-    types = _text(new, "type") if settings.type_path is None else wide.text(settings.type_path)
+    types = columns.type if settings.type_path is None else wide.text(settings.type_path)
     kind = pc.fill_null(pc.index_in(types, value_set=names), -1).to_numpy(zero_copy_only=False)
 
-    key = columns.key.dictionary_encode()
+    keys: pa.LargeStringArray = columns.key if settings.key_path is None else wide.text(settings.key_path)
+    key = keys.dictionary_encode()
     good = wide.present & columns.present & (kind >= 0) & _good_keys(key)
-    if settings.key_path is not None:
-        good &= _true(pc.equal(wide.text(settings.key_path), columns.key))
 
-    event_id = None
-    if settings.event_id_path is not None:
-        event_id = wide.text(settings.event_id_path)
-    elif "event_id" in new.column_names:
-        event_id = _text(new, "event_id")
+    event_id = columns.event_id if settings.event_id_path is None else wide.text(settings.event_id_path)
     if event_id is not None:
         good &= _true(event_id.is_valid())
+        event_id = event_id.cast(pa.large_binary())
 
     ts = columns.ts
     if settings.time_path is not None:
@@ -70,41 +60,54 @@ def read_records(new: pa.Table, settings: AssemblySettings) -> Records:
 
     bad = np.flatnonzero(~good)
     letters = _malformed(new, columns, bad, settings) if len(bad) else []
-    return Records(
-        columns.source, columns.offset, ts, kind.astype(np.int8), key, payload, event_id, good, letters
-    )  # fmt: skip
+    events = Events(columns.offset, ts, kind.astype(np.int8), columns.payload, event_id)
+    return Records(events, key, good, letters)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    source: Int
     offset: Int
     ts: Int
     """The record's own time."""
-    key: pa.LargeStringArray
     payload: pa.LargeBinaryArray
     """Empty where the record has no value, or one that is not text."""
     present: Bool
     """The record has a value, and it is text."""
+    key: pa.LargeStringArray | None
+    type: pa.LargeStringArray | None
+    event_id: pa.LargeStringArray | None
+    """These come from the record's key or headers, NULL where they are not text; None where the value has them."""
 
 
 def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
-    wanted = ["source", "offset", "ts", "key", "value", "raw"]
-    wanted += ["type"] if settings.type_path is None else []
-    missing = [name for name in wanted if name not in new.column_names]
-    if missing:
-        raise InputSchemaError(f"the table of new records lacks {missing}; it has {new.column_names}")
-    for name, kind in _REQUIRED.items():
-        if new.schema.field(name).type != kind or new.column(name).null_count:
-            raise InputSchemaError(
-                f"column {name} must be {kind} without nulls, not {new.schema.field(name).type}"
-            )
-    value = new.column("value").cast(pa.large_binary())
-    present = _true(value.is_valid().combine_chunks())
+    wanted = {"offset": pa.int64(), "ts": pa.int64(), "value": pa.binary()}
+    wanted |= {"key": pa.binary()} if settings.key_path is None else {}
+    wanted |= {"type": pa.binary()} if settings.type_path is None else {}
+    for name, kind in wanted.items():
+        if name not in new.column_names:
+            raise InputSchemaError(f"the table of new records lacks {name!r}; it has {new.column_names}")
+        if new.schema.field(name).type != kind:
+            raise InputSchemaError(f"column {name} must be {kind}, not {new.schema.field(name).type}")
+    offset = new.column("offset").to_numpy()
+    if (offset[1:] <= offset[:-1]).any():
+        raise InputSchemaError("the new records are not in offset order")
+    value = _one(new.column("value").cast(pa.large_binary()))
     # What is not text must not reach the JSON reader, which does not look at encodings.
-    payload = value if present.all() else pc.fill_null(value, b"")
-    source, offset, ts = (new.column(name).to_numpy().astype(np.int64, copy=False) for name in _REQUIRED)
-    return _Columns(source, offset, ts, _text(new, "key"), _one(payload), present)
+    present = _true(_text(value).is_valid())
+    payload = value if present.all() else pc.if_else(pa.array(present), value, b"")
+
+    def text(name: str, wanted: bool) -> pa.LargeStringArray | None:
+        return _text(_one(new.column(name).cast(pa.large_binary()))) if wanted else None
+
+    return _Columns(
+        offset,
+        new.column("ts").to_numpy(),
+        payload,
+        present,
+        text("key", settings.key_path is None),
+        text("type", settings.type_path is None),
+        text("event_id", settings.event_id_path is None and "event_id" in new.column_names),
+    )
 
 
 class _Wide:
@@ -156,37 +159,50 @@ def _good_keys(key: pa.DictionaryArray) -> Bool:
 def _malformed(new: pa.Table, columns: _Columns, bad: Int, settings: AssemblySettings) -> list[DeadLetter]:
     rows = new.take(pa.array(bad))
     decoder = _decoder(settings)
-    values = rows.column("value").cast(pa.large_binary()).to_pylist()
-    raws = rows.column("raw").to_pylist()
-    optional = {
-        name: rows.column(name).to_pylist() if name in rows.column_names else [None] * len(bad)
-        for name in ("type", "event_id", "raw_key")
+    values = rows.column("value").to_pylist()
+    headers = {
+        name: rows.column(name).to_pylist() if name in rows.column_names else None
+        for name in ("key", "type", "event_id")
     }
-    optional["key"] = rows.column("key").to_pylist()
     letters = []
     for at_row, row in enumerate(bad.tolist()):
-        value, raw = values[at_row], raws[at_row]
-        headers = {name: column[at_row] for name, column in optional.items()}
-        key = headers["key"]
-        detail = _why_key(key, headers["raw_key"], settings)
-        shown = key if detail is None else None
-        detail = detail or _why(
-            value, raw, headers, int(columns.ts[row]), decoder, settings, new.column_names
+        value = values[at_row]
+        given = {name: column[at_row] for name, column in headers.items() if column is not None}
+        ts, offset = int(columns.ts[row]), int(columns.offset[row])
+        key, detail = _key(value, given, settings)
+        detail = detail or _why(value, given, ts, decoder, settings)
+        types = None if settings.type_path is not None else [_decoded(given["type"])]
+        letters.append(
+            DeadLetter(offset, offset, offset, "malformed", key, detail, [(offset, ts, value)], 1, types)
         )
-        offset = int(columns.offset[row])
-        kept = [(offset, int(columns.ts[row]), raw if value is None else value)]
-        types = [headers["type"]] if settings.type_path is None else None
-        source = int(columns.source[row])
-        letters.append(DeadLetter(source, offset, offset, offset, "malformed", shown, detail, kept, 1, types))
     return letters
 
 
-def _why_key(key: str | None, raw_key: bytes | None, settings: AssemblySettings) -> str | None:
-    """What is wrong with the key itself; None where it is a key, or where the payload has to tell."""
-    if raw_key is not None:
-        return "the key is not UTF-8"
-    if key is None:
-        return None if settings.key_path is not None else "no key"
+def _key(
+    value: bytes | None, given: dict[str, bytes | None], settings: AssemblySettings
+) -> tuple[str | None, str | None]:
+    """(a malformed record's key where it is a right one, what is wrong with it where it is not)."""
+    found: object
+    if settings.key_path is None:
+        found = given["key"]
+        if found is None:
+            return None, "no key"
+        found = _decoded(given["key"])
+        if found is None:
+            return None, "the key is not UTF-8"
+    else:
+        try:
+            document = orjson.loads(value or b"")
+        except orjson.JSONDecodeError:
+            return None, None
+        found = at(document, settings.key_path) if isinstance(document, dict) else None
+        if not isinstance(found, str):
+            return None, None  # the value's own fault
+    wrong = _why_key(found)
+    return (None, wrong) if wrong else (found, None)
+
+
+def _why_key(key: str) -> str | None:
     if not key:
         return "the key is empty"
     if "\0" in key:
@@ -197,30 +213,28 @@ def _why_key(key: str | None, raw_key: bytes | None, settings: AssemblySettings)
 
 def _why(
     value: bytes | None,
-    raw: bytes | None,
-    headers: dict[str, Any],
+    given: dict[str, bytes | None],
     ts: int,
     decoder: Decoder,
     settings: AssemblySettings,
-    column_names: list[str],
 ) -> str:
     """What is wrong with a malformed record whose key is right or unknown."""
     if value is None:
-        return "no value" if raw is None else "the value is not UTF-8"
+        return "no value"
+    if _decoded(value) is None:
+        return "the value is not UTF-8"
     one = decoder.decode(pa.array([value], pa.large_binary()))
     if not len(one.rows):
         return decoder.why(value)
-    found = dict.fromkeys(_field_paths(settings))
+    found: dict[Any, Any] = dict.fromkeys(_field_paths(settings))
     for path in found:
         found[path] = one.column(path)[0].as_py()
         if found[path] is None:
             return f"no field {'.'.join(path)}"
-    type_name = headers["type"] if settings.type_path is None else found[settings.type_path]
+    type_name = _decoded(given["type"]) if settings.type_path is None else found[settings.type_path]
     if type_name not in settings.names:
         return "no type" if type_name is None else f"unknown type {type_name!r}, not one of {settings.names}"
-    if settings.key_path is not None and found[settings.key_path] != headers["key"]:
-        return f"field {'.'.join(settings.key_path)} is not the key that Spark read, {headers['key']!r}"
-    if settings.event_id_path is None and "event_id" in column_names and headers["event_id"] is None:
+    if settings.event_id_path is None and "event_id" in given and _decoded(given["event_id"]) is None:
         return "no event id"
     if settings.time_path is not None:
         return f"field {'.'.join(settings.time_path)} is not a time: {found[settings.time_path]!r}"
@@ -232,8 +246,19 @@ def _field_paths(settings: AssemblySettings) -> list[tuple[str, ...]]:
     return [path for path in paths if path is not None]
 
 
-def _text(new: pa.Table, name: str) -> pa.LargeStringArray:
-    return _one(new.column(name).cast(pa.large_string()))
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
+    """The values as text, NULL where they are not UTF-8. Only a column with a fault is looked at value by value."""
+    try:
+        return values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(value) for value in values.to_pylist()], pa.large_string())
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

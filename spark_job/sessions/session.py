@@ -48,7 +48,7 @@ class SessionEvents(Sequence[Event]):
 
 
 def to_session(closed: ClosedSession, topic: str, partition: int) -> Session:
-    """The public session; `topic` and `partition` are what the number `closed.source` stands for."""
+    """The public session; `topic` and `partition` are where it was read."""
     return Session(
         key=closed.key,
         events=SessionEvents(closed),

@@ -5,7 +5,7 @@ from typing import Literal
 
 FieldPath = tuple[str, ...]
 
-# Longer keys would not fit the outbox's indexed columns; the bound is part of the contract (design §3.1).
+# Longer keys would not fit the outbox's indexed columns; the bound is part of the contract (docs/sessions.md).
 MAX_KEY_BYTES = 1024
 
 # The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
@@ -15,7 +15,7 @@ MAX_TS_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class AssemblySettings:
-    """How events of one bucket become sessions. Raises ValueError where the values contradict each other.
+    """How a partition's events become sessions. Raises ValueError where the values contradict each other.
 
     A path names a field of the JSON payload, outermost first: `$.data.type` is `("data", "type")`.
     """
@@ -41,8 +41,6 @@ class AssemblySettings:
     """Of one session, its start and end included."""
     max_bytes: int = 16 << 20
     """Of one session: the sum of its events' payloads in bytes."""
-    max_bucket_bytes: int = 256 << 20
-    """Of one bucket's open state in bytes; more stops the job with BucketTooLarge."""
 
     def __post_init__(self) -> None:
         if len({self.start, self.entry, self.end}) != 3:
@@ -50,7 +48,7 @@ class AssemblySettings:
                 f"session.start, session.entry and session.end must differ: "
                 f"{self.start!r}, {self.entry!r}, {self.end!r}"
             )
-        for name in ("timeout_ms", "max_events", "max_bytes", "max_bucket_bytes"):
+        for name in ("timeout_ms", "max_events", "max_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"session.{name} must be at least 1, not {getattr(self, name)}")
         if self.grace_ms < 0:

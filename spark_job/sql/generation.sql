@@ -1,4 +1,5 @@
-SELECT generation, directory_token, start_offsets, high_water, topics, reason, policy, revision, assembly, assembly_fingerprint,
-    from_generation, from_batch, savepoint, read_again, explanation, cut_offsets
+SELECT generation, start_offsets, open_state, lineage, topics, reason, policy, revision, assembly, from_generation, from_batch,
+    savepoint, explanation, cut_offsets
 FROM outbox.generation
-WHERE generation = coalesce(%(generation)s, (SELECT max(generation) FROM outbox.generation))
+ORDER BY generation DESC
+LIMIT 1

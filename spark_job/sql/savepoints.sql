@@ -1,8 +1,9 @@
-SELECT s.name, s.generation, s.batch_id, s.created_at, g.topics, g.revision,
-    coalesce(b.safe_offsets, g.start_offsets) AS safe_offsets,
-    coalesce(b.done_offsets, g.high_water) AS done_offsets
+-- `cuts`: from these offsets on, Kafka has given them out a second time since.
+SELECT s.name, s.generation, s.batch_id, s.end_offsets, s.open_state, s.lineage, s.assembly, s.topics, s.revision, s.created_at,
+    (
+        SELECT coalesce(jsonb_agg(g.cut_offsets), '[]') FROM outbox.generation g
+        WHERE g.generation > s.generation AND g.cut_offsets IS NOT NULL
+    ) AS cuts
 FROM outbox.savepoint s
-JOIN outbox.generation g USING (generation)
-LEFT JOIN outbox.batch b ON b.batch_id = s.batch_id
 WHERE s.deleted_at IS NULL
 ORDER BY s.savepoint_id

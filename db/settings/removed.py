@@ -1,0 +1,10 @@
+"""Settings that this version no longer has, and why: a file that still has one is refused with a sentence instead of a guess."""
+
+REMOVED = {
+    "job.checkpoint": "there is no checkpoint that matters any more: Postgres and Kafka hold everything. [job] cache names the folder "
+    "of the open sessions, which may be lost. Remove it; the old folder can be deleted",
+    "job.buckets": "nothing is shuffled any more, so there are no buckets. Remove it",
+    "job.shuffle_partitions": "nothing is shuffled any more: [job] tasks bounds the tasks of a batch, the cores by default. Remove it",
+    "session.max_bucket_bytes": "open sessions are bounded for each input partition: [session] max_open_bytes. Remove it",
+}
+"""{section.key: why, and what to do}."""

@@ -1,0 +1,1 @@
+"""One task of a batch: open sessions, assembling, the transform, encoding."""

@@ -1,0 +1,143 @@
+"""The open sessions on the executor's disk: worth keeping, free to lose.
+
+For each partition a folder, in it a file for each state, named by the state's digest, and the chunks that the states share:
+
+    <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions
+                                                /<random>.events
+
+A state is its digest, so its name says all: whichever run, generation or attempt wrote it, it is what was open. What is read is never
+trusted: the table must have the digest, and the events are compared with the table's checksums when they are used. Nothing is unpickled.
+Files are written under another name and renamed, so that there are none by halves. They are not synced: losing one costs a rebuild.
+"""
+
+import contextlib
+import json
+import mmap
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from db.fault_points import reach
+from spark_job.assembly.slices import Slice
+from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
+from spark_job.sessions.binary import Reader, joined
+from spark_job.sessions.chunks import Chunk
+from spark_job.sessions.open_sessions import digest
+
+_MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
+_CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")
+
+
+class SessionCache:
+    """One partition's folder. Problems of the disk cost a rebuild, or the saving of the next one; they are told by `problem`."""
+
+    def __init__(self, root: str, outbox_uuid: str, of: Slice) -> None:
+        self._folder = Path(root).expanduser() / outbox_uuid / f"{of.topic_id}-{of.partition}"
+        self._names: dict[int, str] = {}
+        self._held: list[Chunk] = []
+        self._at_hand = ""  # the state that is whole on the disk, as far as this attempt has seen
+        self.problem = ""
+        """What is wrong with the cache, for the log; empty where nothing is."""
+
+    def load(self, wanted: str) -> OpenState | None:
+        """Return the state of this digest, None where it is not here or damaged."""
+        try:
+            self._check_owner()
+            table, names = self._read(wanted)
+            if digest(table) != wanted:
+                raise DamagedStateError("its contents are not what its name says")
+            sessions = OpenSessions.decoded(table)
+            chunks = [Chunk.decoded(_mapped(self._folder / name)) for name in names]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, DamagedStateError) as error:
+            self.problem = f"{self._folder / wanted}.sessions cannot be used: {error}"
+            self.discard(wanted)
+            return None
+        self._remember(chunks, names)
+        self._at_hand = wanted
+        return OpenState(sessions, tuple(chunks))
+
+    def store(self, state: OpenState, before: str) -> None:
+        """Keep this state and, for an attempt that is made again, that of the digest `before`; remove the others."""
+        try:
+            if state.digest and state.digest != self._at_hand:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._check_owner()
+                names = [self._names.get(id(chunk)) or self._write_chunk(chunk) for chunk in state.chunks]
+                reach("task.during_cache")
+                self._remember(state.chunks, names)
+                refs = json.dumps(names).encode()
+                table = state.sessions.encoded
+                head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
+                self._write(f"{state.digest}.sessions", joined([_MAGIC, head, table, refs]))
+            self._clean({state.digest, before})
+        except OSError as error:
+            self.problem = f"open sessions were not kept in {self._folder}: {error}"
+
+    def discard(self, named: str) -> None:
+        """Remove a state that is damaged."""
+        with contextlib.suppress(OSError):
+            (self._folder / f"{named}.sessions").unlink()
+
+    def _read(self, wanted: str) -> tuple[memoryview, list[str]]:
+        """The encoded table and the names of the chunks."""
+        reader = Reader(_mapped(self._folder / f"{wanted}.sessions"))
+        if bytes(reader.take(len(_MAGIC))) != _MAGIC:
+            raise DamagedStateError("it has another format")
+        sizes = reader.take(16)
+        table = reader.take(int.from_bytes(sizes[:8], "little"))
+        names = json.loads(bytes(reader.take(int.from_bytes(sizes[8:], "little"))))
+        if not isinstance(names, list) or not all(
+            isinstance(name, str) and _CHUNK_NAME.fullmatch(name) for name in names
+        ):
+            raise DamagedStateError("it names no files")
+        return table, names
+
+    def _write_chunk(self, chunk: Chunk) -> str:
+        name = f"{secrets.token_hex(16)}.events"
+        self._write(name, chunk.encoded())
+        return name
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self._folder / f".{name}.{secrets.token_hex(4)}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "wb", closefd=True) as file:
+                file.write(data)
+            path.rename(self._folder / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+
+    def _check_owner(self) -> None:
+        """Another user of the machine must not be able to plant a file."""
+        found = self._folder.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{self._folder} must belong to this user alone (mode 0700)")
+
+    def _clean(self, keep: set[str]) -> None:
+        """Remove everything else. What another attempt is just writing may go with it: that one's state is not kept then."""
+        kept = set()
+        for name in keep - {""}:
+            with contextlib.suppress(OSError, ValueError, DamagedStateError):
+                kept |= {f"{name}.sessions", *self._read(name)[1]}
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self._folder):
+                if entry.name not in kept:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(entry.path)
+
+    def _remember(self, chunks: Iterable[Chunk], names: Iterable[str]) -> None:
+        self._held = list(chunks)  # an id is its chunk's for as long as that lives
+        self._names = {id(chunk): name for chunk, name in zip(self._held, names, strict=True)}
+
+
+def _mapped(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

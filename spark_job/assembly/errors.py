@@ -1,0 +1,17 @@
+"""What ends a task. Spark hands failures on as text: by the names of these classes the driver knows them (spark/failures.py)."""
+
+
+class TransformStoppedError(Exception):
+    """The transform raised and `[transform] on_error` is "stop"."""
+
+
+class CodeChangedError(Exception):
+    """The worker's code is not the run's: a file was edited, or replaced by another version, under the running job."""
+
+
+class PartitionTooLargeError(Exception):
+    """The open sessions of one partition outgrew `[session] max_open_bytes`."""
+
+
+class OpenSessionsDifferError(Exception):
+    """What was found again in Kafka is not what was open: input was deleted, compacted or replaced, or the code is another."""

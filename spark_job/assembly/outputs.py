@@ -1,0 +1,181 @@
+"""What a transform returns, checked and encoded as elements of the outbox's arrays."""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from spark_job.api import OutputEvent
+from spark_job.assembly import pgcopy
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MAX_PARTITION = 2**31 - 1
+
+
+class EncodedOutputs(NamedTuple):
+    """The outputs of one session: array elements, None where every event has the default."""
+
+    events: int
+    topics: bytes
+    values: bytes
+    keys: bytes | None
+    headers: bytes | None
+    partitions: bytes | None
+    timestamps: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all elements."""
+        return sum([len(part) for part in self[1:] if part is not None])
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the events' values alone: as encoded, each has its length in four bytes before it."""
+        return len(self.values) - 4 * self.events
+
+
+class InvalidOutputError(Exception):
+    """A transform returned something that cannot be stored or sent."""
+
+
+def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
+    """Encode the outputs of one session in their order.
+
+    Raises InvalidOutputError that names the event by its index and what is wrong with it.
+    """
+    events = list(events)
+    for index, event in enumerate(events):
+        if not isinstance(event, OutputEvent):
+            raise InvalidOutputError(f"output {index} is {type(event).__name__}, not OutputEvent")
+    values = b"".join([pgcopy.nullable(_value(event.value, index)) for index, event in enumerate(events)])
+    encoded = EncodedOutputs(
+        events=len(events),
+        topics=b"".join([_topic(event.topic, index) for index, event in enumerate(events)]),
+        values=values,
+        keys=_optional([event.key for event in events], _key, pgcopy.nullable),
+        headers=_optional([event.headers or None for event in events], _headers, pgcopy.jsonb),
+        partitions=_optional([event.partition for event in events], _partition, _nullable_int4),
+        timestamps=_optional([event.timestamp for event in events], _timestamp, _nullable_int8),
+    )
+    if encoded.size > max_bytes:
+        raise InvalidOutputError(
+            f"{len(events)} outputs have {encoded.size} bytes, more than [job] max_row_bytes = {max_bytes}"
+        )
+    return encoded
+
+
+def _optional(
+    values: list[Any], check: Callable[[Any, int], Any], encode_one: Callable[[Any], bytes]
+) -> bytes | None:
+    """Elements of an array that is NULL where every event has the default, which is nearly always: one count finds out."""
+    if values.count(None) == len(values):
+        return None
+    return b"".join([encode_one(check(value, index)) for index, value in enumerate(values)])
+
+
+def _nullable_int4(value: int | None) -> bytes:
+    return pgcopy.int4s([value])
+
+
+def _nullable_int8(value: int | None) -> bytes:
+    return pgcopy.int8s([value])
+
+
+_topics: dict[str, bytes] = {}
+
+
+def _topic(topic: str, index: int) -> bytes:
+    encoded = _topics.get(topic)
+    if encoded is None:
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise InvalidOutputError(
+                f"output {index}: {topic!r} is not a topic name (1 to 249 of A-Z a-z 0-9 . _ -)"
+            )
+        if len(_topics) > 10_000:
+            _topics.clear()
+        encoded = _topics[topic] = pgcopy.data(topic.encode())
+    return encoded
+
+
+def _value(value: object, index: int) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, dict | list):
+        try:
+            return orjson.dumps(value)
+        except TypeError as error:
+            raise InvalidOutputError(
+                f"output {index}: its value cannot be written as JSON: {error}"
+            ) from error
+    raise InvalidOutputError(
+        f"output {index}: its value is {type(value).__name__}, not bytes, a JSON object or None"
+    )
+
+
+def _key(key: object, index: int) -> bytes | None:
+    if key is None or type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidOutputError(f"output {index}: its key is not valid Unicode: {error}") from error
+    raise InvalidOutputError(f"output {index}: its key is {type(key).__name__}, not str, bytes or None")
+
+
+def _headers(headers: Sequence[tuple[str, object]] | None, index: int) -> bytes | None:
+    if headers is None:
+        return None
+    encoded = []
+    for header in headers:
+        if not (isinstance(header, tuple | list) and len(header) == 2 and isinstance(header[0], str)):
+            raise InvalidOutputError(f"output {index}: header {header!r} is not (name, value)")
+        name, value = header
+        if not name or "\0" in name or name.startswith("outbox-"):
+            raise InvalidOutputError(
+                f"output {index}: header name {name!r} is empty, has a NUL or starts with outbox-"
+            )
+        encoded.append([name, _header_value(value, name, index)])
+    try:
+        return orjson.dumps(encoded)
+    except TypeError as error:
+        raise InvalidOutputError(f"output {index}: its headers are not valid Unicode: {error}") from error
+
+
+def _header_value(value: object, name: str, index: int) -> object:
+    if value is None or (isinstance(value, str) and "\0" not in value):
+        return value
+    raw = value.encode() if isinstance(value, str) else value
+    if not isinstance(raw, bytes):
+        raise InvalidOutputError(
+            f"output {index}: header {name!r} is {type(value).__name__}, not bytes or str"
+        )
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return text if "\0" not in text else {"base64": base64.b64encode(raw).decode()}
+
+
+def _partition(partition: object, index: int) -> int | None:
+    if partition is None or (type(partition) is int and 0 <= partition <= _MAX_PARTITION):
+        return partition
+    raise InvalidOutputError(
+        f"output {index}: partition {partition!r} is not a number from 0 to {_MAX_PARTITION}"
+    )
+
+
+def _timestamp(timestamp: object, index: int) -> int | None:
+    if timestamp is None:
+        return None
+    if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
+        raise InvalidOutputError(
+            f"output {index}: timestamp {timestamp!r} is not a datetime with a time zone"
+        )
+    milliseconds = round(timestamp.timestamp() * 1000)
+    if milliseconds < 0:
+        raise InvalidOutputError(f"output {index}: timestamp {timestamp} is before 1970")
+    return milliseconds

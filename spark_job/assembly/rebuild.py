@@ -1,0 +1,88 @@
+"""Finds the sessions that are open at an offset again, in Kafka: assembles the partition from the safe offset up to there.
+
+What closes on the way is in the outbox for a long time, and forgotten. Each event is judged by the description that the lineage has for its
+offset. What was found must have the digest of what was open; so a recovery proves itself.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from db.fault_points import reach
+from spark_job.assembly.errors import OpenSessionsDifferError
+from spark_job.assembly.slices import Judge, Slice, TaskSettings
+from spark_job.input.reading import committed_records
+from spark_job.sessions import DeadLetter, OpenSessions, OpenState, assemble
+
+_PIECE_EVENTS = 100_000
+_PIECE_BYTES = 64 << 20
+
+
+@dataclass
+class Rebuilt:
+    """What was found."""
+
+    state: OpenState
+    events: int = 0
+    seconds: float = 0.0
+    differs: bool = False
+    """From what was open when the outbox recorded it, which was accepted."""
+    timed_out: list[DeadLetter] = field(default_factory=list)
+    """What silence closed on the way, where it is not forgotten (Slice.keep_timed_out)."""
+
+
+def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
+    """Return what is open at the slice's start.
+
+    Raises OpenSessionsDifferError, RecordsGoneError, NoAnswerError.
+    """
+    began = time.perf_counter()
+    found = Rebuilt(OpenState.empty())
+    if of.safe < of.start:
+        for judge, messages in _pieces(of, task):
+            assembled = assemble(found.state, judge.columns.table(messages), judge.settings)
+            found.state = assembled.state
+            found.events += len(messages)
+            reach("task.during_rebuild")
+            if of.keep_timed_out:
+                found.timed_out += [each for each in assembled.letters if each.reason == "timed_out"]
+    tombstones = OpenSessions.decoded(memoryview(of.tombstones)) if of.tombstones else OpenSessions.empty()
+    if of.digest is not None:
+        found.state = found.state.with_tombstones(tombstones)
+        found.differs = found.state.digest != of.digest
+        if found.differs and not task.accept_differing:
+            raise OpenSessionsDifferError(_difference(of, found))
+    found.seconds = time.perf_counter() - began
+    return found
+
+
+def _difference(of: Slice, found: Rebuilt) -> str:
+    sessions = found.state.sessions
+    return (
+        f"{of.place}: what is open at offset {of.start}, read again from offset {of.safe} on, is not what was open when the outbox "
+        f"recorded it: {len(sessions)} sessions of {int(sessions.rows.sum())} events, digest {found.state.digest or 'of none'}, not "
+        f"{of.digest or 'of none'}; {found.events} records were read. Input was replaced in between (an unclean leader election, a "
+        "restored cluster), or another version of the assembler judged it"
+    )
+
+
+def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[Judge, list[Any]]]:
+    """Records of [safe, start) with who judges them, in bounded pieces."""
+    # The judge of an offset is the last one that begins at or before it.
+    borders = [judge.from_offset for judge in of.judges[1:]] + [of.start]
+    number, size, piece = 0, 0, list[Any]()
+    for message in committed_records(
+        task.kafka, of.topic, of.partition, of.safe, of.start, task.kafka_timeout_s
+    ):
+        offset = message.offset()
+        if offset >= borders[number] or len(piece) == _PIECE_EVENTS or size > _PIECE_BYTES:
+            if piece:
+                yield of.judges[number], piece
+            size, piece = 0, []
+            while offset >= borders[number]:
+                number += 1
+        piece.append(message)
+        size += len(message)
+    if piece:
+        yield of.judges[number], piece

@@ -1,0 +1,77 @@
+"""What tasks send to the driver: sessions, dead letters and what is open in each partition, in one flat table."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+SESSION: Final = 0
+LETTER: Final = 1
+PARTITION: Final = 2
+
+SCHEMA: Final = pa.schema(
+    [
+        ("kind", pa.int8()),
+        ("source", pa.int32()),  # number of (topic, partition): input/source.py
+        ("session_key", pa.string()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("closing_offset", pa.int64()),
+        ("started_ms", pa.int64()),
+        ("ended_ms", pa.int64()),
+        ("events", pa.int32()),  # input events of the session or letter
+        ("lane_hash", pa.int64()),
+        ("outputs", pa.int32()),
+        # sessions: encoded elements of session_output's arrays; letters: of the kept events' values, offsets (in `partitions`), times, and
+        # types (in `headers`, where they were in one)
+        ("topics", pa.binary()),
+        ("values", pa.binary()),
+        ("keys", pa.binary()),
+        ("headers", pa.binary()),
+        ("partitions", pa.binary()),
+        ("timestamps", pa.binary()),
+        ("kept", pa.int32()),  # letters: events kept
+        ("reason", pa.string()),
+        ("detail", pa.string()),  # letters: for people; partitions: JSON
+        ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/open_sessions.py)
+    ]
+)
+"""Columns that a kind does not use are NULL."""
+
+DDL: Final = ", ".join(
+    f"`{field.name}` "
+    + {
+        pa.int8(): "tinyint",
+        pa.int32(): "int",
+        pa.int64(): "bigint",
+        pa.string(): "string",
+        pa.binary(): "binary",
+    }[field.type]
+    for field in SCHEMA
+)
+
+Row = dict[str, Any]
+
+_BATCH_BYTES = 64 << 20
+
+
+class RowBatches:
+    """Collects rows, and gives them out in batches of bounded size: Spark's buffers and an Arrow column hold no more than 2 GiB."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._size = 0
+
+    def add(self, row: Row) -> Iterator[pa.RecordBatch]:
+        """Take a row; yield a batch where enough have come together."""
+        self._rows.append(row)
+        self._size += len(row.get("values") or b"")
+        if self._size >= _BATCH_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what was collected, if anything."""
+        if self._rows:
+            columns = [pa.array([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
+            yield pa.record_batch(columns, schema=SCHEMA)
+            self._rows, self._size = [], 0

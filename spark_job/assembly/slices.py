@@ -1,0 +1,80 @@
+"""What a task is told of the partitions of its batch. Plain values: they travel to the executors with each batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_job.input.columns import RecordColumns
+from spark_job.sessions import AssemblySettings
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Which description judges the events from an offset on."""
+
+    from_offset: int
+    settings: AssemblySettings
+    columns: RecordColumns
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The new records of one partition, and what is open before them."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    """Exclusive."""
+    safe: int
+    """Where the oldest session that is open at `start` begins."""
+    digest: str | None
+    """Of what is open at `start`: empty where nothing is, None where it is not known (an upgraded outbox, an accepted loss)."""
+    tombstones: bytes
+    """An encoded table; empty where there are none."""
+    judges: tuple[Judge, ...]
+    """By offset, ascending; the last one judges the slice itself."""
+    keep_timed_out: bool = False
+    """Letters `timed_out` that close below `start` are not forgotten: the first batch after an upgrade from before schema 0005."""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.topic}/{self.partition}"
+
+    @property
+    def rules(self) -> AssemblySettings:
+        """What judges the slice itself."""
+        return self.judges[-1].settings
+
+
+@dataclass(frozen=True)
+class TransformOf:
+    """The transform of a run."""
+
+    function: str
+    """`module:function`."""
+    fingerprint: str
+    """Of its module; a worker that finds another one refuses."""
+    stop_on_error: bool
+    max_row_bytes: int
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What all tasks of a run are told."""
+
+    outbox_uuid: str
+    cache: str
+    """Folder of the open sessions on the executor's machine."""
+    max_open_bytes: int
+    transform: TransformOf
+    assembler: str
+    """Fingerprint of the assembler; a worker that has another one refuses."""
+    accept_differing: bool = False
+    """Open sessions that are found again need not be what was open: `--accept-data-loss` was given for this run."""
+    kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    """Of the client that finds open sessions again."""
+    kafka_timeout_s: float = 30.0
+    fault_file: str | None = None
+    """The plan of the faults that a test injects (db/fault_points.py)."""

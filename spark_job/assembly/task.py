@@ -1,0 +1,230 @@
+"""What runs on the executors: one task takes whole slices of partitions, assembles them over what is open, and transforms what closed.
+
+For each partition:
+1. take the sessions that are open at the slice's start from the cache, or find them again in Kafka (`cache`, `rebuild`);
+2. assemble the slice over them, in pieces of bounded size, and run the transform on what closes;
+3. keep what is open then, and tell the driver of it.
+
+A pure function of the input and of what is open: retries, speculation, a lost executor or disk change nothing.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from db import fault_points
+from db.fault_points import reach
+from db.lanes import lane_hash
+from spark_job.assembly import letters, rows
+from spark_job.assembly.cache import SessionCache
+from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, TransformStoppedError
+from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.outputs import encode
+from spark_job.assembly.rebuild import rebuild
+from spark_job.assembly.slices import Slice, TaskSettings
+from spark_job.assembly.transform import load_for_run
+from spark_job.sessions import (
+    ClosedSession,
+    Counts,
+    DamagedStateError,
+    DeadLetter,
+    OpenState,
+    assemble,
+    to_session,
+)
+
+_PIECE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class AssemblyTask:
+    """The function of `mapInArrow`; it travels to the executors with each batch."""
+
+    settings: TaskSettings
+    slices: Mapping[int, Slice]
+    """By source number."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take the columns of `input.source.read_records`, each partition's records together and in offset order; yield `rows.SCHEMA`."""
+        self._check_code()
+        if self.settings.fault_file is not None and not fault_points.is_armed():
+            fault_points.arm(Path(self.settings.fault_file))
+        out = rows.RowBatches()
+        partition: _Partition | None = None
+        for source, piece in _pieces(batches):
+            if partition is None or partition.source != source:
+                if partition is not None:
+                    yield from out.add(partition.finish())
+                partition = _Partition(source, self.slices[source], self.settings)
+            for row in partition.take(piece):
+                yield from out.add(row)
+        if partition is not None:
+            yield from out.add(partition.finish())
+        yield from out.rest()
+
+    def _check_code(self) -> None:
+        if assembler_fingerprint() != self.settings.assembler:
+            raise CodeChangedError(
+                f"this worker has another version of spark_job than the driver of the run: assembler {assembler_fingerprint()}, not "
+                f"{self.settings.assembler}. Install the same version everywhere, then start the job again"
+            )
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """(source, records) in the order given: as many records of a source together as fit."""
+    held: list[pa.RecordBatch] = []
+    source, size = -1, 0
+    for batch in batches:
+        sources = batch.column("source").to_numpy()
+        borders = np.flatnonzero(sources[1:] != sources[:-1]) + 1
+        bounds = [0, *borders.tolist(), len(sources)] if len(sources) else [0]
+        for begin, end in pairwise(bounds):
+            part = batch.slice(begin, end - begin)
+            found = int(sources[begin])
+            if held and (found != source or size > _PIECE_BYTES):
+                yield source, pa.Table.from_batches(held)
+                held, size = [], 0
+            source = found
+            held.append(part)
+            size += part.get_total_buffer_size() if end - begin == len(sources) else part.nbytes
+    if held:
+        yield source, pa.Table.from_batches(held)
+
+
+class _Partition:
+    """One partition's slice."""
+
+    def __init__(self, source: int, of: Slice, settings: TaskSettings) -> None:
+        self.source = source
+        self._of, self._settings = of, settings
+        self._cache = SessionCache(settings.cache, settings.outbox_uuid, of)
+        self._transform = load_for_run(settings.transform)
+        self._counts = Counts()
+        self._seconds = {"open_s": 0.0, "assemble_s": 0.0, "transform_s": 0.0}
+        self._rebuilt: dict[str, float | bool] | None = None
+        self._state: OpenState | None = None
+
+    def take(self, new: pa.Table) -> Iterator[rows.Row]:
+        """Assemble some records; yield what closed and the letters."""
+        state = self._state
+        if state is None:
+            state, settled = self._open()
+            for letter in settled:
+                yield letters.letter(self.source, letter)
+        began = time.perf_counter()
+        try:
+            assembled = assemble(state, new, self._of.rules)
+        except DamagedStateError:
+            # Spark runs the task again, or the job starts again: it is found in Kafka then.
+            self._cache.discard(self._of.digest or "")
+            raise
+        self._state = assembled.state
+        self._check_size(assembled.state)
+        _add(self._counts, assembled.counts)
+        ended = time.perf_counter()
+        self._seconds["assemble_s"] += ended - began
+        for closed in assembled.closed:
+            yield self._session(closed)
+        for letter in assembled.letters:
+            yield letters.letter(self.source, letter)
+        self._seconds["transform_s"] += time.perf_counter() - ended
+
+    def finish(self) -> rows.Row:
+        """Keep what is open; return the row that tells the driver of it."""
+        assert self._state is not None, "a partition without records reaches no task"
+        began = time.perf_counter()
+        state, sessions = self._state, self._state.sessions
+        reach("task.after_assembly")
+        self._cache.store(state, self._of.digest or "")
+        reach("task.after_cache")
+        self._seconds["open_s"] += time.perf_counter() - began
+        tombstones = state.tombstones
+        detail = {
+            "safe": state.safe_offset,
+            "sessions": len(sessions),
+            "events": int(sessions.rows.sum()),
+            "bytes": int(sessions.n_bytes.sum()),
+            "digest": state.digest,
+            "counts": asdict(self._counts),
+            "seconds": self._seconds,
+            "rebuilt": self._rebuilt,
+            "problem": self._cache.problem,
+        }
+        return {
+            "kind": rows.PARTITION,
+            "source": self.source,
+            "detail": orjson.dumps(detail).decode(),
+            "tombstones": tombstones.encoded if len(tombstones) else None,
+        }
+
+    def _open(self) -> tuple[OpenState, list[DeadLetter]]:
+        """What is open at the slice's start, and letters that an upgrade must not forget."""
+        began = time.perf_counter()
+        reach("task.before_open")
+        settled: list[DeadLetter] = []
+        state = OpenState.empty() if self._of.digest == "" else None
+        if state is None and self._of.digest is not None:
+            state = self._cache.load(self._of.digest)
+        if state is None:
+            found = rebuild(self._of, self._settings)
+            reach("task.after_rebuild")
+            state = found.state
+            settled = found.timed_out
+            self._rebuilt = {
+                "events": found.events,
+                "seconds": round(found.seconds, 3),
+                "differs": found.differs,
+            }
+        self._seconds["open_s"] += time.perf_counter() - began
+        return state, settled
+
+    def _check_size(self, state: OpenState) -> None:
+        size, most = int(state.sessions.n_bytes.sum()), self._settings.max_open_bytes
+        if size > most:
+            raise PartitionTooLargeError(
+                f"{self._of.place} has {len(state.sessions)} open sessions of {size} bytes, over [session] max_open_bytes = {most}. "
+                "Raise it where the executors have the memory, spread the sessions over more partitions, or shorten [session] timeout_s"
+            )
+
+    def _session(self, closed: ClosedSession) -> rows.Row:
+        session = to_session(closed, self._of.topic, self._of.partition)
+        rules, transform = self._of.rules, self._settings.transform
+        try:
+            encoded = encode(self._transform(session), transform.max_row_bytes)
+        except (Exception, SystemExit) as error:  # a user's transform may raise anything
+            if transform.stop_on_error:
+                raise TransformStoppedError(
+                    f"{transform.function} failed for session {closed.key!r} that ends at {session.end} "
+                    '([transform] on_error = "stop"; "dead_letter" keeps such sessions and goes on)'
+                ) from error
+            return letters.failed(self.source, closed, error, types_in_header=rules.type_path is None)
+        return {
+            "kind": rows.SESSION,
+            "source": self.source,
+            "session_key": closed.key,
+            "first_offset": closed.start_offset,
+            "last_offset": closed.end_offset,
+            "closing_offset": closed.end_offset,
+            "started_ms": closed.started_ms,
+            "ended_ms": closed.ended_ms,
+            "events": closed.n_events,
+            "lane_hash": lane_hash(closed.key.encode()),
+            "outputs": encoded.events,
+            "topics": encoded.topics,
+            "values": encoded.values,
+            "keys": encoded.keys,
+            "headers": encoded.headers,
+            "partitions": encoded.partitions,
+            "timestamps": encoded.timestamps,
+        }
+
+
+def _add(total: Counts, more: Counts) -> None:
+    for name in Counts.__slots__:
+        setattr(total, name, getattr(total, name) + getattr(more, name))

@@ -1,0 +1,89 @@
+"""The user's transform: found by name, tried before the query starts, and pinned for a run by the fingerprint of its module."""
+
+import hashlib
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from db.errors import SettingsError
+from spark_job.api import OutputEvent, Session
+from spark_job.assembly.errors import CodeChangedError
+from spark_job.assembly.slices import TransformOf
+
+Transform = Callable[[Session], Iterable[OutputEvent]]
+
+_TRACEBACK_CHARS = 8_000
+
+
+@cache
+def load(name: str) -> Transform:
+    """Import `module:function`, from the working directory too.
+
+    Raises SettingsError that says what is missing: the module, the function, or that it cannot be called with one session.
+    """
+    module_name, _, function_name = name.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise SettingsError(
+            f"[transform] function = {name!r}: importing {module_name} failed: {type(error).__name__}: {error}. "
+            "Run from the folder that holds it, or install it."
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise SettingsError(
+            f"[transform] function = {name!r}: {module_name} has no function {function_name!r}"
+        )
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError as error:
+        raise SettingsError(
+            f"[transform] function = {name!r} cannot be called with one session: {error}"
+        ) from error
+    if inspect.iscoroutinefunction(function):
+        raise SettingsError(
+            f"[transform] function = {name!r} is a coroutine; a transform is a plain function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+@cache
+def load_for_run(of: TransformOf) -> Transform:
+    """Return the transform of a run, in a worker of it.
+
+    Raises SettingsError as `load`, CodeChangedError where its module is another one.
+    """
+    function = load(of.function)
+    if fingerprint(function) != of.fingerprint:
+        raise CodeChangedError(
+            f"{of.function} was edited or replaced while the job runs: its module has the fingerprint {fingerprint(function)}, "
+            f"the run began with {of.fingerprint}. Start the job again to take the new one, or put the old one back"
+        )
+    return function
+
+
+def fingerprint(function: Transform) -> str:
+    """Return a hash of the source of the transform's module, recorded with each batch."""
+    module = inspect.getmodule(inspect.unwrap(function)) or inspect.getmodule(type(function))
+    source = inspect.getsourcefile(module) if module else None
+    text = Path(source).read_bytes() if source else repr(function).encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the traceback of what a transform raised: its end, where it is long."""
+    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+
+
+def share_working_directory() -> None:
+    """Let Spark's Python workers import from the working directory, as `load` does. Call before Spark starts."""
+    paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)

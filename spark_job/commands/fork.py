@@ -1,0 +1,54 @@
+"""`spark-job fork`: begin another outbox where this one's input was when a savepoint was made."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from db.settings import load_settings
+from spark_job.commands.options import Config, Json
+
+
+def fork(
+    file: Annotated[
+        Path,
+        typer.Argument(help="What `spark-job savepoint export` wrote.", show_default=False, dir_okay=False),
+    ],
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss", help="Begin although Kafka has deleted events that the savepoint needs."
+        ),
+    ] = False,
+    accept_changed_assembly: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-assembly",
+            help="Begin although the session settings differ from the savepoint's: they judge what comes after it.",
+        ),
+    ] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Open the first generation of an empty outbox at an exported savepoint: red/blue deployment, an A/B test, another database.
+
+    The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` goes on from there.
+    """
+    from spark_job.recovery import by_command, preview
+    from spark_job.recovery.exported import ExportedSavepoint
+    from spark_job.recovery.findings import Accepted
+    from spark_job.spark.failures import explained
+
+    settings = load_settings(config)
+    exported = ExportedSavepoint.read(file)
+    accepted = Accepted(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
+    with explained():
+        generation = by_command.fork(settings, exported, accepted, str(file))
+    if as_json:
+        print(json.dumps(preview.report(generation), indent=2))
+        return
+    print(
+        f"generation {generation.number} opened: {generation.explanation}\n"
+        f"goes on at {', '.join(generation.start.named(generation.topics))}; `spark-job run` goes on with it"
+    )

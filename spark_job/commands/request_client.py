@@ -1,0 +1,173 @@
+"""Ask the running job for something and wait for what becomes of it."""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row
+
+from db.errors import OutboxError, UnavailableError
+from db.settings import JobSettings
+from db.statements import statement
+from spark_job.recovery import ownership, requests
+from spark_job.recovery.ownership import Owner
+from spark_job.recovery.requests import Connection, Kind
+
+_POLL_S = 0.2
+_GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
+
+
+class NotDoneError(OutboxError):
+    """The running job could not do what was asked, and goes on as before."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True)
+class State:
+    """A request and the owner of the outbox, at one moment."""
+
+    run_id: UUID
+    outcome: Literal["done", "refused"] | None
+    answer: str | None
+    owner_run_id: UUID | None
+    owner_lives: bool
+    job_connected: bool  # any job, also one that has not taken the outbox yet
+
+
+def living_owner(connection: Connection, settings: JobSettings) -> Owner | None:
+    """Return the run that owns the outbox, None where none is alive."""
+    owner = ownership.read_owner(connection)
+    return owner if owner.is_alive(settings.owner_timeout_s) else None
+
+
+def ask(
+    connection: Connection,
+    run_id: UUID,
+    kind: Kind,
+    arguments: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    waiting: Callable[[float], None] = lambda _: None,
+) -> str | None:
+    """Ask a run, wait until that is done, and return its answer. `waiting` is called with the seconds so far.
+
+    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
+    it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
+    taken back, and nothing was done.
+    """
+    request_id = requests.ask(connection, run_id, kind, arguments)
+    try:
+        state, lost = _wait(connection, request_id, kind, run_id, timeout_s, waiting)
+    except BaseException:
+        with contextlib.suppress(
+            psycopg.Error
+        ):  # then it is unknown, and the message says that Postgres failed
+            requests.withdraw(connection, request_id)
+        raise
+    if state.outcome == "refused":
+        raise NotDoneError(f"the job goes on as before: {state.answer}")
+    if state.outcome == "done":
+        return state.answer or ""
+    if kind == "stop" and state.owner_run_id is None:
+        return None
+    raise UnavailableError(f"run {run_id} {lost}. Nothing was done; ask again.")
+
+
+def _wait(
+    connection: Connection,
+    request_id: int,
+    kind: Kind,
+    run_id: UUID,
+    timeout_s: float,
+    waiting: Callable[[float], None],
+) -> tuple[State, str | None]:
+    """Wait for the answer, or until none is to be expected and the request was taken back; return the state and the reason."""
+    began = connected = time.monotonic()
+    while True:
+        state, now = _read(connection, request_id), time.monotonic()
+        connected = now if state.job_connected else connected
+        lost = _lost(state, kind, run_id, now - connected, now - began, timeout_s)
+        if state.outcome is not None or (lost and requests.withdraw(connection, request_id)):
+            return state, lost
+        waiting(now - began)
+        time.sleep(_POLL_S)
+
+
+def _lost(
+    state: State, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
+) -> str | None:
+    """Return why no answer is to be expected any more, None while there may be one. `gone_s`: seconds without a connection of a job."""
+    if state.owner_run_id not in (None, run_id):
+        return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
+    if state.owner_run_id is None and (kind == "stop" or gone_s > _GONE_S):
+        # A stop is answered before the outbox is given back. Of a restore, the run ends first; then its process starts the
+        # next run, which answers as it takes the outbox.
+        return "ended before it answered, and no job runs now"
+    if state.owner_run_id is not None and not state.owner_lives:
+        return "died before it answered"
+    if waited_s > timeout_s:
+        return f"has not answered within {timeout_s:g} s (`spark-job status` shows what it does; --timeout waits longer)"
+    return None
+
+
+def ask_between_attempts(
+    connection: Connection,
+    run_id: UUID,
+    arguments: Mapping[str, Any],
+    *,
+    settings: JobSettings,
+    patience_s: float,
+    waiting: Callable[[float], None] = lambda _: None,
+) -> str | None:
+    """Ask a process whose last run failed to stop instead of starting again; return its answer.
+
+    Return None when nobody answered within `patience_s`, or when a run owns the outbox by then; the request was taken back. Raises
+    NotDoneError with the job's reason.
+    """
+    request_id = requests.ask(connection, run_id, "stop", arguments)
+    began = time.monotonic()
+    try:
+        while (state := _read(connection, request_id)).outcome is None:
+            over = time.monotonic() - began > patience_s or living_owner(connection, settings) is not None
+            if over and requests.withdraw(connection, request_id):
+                return None
+            waiting(time.monotonic() - began)
+            time.sleep(_POLL_S)
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            requests.withdraw(connection, request_id)
+        raise
+    if state.outcome == "refused":
+        raise NotDoneError(f"the job goes on as before: {state.answer}")
+    return state.answer or ""
+
+
+def wait_for_end(
+    connection: Connection,
+    run_id: UUID,
+    *,
+    timeout_s: float,
+    waiting: Callable[[float], None] = lambda _: None,
+) -> None:
+    """Wait until a run has given the outbox back. Raises UnavailableError after `timeout_s`."""
+    began = time.monotonic()
+    while (owner := ownership.read_owner(connection)).run_id == run_id and owner.backend_lives:
+        if time.monotonic() - began > timeout_s:
+            raise UnavailableError(
+                f"run {run_id} (pid {owner.pid} on {owner.host}) has stopped between two batches, but its process did not end within "
+                f"{timeout_s:g} s. It writes nothing more; `spark-job status` shows when it is gone."
+            )
+        waiting(time.monotonic() - began)
+        time.sleep(_POLL_S)
+
+
+def _read(connection: Connection, request_id: int) -> State:
+    with connection.cursor(row_factory=class_row(State)) as cursor:
+        state = cursor.execute(statement("spark_job", "request_state"), {"request_id": request_id}).fetchone()
+    assert state is not None, "no role deletes requests"
+    return state

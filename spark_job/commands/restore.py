@@ -1,0 +1,72 @@
+"""The course of a restore: say what it will do, ask, have it done, report."""
+
+import json
+
+from db.errors import FencedError
+from db.settings import Settings
+from spark_job.commands import request_client
+from spark_job.commands.common import confirm, errors, outbox, progress
+from spark_job.commands.kafka import kafka_input
+from spark_job.recovery import by_command, preview
+from spark_job.recovery.generations import Generation, newest_generation
+from spark_job.recovery.restoring import Restore
+
+
+def restore(settings: Settings, asked: Restore, *, timeout_s: float, yes: bool, as_json: bool) -> None:
+    """Open the generation: in the running job, between two batches, or by this command where none runs.
+
+    Raises SettingsError, ContinuityError or NotDoneError where it is refused (nothing was changed then), UnavailableError where the job
+    did not answer.
+    """
+    with outbox(settings, "restore") as connection, kafka_input(settings) as kafka:
+        topics = kafka.describe()
+        foreseen = preview.preview(connection, settings, kafka, topics, asked)
+        owner = request_client.living_owner(connection, settings.job)
+        for line in foreseen.lines(topics.names):
+            errors.print(line)
+        errors.print(
+            f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and goes on."
+            if owner
+            else "No job runs: the next `spark-job run` goes on from there."
+        )
+        confirm(yes)
+        owner = request_client.living_owner(
+            connection, settings.job
+        )  # asked again: a person may have taken their time
+        if owner and owner.run_id:
+            arguments = {
+                "savepoint": asked.savepoint,
+                "policy": asked.policy,
+                "accept_data_loss": asked.accepted.data_loss,
+                "accept_changed_assembly": asked.accepted.changed_assembly,
+            }
+            with progress(connection, f"waiting for run {owner.run_id}") as show:
+                request_client.ask(
+                    connection, owner.run_id, "restore", arguments, timeout_s=timeout_s, waiting=show
+                )
+            generation = newest_generation(connection)
+            assert generation is not None
+        else:
+            generation = _open(settings, asked)
+    _print(generation, foreseen, running=owner is not None, as_json=as_json)
+
+
+def _open(settings: Settings, asked: Restore) -> Generation:
+    try:
+        return by_command.restore(settings, asked)
+    except FencedError as error:
+        raise FencedError(
+            "a job was started at this moment. Give the command again, and it asks that job."
+        ) from error
+
+
+def _print(generation: Generation, foreseen: preview.Preview, *, running: bool, as_json: bool) -> None:
+    if as_json:
+        found = {**preview.report(generation), "running": running, "foreseen": foreseen.to_json()}
+        print(json.dumps(found, indent=2))
+        return
+    print(
+        f"generation {generation.number} opened: {generation.explanation}\n"
+        f"goes on at {', '.join(generation.start.named(generation.topics))}; revision {generation.revision}\n"
+        + ("the job runs on with it" if running else "`spark-job run` goes on with it")
+    )

@@ -1,0 +1,81 @@
+"""A range of offsets read from Kafka beside Spark: to find open sessions again, and to name a record that Spark cannot read."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+_CONSUME = 10_000
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+
+
+class RecordsGoneError(Exception):
+    """Kafka answers, but has deleted records that are needed."""
+
+
+class NoAnswerError(Exception):
+    """Kafka did not give the records in time."""
+
+
+def committed_records(
+    client: Mapping[str, str | int | float | bool],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    timeout_s: float,
+) -> Iterator[Any]:
+    """Yield the committed records of [start, end) in offset order, as confluent-kafka's messages.
+
+    `client`: `[kafka]` as librdkafka takes it. `timeout_s`: from one record to the next.
+    Raises RecordsGoneError, NoAnswerError, KafkaException.
+    """
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": "outbox-rebuild",  # none is joined, and no offset is committed
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 10,
+            "queued.max.messages.kbytes": 256 * 1024,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        yield from _until(consumer, f"{topic}/{partition}", start, end, timeout_s)
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, place: str, start: int, end: int, timeout_s: float) -> Iterator[Any]:
+    """The end is a record, or the partition's end, at or above `end`: transactions leave offsets without records."""
+    deadline = time.monotonic() + timeout_s
+    behind = "no answer"
+    while time.monotonic() < deadline:
+        for message in consumer.consume(_CONSUME, timeout=0.05):
+            error = message.error()
+            offset = message.offset() or 0
+            if error is None:
+                if offset >= end:
+                    return
+                yield message
+                deadline = time.monotonic() + timeout_s
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if offset >= end:
+                    return
+                # A replica that lags behind, perhaps: it is asked again.
+                behind = f"it ends at offset {offset}"
+            elif error.code() in _GONE:
+                raise RecordsGoneError(
+                    f"{place}: Kafka has deleted offsets from {start} on, up to {end} are needed: {error.str()}"
+                )
+            elif not error.retriable() and error.code() not in _WAITED_FOR:
+                raise KafkaException(error)
+    raise NoAnswerError(
+        f"{place}: Kafka did not give the records up to offset {end} within {timeout_s:g} s ([kafka] request_timeout_s): {behind}"
+    )

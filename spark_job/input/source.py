@@ -1,0 +1,91 @@
+"""The input as Spark reads it: a Kafka source whose records are cut down to the columns that a task reads.
+
+A record's place is the number `source` = topic's index in the settings * 2**20 + partition, so that one int travels instead of a name.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from db.settings import KafkaSettings
+from spark_job.input.columns import RecordColumns
+from spark_job.input.offsets import Offsets
+
+_PARTITION_BITS = 20
+# Of Kafka's consumers inside Spark: fewer and larger answers, and none that waits for more records than there are.
+_CONSUMER = {
+    "max.poll.records": "5000",
+    "max.partition.fetch.bytes": str(4 << 20),
+    "fetch.max.bytes": str(64 << 20),
+    "receive.buffer.bytes": str(1 << 20),
+    # Behind each fetch Spark asks for the partition's end: with Kafka's 500 ms a batch over many partitions hardly gets through.
+    "fetch.max.wait.ms": "5",
+}
+
+
+def source_number(topic_index: int, partition: int) -> int:
+    """Return the number of a partition; the inverse is `source_place`."""
+    return (topic_index << _PARTITION_BITS) | partition
+
+
+def source_place(number: int) -> tuple[int, int]:
+    """Return (topic's index, partition) of a source number."""
+    return number >> _PARTITION_BITS, number & ((1 << _PARTITION_BITS) - 1)
+
+
+def offsets_json(offsets: Offsets, topic_ids: Mapping[str, str]) -> str:
+    """Return Spark's JSON of offsets, `{topic: {partition: offset}}`. `topic_ids`: {topic: topic id} of those that are read."""
+    by_id = offsets.to_json()
+    return orjson.dumps({topic: by_id.get(topic_id, {}) for topic, topic_id in topic_ids.items()}).decode()
+
+
+def offsets_of(text: str, topic_ids: Mapping[str, str]) -> Offsets:
+    """Read what Spark writes. `topic_ids`: {topic: topic id}."""
+    return Offsets.from_json({topic_ids[topic]: places for topic, places in orjson.loads(text).items()})
+
+
+def read_records(
+    spark: SparkSession,
+    kafka: KafkaSettings,
+    topics: Sequence[str],
+    columns: RecordColumns,
+    *,
+    start: str,
+    max_events: int,
+) -> DataFrame:
+    """Return the streaming frame: source, offset, ts (ms), value, and the columns of `columns`; all but the first three binary."""
+    reader = spark.readStream.format("kafka")
+    for name, value in (_CONSUMER | kafka.java()).items():
+        reader = reader.option(f"kafka.{name}", value)
+    # After the user's options: what exactly-once rests on is not theirs to change.
+    reader = (
+        reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", start)
+        .option("maxOffsetsPerTrigger", max_events)
+        .option("failOnDataLoss", "true")
+    )
+    if columns.headers:
+        reader = reader.option("includeHeaders", "true")
+    index = F.lit(0)
+    for number, topic in enumerate(topics[1:], 1):
+        index = F.when(F.col("topic") == topic, number).otherwise(index)
+    selected = {
+        "source": F.shiftleft(index, _PARTITION_BITS).bitwiseOR(F.col("partition")).cast("int"),
+        "offset": F.col("offset"),
+        "ts": F.unix_millis(F.col("timestamp")),
+        "value": F.col("value"),
+    }
+    selected |= {
+        name: _header(header) if header else F.col("key") for name, header in columns.sources.items()
+    }
+    return reader.load().select(*[column.alias(name) for name, column in selected.items()])
+
+
+def _header(name: str) -> Column:
+    """The last header of that name, its bytes; NULL where there is none."""
+    values = F.transform(F.filter(F.col("headers"), lambda h: h["key"] == name), lambda h: h["value"])
+    return F.try_element_at(values, F.lit(-1))

@@ -1,0 +1,186 @@
+"""What Kafka says of the input topics: their ids, partitions and bounds; and the offsets shown to lag tools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+
+from db.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
+from db.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
+from db.settings import KafkaSettings
+from db.topic_ids import topic_id_text
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.source import source_number
+
+log = structlog.get_logger()
+
+_NO_ID = "A" * 22  # the zero uuid in Kafka's spelling
+
+
+@dataclass(frozen=True)
+class InputTopics:
+    """The input topics, as they were at one moment."""
+
+    ids: Mapping[str, str]  # {topic: topic id}, in the order of the settings
+    partitions: Mapping[str, Sequence[int]]  # {topic: its partitions}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """{topic id: topic}."""
+        return {topic_id: topic for topic, topic_id in self.ids.items()}
+
+    def places(self) -> dict[int, TopicPartition]:
+        """Return the partition behind each source number."""
+        return {
+            source_number(index, partition): TopicPartition(topic_id, partition)
+            for index, (topic, topic_id) in enumerate(self.ids.items())
+            for partition in self.partitions[topic]
+        }
+
+
+class KafkaInput:
+    """Administrative questions about the input; a client that lives as long as the job."""
+
+    def __init__(self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str) -> None:
+        self._kafka = kafka
+        self._topics = list(topics)
+        self._complaints = Complaints()
+        self._admin = admin_client(kafka, self._complaints)
+        self._group = consumer_group
+        self._consumer = (
+            Consumer(
+                kafka.client()
+                | {"group.id": consumer_group, "enable.auto.commit": False, "on_commit": self._on_commit}
+            )
+            if consumer_group
+            else None
+        )
+
+    def describe(self) -> InputTopics:
+        """Ask for ids and partitions.
+
+        Raises SettingsError when a topic does not exist, UnavailableError when Kafka does not answer, RefusedError when it refuses.
+        """
+        answers = self._admin.describe_topics(
+            TopicCollection(self._topics), request_timeout=self._kafka.request_timeout_s
+        )
+        ids, partitions = {}, {}
+        for topic, answer in answers.items():
+            try:
+                description = answer.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise SettingsError(
+                        f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
+                    ) from error
+                raise self._explained(error) from error
+            ids[topic] = topic_id_text(description.topic_id)
+            if ids[topic] == _NO_ID:
+                raise SettingsError(
+                    f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
+                    "deleted and made again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
+                )
+            partitions[topic] = sorted(partition.id for partition in description.partitions)
+        self._complaints.last = None  # what was refused before is not any more
+        return InputTopics({topic: ids[topic] for topic in self._topics}, partitions)
+
+    def check_policies(self) -> None:
+        """Raise SettingsError for an input topic that Kafka compacts: it deletes events of open sessions."""
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
+        answers = self._admin.describe_configs(resources, request_timeout=self._kafka.request_timeout_s)
+        for resource, answer in answers.items():
+            try:
+                policy = str(answer.result()["cleanup.policy"].value)
+            except KafkaException as error:
+                raise self._explained(error) from error
+            if "compact" in policy:
+                raise SettingsError(
+                    f"input topic {resource.name!r} has cleanup.policy={policy}: compaction deletes all but the newest event of a key, and "
+                    "sessions with them. Set cleanup.policy=delete on it, or read another topic"
+                )
+
+    def describe_unchanged(self, expected: InputTopics) -> InputTopics:
+        """Describe the topics as they are now, with partitions added since.
+
+        Raises ContinuityError when one has another id than `expected`: it was deleted and made again.
+        """
+        try:
+            now = self.describe()
+        except SettingsError as error:
+            raise ContinuityError(
+                f"an input topic was deleted while the job read it: {error} One that is made again is another topic."
+            ) from error
+        for topic, topic_id in expected.ids.items():
+            if now.ids[topic] != topic_id:
+                raise ContinuityError(
+                    f"input topic {topic!r} was deleted and made again: its id is {now.ids[topic]}, the offsets belong to "
+                    f"{topic_id}. Nothing was written. Sessions that were open in the old topic cannot be completed from it."
+                )
+        return now
+
+    def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
+        """Return an offset of every partition: of its earliest record, of its end, or of what a read_committed reader sees as its end.
+
+        Raises UnavailableError.
+        """
+        spec: Any = OffsetSpec.earliest() if where == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {
+            KafkaTopicPartition(topic, partition): spec
+            for topic, numbers in topics.partitions.items()
+            for partition in numbers
+        }
+        answers = self._admin.list_offsets(
+            wanted,
+            isolation_level=IsolationLevel.READ_COMMITTED
+            if where == "readable"
+            else IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._kafka.request_timeout_s,
+        )
+        try:
+            return Offsets(
+                {
+                    TopicPartition(topics.ids[place.topic], place.partition): answer.result().offset
+                    for place, answer in answers.items()
+                }
+            )
+        except KafkaException as error:
+            raise self._explained(error) from error
+
+    def show_progress(self, end: Offsets, topics: InputTopics) -> None:
+        """Commit offsets to the consumer group, for lag tools only; recovery never reads them, so a failure is only logged."""
+        if self._consumer is None:
+            return
+        names = topics.names
+        offsets = [
+            KafkaTopicPartition(names[place.topic_id], place.partition, offset)
+            for place, offset in end.items()
+        ]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            self._consumer.poll(0)  # serves the client's queue; the consumer subscribes to nothing
+        except KafkaException as error:
+            self._on_commit(error.args[0], [])
+
+    def _on_commit(self, error: KafkaError | None, _offsets: list[KafkaTopicPartition]) -> None:
+        if error is not None:
+            log.warning("group_offsets_not_committed", group=self._group, error=error.str())
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _explained(self, error: KafkaException) -> OutboxError:
+        told = error.args[0]
+        if told.code() in UNAUTHORISED:
+            return RefusedError(
+                f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs Describe, DescribeConfigs and Read "
+                "on the input topics, and Read on the group [source] consumer_group"
+            )
+        self._admin.poll(0)  # serves the complaints
+        refused = self._complaints.last is not None
+        return (RefusedError if refused else UnavailableError)(no_answer(self._kafka, told, self._complaints))

@@ -1,0 +1,1 @@
+"""Metrics, health and status of the job."""

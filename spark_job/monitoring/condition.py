@@ -1,0 +1,116 @@
+"""How the job is, over all its attempts: its threads write it as they go, the endpoint reads it. Nothing here waits or asks a server."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from db.monitoring.loops import Loop, Loops
+from spark_job.monitoring.readiness import Phase, Seen
+
+# What the main thread may take between two turns. A start may download Spark's jars; a running
+# query is asked ten times a second, by a JVM that may be collecting garbage; its end waits for Spark and for the callback, a minute each.
+_START_S = 900.0
+_QUERY_S = 60.0
+_END_S = 180.0
+
+
+class Condition:
+    """Thread-safe: each value is replaced as a whole."""
+
+    def __init__(self, hung_s: float = 60.0) -> None:
+        """`hung_s`: see [metrics]."""
+        self.loops = Loops(hung_s)
+        self._main: Loop | None = None
+        self._lock = threading.Lock()
+        self._phase_at = self._beat_at = time.monotonic()
+        self._got_on_at: float | None = None
+        self._seen = Seen("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
+        self.committed = -1
+        """The newest Spark batch of this attempt that is in the outbox, -1 before the first."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the main thread, as the loop over attempts."""
+        with self.loops.loop("main", _START_S) as self._main:
+            yield
+
+    def starting(self, attempt: int) -> None:
+        """An attempt begins."""
+        self._turn(_START_S)
+        self._enter("starting", attempt=attempt, run={})
+
+    def running(self, run: dict[str, Any]) -> None:
+        """Its query begins; `run` is what its start found and decided, for whoever asks."""
+        self.committed, self._got_on_at = -1, None
+        self._beat_at = time.monotonic()
+        self._turn(_START_S)
+        self._enter("running", doing="", held_back=None, heartbeat_trouble="", run=run)
+
+    def query_ending(self) -> None:
+        """Spark is asked to end the query: from here on no batch is begun."""
+        self._turn(_END_S)
+        self._enter("stopping")
+
+    def restarting(self, because: str, in_s: float) -> None:
+        """The attempt failed; the next one begins in `in_s` seconds."""
+        self._turn(in_s)
+        self._enter("restarting", because=because, restarts_in_s=in_s, held_back=None)
+
+    def stopping(self) -> None:
+        """The process is to end."""
+        self._turn(_END_S)
+        self._enter("stopping")
+
+    def asked_spark(self) -> None:
+        """The main thread has asked the running query how it is."""
+        self._turn(_QUERY_S)
+
+    def spark_does(self, doing: str, *, between_triggers: bool) -> None:
+        """What Spark says of the query, and whether a trigger has ended: with a batch, or because there is nothing to read."""
+        self._set(doing=doing)
+        if between_triggers:
+            self._got_on_at = time.monotonic()
+
+    def batch_committed(self, spark_batch: int) -> None:
+        """A batch is in the outbox."""
+        self.committed = spark_batch
+        self._got_on_at = time.monotonic()
+
+    def held_back(self, why: str | None) -> None:
+        """No batch is taken, None: it is again."""
+        self._set(held_back=why)
+
+    def beat(self) -> None:
+        """The heartbeat was written."""
+        self._beat_at = time.monotonic()
+        if self._seen.heartbeat_trouble:
+            self._set(heartbeat_trouble="")
+
+    def beat_failed(self, why: str) -> None:
+        """The heartbeat could not be written."""
+        self._set(heartbeat_trouble=why)
+
+    def seen(self) -> Seen:
+        """Return everything as of now."""
+        now, got_on_at = time.monotonic(), self._got_on_at
+        return replace(
+            self._seen,
+            phase_s=now - self._phase_at,
+            got_on_s_ago=None if got_on_at is None else now - got_on_at,
+            beat_s_ago=now - self._beat_at,
+        )
+
+    def _enter(self, phase: Phase, **changed: Any) -> None:
+        self._phase_at = time.monotonic()
+        self._set(phase=phase, **changed)
+
+    def _set(self, **changed: Any) -> None:
+        with self._lock:
+            self._seen = replace(self._seen, **changed)
+
+    def _turn(self, within_s: float) -> None:
+        if self._main is not None:
+            self._main.turn(within_s)

@@ -1,0 +1,91 @@
+"""The HTTP endpoint of `spark-job run`: metrics, health and readiness (db/monitoring/endpoint.py), over all its attempts."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from db.monitoring import endpoint
+from db.monitoring.looking import LONGEST_LOOK_S, looking
+from db.monitoring.verdict import Verdict
+from db.settings import Settings
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.input_lag import InputLag
+from spark_job.monitoring.outbox_metrics import OutboxMetrics
+from spark_job.monitoring.readiness import judge
+
+
+def ready(settings: Settings, condition: Condition) -> Verdict:
+    """Return what `/readyz` says."""
+    return judge(
+        condition.seen(),
+        progress_s=settings.metrics.progress_s,
+        owner_timeout_s=settings.job.owner_timeout_s,
+    )
+
+
+@contextmanager
+def served(settings: Settings, condition: Condition) -> Iterator[None]:
+    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port is not to be had."""
+    port = settings.metrics.port_of_job()
+    if port == 0:
+        yield
+        return
+    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_LOOK_S, InputLag(settings.kafka).read)
+    process = ProcessMetrics(settings, condition)
+    pages = endpoint.pages(
+        [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
+    )
+    with ExitStack() as cleanup:
+        cleanup.enter_context(
+            endpoint.served(
+                settings.metrics.host,
+                port,
+                pages,
+                "[metrics] port (OUTBOX_METRICS__PORT), or the job with job_port (OUTBOX_METRICS__JOB_PORT)",
+            )
+        )
+        cleanup.enter_context(looking(settings, "spark-job metrics", outbox.look, outbox.lost))
+        yield
+
+
+class ProcessMetrics(Collector):
+    """How this process is, as metrics."""
+
+    def __init__(self, settings: Settings, condition: Condition) -> None:
+        self._settings = settings
+        self._condition = condition
+
+    def describe(self) -> list[Metric]:
+        """Name the metrics without values."""
+        return list(_families().values())
+
+    def collect(self) -> list[Metric]:
+        """Return the metrics as of now."""
+        found, seen = _families(), self._condition.seen()
+        found["outbox_ready"].add_metric([], int(ready(self._settings, self._condition).holds))
+        found["outbox_heartbeat_age_seconds"].add_metric([], seen.beat_s_ago)
+        found["outbox_held_back"].add_metric([], int(seen.held_back is not None))
+        found["outbox_attempt"].add_metric([], seen.attempt)
+        if seen.run:
+            found["outbox_run_info"].add_metric([str(seen.run[label]) for label in _RUN], 1)
+        return list(found.values())
+
+
+_RUN = ("restored", "generation", "reason", "policy", "revision")
+
+
+def _families() -> dict[str, GaugeMetricFamily]:
+    texts: dict[str, tuple[str, tuple[str, ...]]] = {
+        "outbox_ready": ("Whether /readyz says 200.", ()),
+        "outbox_heartbeat_age_seconds": ("Seconds since this process last told Postgres that it lives.", ()),
+        "outbox_held_back": ("Whether backpressure holds the job back.", ()),
+        "outbox_attempt": ("Number of this attempt in its process: 1 for the first.", ()),
+        "outbox_run_info": (
+            "1, with how the last start resumed: restored, generation, why that was opened, its policy and revision.",
+            _RUN,
+        ),
+    }
+    return {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in texts.items()}

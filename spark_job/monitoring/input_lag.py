@@ -1,0 +1,67 @@
+"""How far the input topics are beyond what the ledger has passed, asked of Kafka beside the job: known also while no query runs."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from db.settings import KafkaSettings
+from db.topic_ids import topic_id_text
+from spark_job.input.offsets import Offsets, TopicPartition
+
+# What a look may wait for Kafka, over all topics; the next look at Postgres waits with it.
+_TIMEOUT_S = 6.0
+_LEAST_S = 0.1
+
+
+class Ends(NamedTuple):
+    """Where the ledger is. `topics`: {topic id: topic} of the generation."""
+
+    topics: Mapping[str, str]
+    ends: Offsets
+
+
+class InputLag:
+    """An administrative client of its own; one thread's."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._admin: AdminClient | None = None
+
+    def read(self, at: Ends) -> list[tuple[str, int, int]]:
+        """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer.
+
+        A topic that was made again under its name has offsets of its own, and is left out.
+        """
+        deadline = time.monotonic() + _TIMEOUT_S
+        try:
+            return [
+                (topic, partition, max(0, latest - at.ends.at(TopicPartition(topic_id, partition))))
+                for topic_id, topic in at.topics.items()
+                for partition, latest in self._latest(topic_id, topic, deadline).items()
+            ]
+        # What is wrong with the settings, the job says itself.
+        except (KafkaException, OSError, TypeError, ValueError):
+            return []
+
+    def _latest(self, topic_id: str, topic: str, deadline: float) -> dict[int, int]:
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": 0} | self._kafka.client())
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_left(deadline))
+        found = asked[topic].result()
+        if topic_id_text(found.topic_id) != topic_id or not found.partitions:
+            return {}
+        spec: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        answers = self._admin.list_offsets(
+            {KafkaTopicPartition(topic, partition.id): spec for partition in found.partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_left(deadline),
+        )
+        return {place.partition: answer.result().offset for place, answer in answers.items()}
+
+
+def _left(deadline: float) -> float:
+    return max(_LEAST_S, deadline - time.monotonic())

@@ -1,0 +1,125 @@
+"""What `spark-job run` counts for Prometheus: once a batch, never once an event."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+from db.monitoring.harmless import harmless
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+LETTER_REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed")
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+def _counter(name: str, text: str, label: str | None = None) -> Counter:
+    return Counter(name, text, [] if label is None else [label], registry=REGISTRY)
+
+
+_BATCHES = _counter("outbox_batches", "Spark batches that this process committed to the outbox.")
+_INPUT_EVENTS = _counter("outbox_input_events", "Input events of these batches.")
+_SESSIONS = _counter("outbox_sessions", "Sessions of these batches, with their outputs in the outbox.")
+_OUTPUT_EVENTS = _counter("outbox_output_events", "Output events of these batches.")
+_OUTPUT_BYTES = _counter("outbox_output_bytes", "Encoded bytes of these output events.")
+_DEAD_LETTERS = _counter("outbox_dead_letters", "Dead letters of these batches.", "reason")
+_RESOLVED = _counter("outbox_dead_letters_resolved", "Dead letters that outputs of these batches cover.")
+_DUPLICATES = _counter("outbox_duplicate_events", "Input events dropped as duplicates.")
+_REBUILT = _counter(
+    "outbox_rebuilt_events", "Input events that were read again from Kafka to find open sessions."
+)
+_PHASE_SECONDS = Histogram(
+    "outbox_batch_phase_seconds",
+    "Phases of a batch: action (Spark reads, assembles and transforms), open, assemble and transform (parts of it, added up over Spark's "
+    "tasks; open: taking and keeping the open sessions), prepare (the rows on the driver), commit (Postgres' transaction).",
+    ["phase"],
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+_SPARK_SECONDS = Histogram(
+    "outbox_spark_phase_seconds",
+    "Phases of a batch as Spark reports them: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets, triggerExecution, …",
+    ["phase"],
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+_RESTARTS = _counter(
+    "outbox_restarts", "Attempts of this process that failed and were followed by another, by error.", "cause"
+)
+_FENCES = _counter(
+    "outbox_fences",
+    "Work of this process that another one has: writer (another run owns the outbox).",
+    "kind",
+)
+_TAKEOVERS = _counter(
+    "outbox_takeovers", "Former owners of the outbox that this process took over from, dead or fenced."
+)
+
+# So that the first one counts as an increase.
+for _metric, _values in (
+    (_DEAD_LETTERS, LETTER_REASONS),
+    (_PHASE_SECONDS, ("action", "open", "assemble", "transform", "prepare", "commit")),
+    (_FENCES, ("writer",)),
+):
+    for _value in _values:
+        _metric.labels(_value)
+
+
+@harmless("metrics.action")
+def action(seconds: float) -> None:
+    """Time the Spark action of a batch that is in the outbox."""
+    _PHASE_SECONDS.labels("action").observe(seconds)
+
+
+@harmless("metrics.committed")
+def committed(
+    *,
+    events: int,
+    sessions: int,
+    output_events: int,
+    output_bytes: int,
+    dead_letters: Mapping[str, int],
+    resolved: int,
+    duplicates: int,
+    rebuilt: int,
+    seconds: Mapping[str, float],
+) -> None:
+    """Count a batch that is in the outbox. `dead_letters`: the new ones by reason; `seconds`: by phase."""
+    _BATCHES.inc()
+    _INPUT_EVENTS.inc(events)
+    _SESSIONS.inc(sessions)
+    _OUTPUT_EVENTS.inc(output_events)
+    _OUTPUT_BYTES.inc(output_bytes)
+    for reason, count in dead_letters.items():
+        _DEAD_LETTERS.labels(reason).inc(count)
+    _RESOLVED.inc(resolved)
+    _DUPLICATES.inc(duplicates)
+    _REBUILT.inc(rebuilt)
+    for phase, took_s in seconds.items():
+        _PHASE_SECONDS.labels(phase).observe(took_s)
+
+
+@harmless("metrics.spark_batch")
+def spark_batch(duration_ms: Mapping[str, int]) -> None:
+    """Time the phases of a batch that Spark is through with."""
+    for phase, took_ms in duration_ms.items():
+        _SPARK_SECONDS.labels(phase).observe(took_ms / 1000)
+
+
+@harmless("metrics.restarted")
+def restarted(error: Exception) -> None:
+    """Count a failed attempt that is followed by another."""
+    _RESTARTS.labels(type(error).__name__).inc()
+
+
+@harmless("metrics.fenced")
+def fenced() -> None:
+    """Count that another run owns the outbox."""
+    _FENCES.labels("writer").inc()
+
+
+@harmless("metrics.took_over")
+def took_over() -> None:
+    """Count a former owner."""
+    _TAKEOVERS.inc()

@@ -1,0 +1,1 @@
+"""Where a start goes on: findings, generations, runs, savepoints, ownership."""

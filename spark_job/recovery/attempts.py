@@ -1,0 +1,81 @@
+"""From one attempt to the next inside the process: what each is told, and what follows a failure."""
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from uuid import UUID, uuid4
+
+import structlog
+
+from db.errors import OutboxError
+from db.settings import RestartSettings
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery.findings import Accepted
+from spark_job.recovery.requests import Request
+from spark_job.recovery.restart_strategy import GiveUp, RestartStrategy
+from spark_job.spark.failures import passes_by_itself
+from spark_job.spark.session import LazySession
+
+log = structlog.get_logger()
+
+_LOGGED_CHARS = 500
+
+
+@dataclass
+class Plan:
+    """What an attempt is told beside the settings."""
+
+    attempt: int = 1
+    accepted: Accepted = field(default_factory=Accepted)
+    take_over: bool = False
+    request: Request | None = None
+    run_id: UUID = field(default_factory=uuid4)
+    former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
+
+    def use(self) -> None:
+        """Note that the start has succeeded: what a person accepted for it holds for no other one."""
+        self.accepted, self.take_over, self.request = Accepted(), False, None
+
+    def following(self) -> "Plan":
+        """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
+        former = self.former_runs | {self.run_id}
+        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=former, take_over=False)
+
+
+class Restarts:
+    """What follows a failed attempt, by `[restart]`."""
+
+    def __init__(
+        self, settings: RestartSettings, spark: LazySession, stop: threading.Event, condition: Condition
+    ) -> None:
+        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it."""
+        self._strategy = RestartStrategy(settings)
+        self._spark = spark
+        self._stop = stop
+        self._condition = condition
+
+    def after(self, plan: Plan, error: OutboxError) -> Plan | None:
+        """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
+
+        Raises `error` where it does not pass by itself, or the strategy gives up.
+        """
+        if not passes_by_itself(error):
+            raise error
+        because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
+        if self._stop.is_set():
+            # Nothing is half done: the next start finds out how far this one got.
+            log.warning("failed_while_stopping", because=because)
+            return None
+        answer = self._strategy.failed(time.monotonic())
+        if isinstance(answer, GiveUp):
+            log.error("job_gives_up", because=answer.because, failure=because)
+            raise error
+        log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
+        self._condition.restarting(because, answer.in_s)
+        if not self._spark.renew():
+            raise error
+        metrics.restarted(error)
+        if self._stop.wait(answer.in_s):
+            return None
+        return plan.following()

@@ -1,0 +1,357 @@
+"""What a start finds, and how it goes on: one decision for a killed job, a lost disk and a moved machine. Pure.
+
+A start goes on at the ledger's position. What could lose or repeat something needs a person's word first: a ContinuityError then names
+each finding and the flag that accepts it. What was accepted opens a new generation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from db.errors import ContinuityError
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.description import changes
+from spark_job.recovery.lineage import Lineage
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.position import Position
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What the person who starts the job has accepted: the flags of `spark-job run`."""
+
+    outbox_behind: bool = False
+    new_topic: bool = False
+    truncation: bool = False
+    data_loss: bool = False
+    changed_assembly: bool = False
+
+
+@dataclass(frozen=True)
+class Input:
+    """What Kafka and the settings say of the input now."""
+
+    topic_ids: Mapping[str, str]
+    """{topic: topic id}"""
+    earliest: Offsets
+    latest: Offsets
+    """The ends, open transactions included."""
+    assembly: Mapping[str, Any]
+    """`description.described` of the settings."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """{topic id: topic}."""
+        return {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that needs a new generation. `flag`: what accepts it, None where nothing can be lost or repeated."""
+
+    reason: str
+    text: str
+    flag: str | None = None
+
+
+@dataclass(frozen=True)
+class From:
+    """Where a generation is to begin: the current position, a savepoint's, or the greatest of all time."""
+
+    end: Offsets
+    open: OpenPartitions
+    lineage: Lineage
+    topics: Mapping[str, str]
+    """{topic id: topic} of the input then."""
+    assembly: Mapping[str, Any]
+    policy: str
+    revision: int
+    read: Offsets = field(default_factory=Offsets)
+    """How far the input was read at any time; where it names less than `end`, that counts."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """The newest generation goes on."""
+
+    restored: str
+    """"position" or "savepoint": as in outbox.run."""
+    resumes_at: Offsets
+    open: OpenPartitions
+    text: str
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A new generation, still without number."""
+
+    reason: str
+    start: Offsets
+    open: OpenPartitions
+    lineage: Lineage
+    topics: Mapping[str, str]
+    """{topic id: topic} of every topic that the position names."""
+    policy: str
+    revision: int
+    assembly: Mapping[str, Any]
+    text: str
+    savepoint: str | None = None
+    cut: Offsets = field(default_factory=Offsets)
+    """From these offsets on, Kafka gives them out a second time."""
+    lost: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Offsets [from, to) that Kafka has deleted and nobody has read."""
+
+
+def here(at: Position) -> From:
+    """Return the current position."""
+    of = at.generation
+    safe = Offsets({where: at.safe(where) for where in at.end})
+    lineage = of.lineage.followed(of.assembly, of.start, safe)
+    return From(at.end, at.open, lineage, of.topics, of.assembly, of.policy, of.revision)
+
+
+def decide(
+    at: Position,
+    now: Input,
+    accepted: Accepted,
+    *,
+    greatest_revision: int,
+    findings: Sequence[Finding] = (),
+    read: Offsets | None = None,
+) -> Resumption | Opening:
+    """Return how the job goes on from the current position. `findings`: what was found beside the input. `read`: see `From`.
+
+    Raises ContinuityError where something is to be accepted first.
+    """
+    begin = replace(here(at), read=read or Offsets())
+    found = [*findings, *_of_input(begin, now)]
+    if not found:
+        start = _named(begin.end, now)
+        text = f"goes on at the ledger's position, {_place(at)}"
+        return Resumption("position", start, begin.open, text)
+    return _opening(begin, now, accepted, found, greatest_revision=greatest_revision)
+
+
+def open_wanted(
+    begin: From,
+    finding: Finding,
+    now: Input,
+    accepted: Accepted,
+    *,
+    greatest_revision: int,
+    savepoint: str | None = None,
+    command: str = "",
+) -> Opening:
+    """Return the generation that a restore or a fork asks for. `command`: what was called, for the message.
+
+    Raises ContinuityError where something is to be accepted first.
+    """
+    found = [finding, *_of_input(begin, now)]
+    opening = _opening(begin, now, accepted, found, greatest_revision=greatest_revision, command=command)
+    return replace(opening, savepoint=savepoint)
+
+
+def check_input(at: Position, now: Input, accepted: Accepted) -> None:
+    """Raise ContinuityError where the input or the settings alone need a flag that is missing."""
+    _require(_of_input(here(at), now), accepted)
+
+
+def first(now: Input, start: Offsets, accepted: Accepted, findings: Sequence[Finding] = ()) -> Opening:
+    """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads."""
+    _require(findings, accepted)
+    return Opening(
+        "first",
+        start,
+        OpenPartitions(),
+        Lineage(),
+        now.names,
+        "skip",
+        0,
+        now.assembly,
+        "fresh start: the first generation",
+    )
+
+
+def _place(at: Position) -> str:
+    if at.newest is None:
+        return f"the start of generation {at.generation.number} ({at.generation.reason}), which has committed nothing yet"
+    return f"batch {at.newest.batch_id} of generation {at.generation.number}"
+
+
+def _named(end: Offsets, now: Input) -> Offsets:
+    """The position's end, with the partitions that it does not name at their earliest. Topics that are not read keep theirs."""
+    return Offsets({**now.earliest, **end})
+
+
+def _opening(
+    begin: From,
+    now: Input,
+    accepted: Accepted,
+    found: list[Finding],
+    *,
+    greatest_revision: int,
+    command: str = "",
+) -> Opening:
+    _require(found, accepted, command)
+    deleted, cut = _deleted(begin, now), _cut(begin, now)
+    ends = Offsets({where: end for where, (end, _) in cut.items()})
+    start = dict(_named(begin.end, now).lowered(ends))
+    opened = dict(begin.open.cut(begin.end, ends))
+    replaced = {
+        topic_id for topic_id, topic in begin.topics.items() if now.topic_ids.get(topic, topic_id) != topic_id
+    }
+    for where in [where for where in start if where.topic_id in replaced]:
+        start.pop(where)
+        opened.pop(where, None)
+    for where in deleted:
+        start[where] = max(start[where], now.earliest.at(where))
+        if where in opened:
+            # Taken as it comes: what began below is gone.
+            opened[where] = OpenPartition.unknown(max(opened[where].safe, now.earliest.at(where)))
+    revision = begin.revision
+    if cut:
+        # Offsets are given out a second time: what they close must not look like what was sent before.
+        revision = max(revision, greatest_revision) + 1
+    return Opening(
+        reason=min((finding.reason for finding in found), key=_WEIGHT.index),
+        start=Offsets(start),
+        open=OpenPartitions(
+            {
+                where: each
+                for where, each in opened.items()
+                if each.digest is not None or each.safe < start[where]
+            }
+        ),
+        lineage=begin.lineage,
+        topics={id_: topic for id_, topic in begin.topics.items() if id_ not in replaced} | now.names,
+        policy=begin.policy,
+        revision=revision,
+        assembly=now.assembly,
+        text="; ".join(finding.text for finding in found),
+        cut=ends,
+        lost=deleted,
+    )
+
+
+def _of_input(begin: From, now: Input) -> list[Finding]:
+    found = [
+        Finding(
+            "new_topic",
+            f"input topic {topic!r} was deleted and made again: its id is {now.topic_ids[topic]}, the outbox has read {old_id}. "
+            f"Sessions open in the old one cannot be completed ({_open(begin, old_id)}); the new one is read from its earliest record on",
+            "--accept-new-topic",
+        )
+        for old_id, topic in begin.topics.items()
+        if now.topic_ids.get(topic, old_id) != old_id
+    ]
+    added = sorted(set(now.topic_ids) - set(begin.topics.values()))
+    if added:
+        text = f"new in [source] topics, read from the earliest record on: {', '.join(added)}"
+        found.append(Finding("new_topic", text))
+    cut, deleted = _cut(begin, now), _deleted(begin, now)
+    if cut:
+        found.append(Finding("truncation", _truncation(cut, now), "--accept-truncation"))
+    if deleted:
+        found.append(Finding("data_loss", _loss(begin, deleted, now), "--accept-data-loss"))
+    changed = changes(begin.assembly, now.assembly)
+    if changed:
+        found.append(
+            Finding(
+                "changed_assembly",
+                f"the settings that decide what a session is have changed: {'; '.join(changed)}. Sessions that are open stay open; the new "
+                "settings judge what comes from here on, and nothing before",
+                "--accept-changed-assembly",
+            )
+        )
+    return found
+
+
+def _open(begin: From, topic_id: str) -> str:
+    opened = {where.partition: each for where, each in begin.open.items() if where.topic_id == topic_id}
+    if not opened:
+        return "none is open"
+    places = ", ".join(f"partition {p}: since offset {each.safe}" for p, each in opened.items())
+    return f"{sum(each.sessions for each in opened.values())} are open, {places}"
+
+
+def _deleted(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
+    """What Kafka's retention has taken of what is still needed: {partition: [first, end)}."""
+    found = {}
+    for where, earliest in now.earliest.items():
+        if where in begin.end:
+            needed = (
+                min(begin.open[where].safe, begin.end[where]) if where in begin.open else begin.end[where]
+            )
+            if needed < earliest:
+                found[where] = (needed, earliest)
+    return found
+
+
+def _cut(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
+    """Where the topic ends before what was read of it at any time: {partition: (end now, end read)}."""
+    read = begin.end.max(begin.read)
+    return {
+        where: (latest, read[where]) for where, latest in now.latest.items() if latest < read.get(where, 0)
+    }
+
+
+def _truncation(cut: Mapping[TopicPartition, tuple[int, int]], now: Input) -> str:
+    places = ", ".join(
+        f"{now.names[w.topic_id]}/{w.partition}: ends at {end}, was read up to {read}"
+        for w, (end, read) in cut.items()
+    )
+    return (
+        f"Kafka has lost the end of the input, or this is another cluster: {places}. The same offsets will name other events; going on "
+        "begins at Kafka's end, with the next revision, so that what they close cannot be taken for what was sent before"
+    )
+
+
+def _loss(begin: From, deleted: Mapping[TopicPartition, tuple[int, int]], now: Input) -> str:
+    places = ", ".join(
+        f"{now.names[w.topic_id]}/{w.partition}: offsets {a} to {b - 1} ({b - a})"
+        for w, (a, b) in deleted.items()
+    )
+    unread = sum(max(0, b - max(a, begin.end[w])) for w, (a, b) in deleted.items())
+    sessions = sum(begin.open[where].sessions for where in deleted if where in begin.open)
+    return (
+        f"Kafka has deleted input that is still needed: {places}. Up to {sessions} open sessions began there and cannot be completed; "
+        f"{unread} records were never read. Going on takes what is left: nothing is written for what was deleted, the later events of "
+        "sessions whose start is gone become dead letters (no_start), and a start that was sent twice may make a shorter session. A longer "
+        "retention.ms prevents this"
+    )
+
+
+_FLAGS = {
+    "--accept-outbox-behind": "outbox_behind",
+    "--accept-new-topic": "new_topic",
+    "--accept-truncation": "truncation",
+    "--accept-data-loss": "data_loss",
+    "--accept-changed-assembly": "changed_assembly",
+}
+_OF_COMMANDS = ("--accept-data-loss", "--accept-changed-assembly")
+"""Those that a restore and a fork have, too: to what is gone or names other events by now, nobody can go back."""
+# What stands in the generation's row where several things were found at once.
+_WEIGHT = (
+    "savepoint",
+    "skip",
+    "fork",
+    "outbox_behind",
+    "truncation",
+    "data_loss",
+    "new_topic",
+    "changed_assembly",
+)
+
+
+def _require(found: Sequence[Finding], accepted: Accepted, command: str = "") -> None:
+    """Raise ContinuityError unless each finding with a flag was accepted. `command`: what asked for it, empty for a start."""
+    refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
+    if refused:
+        flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
+        what = "what was asked for was not done" if command else "the job does not start by itself"
+        way = f"Put right what was moved, or go on as described with: {command or 'spark-job run'} {flags}"
+        if command and not all(finding.flag in _OF_COMMANDS for finding in refused):
+            way = "Nothing accepts that here; `spark-job run` says how the outbox itself goes on"
+        raise ContinuityError(
+            f"{what}, and nothing was written. " + ". ".join(finding.text for finding in refused) + f". {way}"
+        )

@@ -1,0 +1,100 @@
+"""What is open in each partition at a position: the part of a ledger row that recovery needs beside the offsets."""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from spark_job.input.offsets import Offsets, TopicPartition
+
+
+@dataclass(frozen=True)
+class OpenPartition:
+    """A partition with open sessions."""
+
+    safe: int
+    """Offset of the oldest event of an open session. Tombstones do not count; the position's end where there is nothing else."""
+    sessions: int
+    events: int
+    n_bytes: int
+    digest: str | None
+    """Of what is open (sessions/open_state.py). None: not known; what a rebuild finds is taken as it comes."""
+    tombstones: bytes = b""
+    """An encoded table (sessions/open_sessions.py); empty where there are none."""
+
+    @classmethod
+    def unknown(cls, safe: int) -> Self:
+        """What is open is to be found out, from `safe` on."""
+        return cls(safe, 0, 0, 0, None)
+
+    def moved(self, end: int) -> Self:
+        """Return the same after a slice without any record. Tombstones alone need nothing below the end."""
+        return self if self.digest is None or self.events else replace(self, safe=end)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the ledger keeps it."""
+        found: dict[str, Any] = {
+            "safe": self.safe,
+            "sessions": self.sessions,
+            "events": self.events,
+            "bytes": self.n_bytes,
+        }
+        found |= {} if self.digest is None else {"digest": self.digest}
+        return found | ({"tombstones": base64.b64encode(self.tombstones).decode()} if self.tombstones else {})
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        tombstones = base64.b64decode(value.get("tombstones", ""))
+        return cls(
+            value["safe"], value["sessions"], value["events"], value["bytes"], value.get("digest"), tombstones
+        )
+
+
+class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
+    """An immutable map of the partitions in which something is open. In Postgres: `{topic id: {partition: …}}`."""
+
+    __slots__ = ("_map",)
+
+    def __init__(
+        self,
+        items: Mapping[TopicPartition, OpenPartition] | Iterable[tuple[TopicPartition, OpenPartition]] = (),
+    ) -> None:
+        self._map = dict(sorted(dict[TopicPartition, OpenPartition](items).items()))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Read `{topic id: {partition: …}}`."""
+        return cls(
+            {
+                TopicPartition(topic_id, int(partition)): OpenPartition.from_json(found)
+                for topic_id, partitions in value.items()
+                for partition, found in partitions.items()
+            }
+        )
+
+    def cut(self, end: Offsets, at: Offsets) -> Self:
+        """Return what is left where Kafka has lost what lies at `at` and above. `end`: of the position that this belongs to."""
+        left: dict[TopicPartition, OpenPartition] = {}
+        for where, found in self._map.items():
+            if at.get(where, end.at(where)) >= end.at(where):
+                left[where] = found
+            elif found.safe < at[where]:
+                left[where] = OpenPartition.unknown(found.safe)
+        return type(self)(left)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Return `{topic id: {partition: …}}`."""
+        result: dict[str, dict[str, Any]] = {}
+        for where, found in self._map.items():
+            result.setdefault(where.topic_id, {})[str(where.partition)] = found.to_json()
+        return result
+
+    def __getitem__(self, where: TopicPartition) -> OpenPartition:
+        return self._map[where]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._map)
+
+    def __len__(self) -> int:
+        return len(self._map)

@@ -1,0 +1,82 @@
+"""A position: how far the input was read, and what is open there. Where the outbox is, is asked here and nowhere else.
+
+The current position is that of the newest stream row of the newest generation; where it has none yet, the generation's own. Newest is the
+greatest batch id, never Spark's batch number, which begins anew with each run.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import dict_row
+
+from db.statements import statement
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.generations import Connection, Generation, newest_generation
+from spark_job.recovery.open_partitions import OpenPartitions
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """The ledger's row of a batch."""
+
+    batch_id: int
+    end: Offsets
+    open: OpenPartitions
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a generation is."""
+
+    generation: Generation
+    newest: StreamRow | None
+    """Its newest stream row, None where it has none yet."""
+
+    @property
+    def end(self) -> Offsets:
+        """How far it has read, exclusive. Names every known partition."""
+        return self.newest.end if self.newest else self.generation.start
+
+    @property
+    def open(self) -> OpenPartitions:
+        """What is open there."""
+        return self.newest.open if self.newest else self.generation.open
+
+    @property
+    def batch_id(self) -> int | None:
+        """The newest stream batch of the generation."""
+        return self.newest.batch_id if self.newest else None
+
+    @property
+    def safe_offsets(self) -> Offsets:
+        """`safe` of every known partition."""
+        return Offsets({where: self.safe(where) for where in self.end})
+
+    def safe(self, where: TopicPartition) -> int:
+        """Where the oldest session that is open in a partition begins; its end where none is."""
+        return min(self.open[where].safe, self.end.at(where)) if where in self.open else self.end.at(where)
+
+
+def read(connection: Connection) -> Position | None:
+    """Return the current position, None in an empty outbox. To decide by it, read it under the writer lock."""
+    generation = newest_generation(connection)
+    if generation is None:
+        return None
+    return Position(generation, newest_row(connection, generation.number))
+
+
+def newest_row(connection: Connection, generation: int) -> StreamRow | None:
+    """Return the newest stream row of a generation, None where it has none."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            statement("spark_job", "newest_stream_row"), {"generation": generation}
+        ).fetchone()
+    if row is None:
+        return None
+    return StreamRow(
+        row["batch_id"],
+        Offsets.from_json(row["end_offsets"]),
+        OpenPartitions.from_json(row["open_state"]),
+        row["created_at"],
+    )

@@ -1,0 +1,127 @@
+"""What the publisher's own records in Kafka know of the ledger: whether the database lost batches that were delivered.
+
+The progress topic is part of the contract: one compacted partition for each lane, values `{"cursor": [batch_id, key], "commit_id": …, …}`.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from db.errors import UnavailableError
+from db.kafka_client import QUIET, UNAUTHORISED
+from db.settings import Settings
+from db.statements import statement
+from spark_job.recovery.generations import Connection
+
+_TIMEOUT_S = 10.0
+# Offsets at a partition's end that are looked at first; commit markers take offsets, too.
+_WINDOW = 64
+
+
+class Delivered(NamedTuple):
+    """The batch that a lane has got to, and the random id of that batch's commit."""
+
+    batch_id: int
+    commit_id: UUID | None
+
+
+def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
+    """Return how far each lane is, by its newest committed record; empty where nothing was ever delivered.
+
+    Raises UnavailableError when Kafka does not answer or refuses.
+    """
+    topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
+    consumer = Consumer(
+        QUIET
+        | settings.kafka.client()
+        | {
+            "group.id": f"{topic}-look",  # never committed; the client wants one
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    try:
+        described = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        if described.error is not None and described.error.code() in UNAUTHORISED:
+            raise KafkaException(described.error)
+        bounds = {
+            each: consumer.get_watermark_offsets(
+                TopicPartition(topic, each), timeout=_TIMEOUT_S, cached=False
+            )
+            for each in described.partitions
+        }
+        found: dict[int, Delivered] = {}
+        left = {each: high for each, (low, high) in bounds.items() if high > low}
+        window = _WINDOW
+        while left:
+            starts = {each: max(bounds[each][0], end - window) for each, end in left.items()}
+            found |= _newest(consumer, topic, starts)
+            left = {
+                each: start for each, start in starts.items() if each not in found and start > bounds[each][0]
+            }
+            window *= 16
+        return list(found.values())
+    except KafkaException as error:
+        raise UnavailableError(
+            f"the progress topic {topic} cannot be read: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]"
+        ) from error
+    finally:
+        consumer.close()
+
+
+def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int, Delivered]:
+    """The newest record of each partition from `starts` on, where there is one."""
+    consumer.assign([TopicPartition(topic, each, start) for each, start in starts.items()])
+    found: dict[int, Delivered] = {}
+    unread = set(starts)
+    while unread:
+        message = consumer.poll(_TIMEOUT_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        failure = message.error()
+        if failure is not None:
+            if failure.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(failure)
+            unread.discard(message.partition() or 0)
+        elif (value := message.value()) is not None:
+            record = orjson.loads(value)
+            commit_id = record.get("commit_id")
+            found[message.partition() or 0] = Delivered(
+                record["cursor"][0], None if commit_id is None else UUID(commit_id)
+            )
+    return found
+
+
+def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> str:
+    """Return, for people, what was delivered that the ledger does not have; empty where there is nothing. Ask under the writer lock."""
+    if not delivered:
+        return ""
+    row = connection.execute(
+        statement("spark_job", "ledger_commits"), {"batches": [each.batch_id for each in delivered]}
+    ).fetchone()
+    assert row is not None
+    first, last, commits = row[0] or 0, row[1] or 0, row[2] or {}
+    newest = max(each.batch_id for each in delivered)
+    if newest > last:
+        return (
+            f"the publisher's records in Kafka know batch {newest}, the ledger ends with batch {last}: outputs of at most {newest - last} "
+            "batches go out again"
+        )
+    other = [
+        each.batch_id
+        for each in delivered
+        if each.batch_id >= first
+        and each.commit_id is not None
+        and commits.get(str(each.batch_id)) != str(each.commit_id)
+    ]
+    if other:
+        return (
+            f"the publisher's records in Kafka know another commit of batch {min(other)} than the ledger: outputs of "
+            f"{last - min(other) + 1} batches, or more, go out again"
+        )
+    return ""

@@ -1,0 +1,105 @@
+"""What a command asks of the running job, and the job's answer: the table `outbox.request`.
+
+The job reads it with its heartbeat and answers between two batches. A request is bound to one run: what nobody answered dies with it, so
+that a forgotten `stop` cannot end a job that was started later. A command that gives up takes its request back: what it reports is certain.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import TupleRow, class_row
+from psycopg.types.json import Jsonb
+
+from db.errors import OutboxError
+from db.statements import statement
+
+Connection = psycopg.Connection[TupleRow]
+Kind = Literal["stop", "restore"]
+
+
+class WithdrawnError(OutboxError):
+    """The command that asked has given up waiting: what it asked for must not be done any more."""
+
+    def __str__(self) -> str:
+        """The docstring is the message."""
+        return str(self.__doc__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something that was asked and not answered yet.
+
+    `arguments`: `{"savepoint": name or null}` of a stop; `{"savepoint": name or null, "policy": "skip" or "reissue",
+    "accept_data_loss": bool, "accept_changed_assembly": bool}` of a restore.
+    """
+
+    request_id: int
+    run_id: UUID
+    kind: Kind
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to a request: it was done, or refused and nothing changed. `text`: for people."""
+
+    outcome: Literal["done", "refused"]
+    text: str
+
+    @property
+    def done(self) -> bool:
+        """Whether it was done."""
+        return self.outcome == "done"
+
+
+def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str, Any]) -> int:
+    """Ask something of a run; return the number to ask for the outcome with."""
+    row = connection.execute(
+        statement("spark_job", "insert_request"),
+        {"run_id": run_id, "kind": kind, "arguments": Jsonb(dict(arguments))},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def pending(connection: Connection, *run_ids: UUID) -> Request | None:
+    """Return the oldest request that none of these runs has answered."""
+    with connection.cursor(row_factory=class_row(Request)) as cursor:
+        return cursor.execute(
+            statement("spark_job", "pending_request"), {"run_ids": list(run_ids)}
+        ).fetchone()
+
+
+def answer(connection: Connection, request_id: int, outcome: Literal["done", "refused"], text: str) -> None:
+    """Answer a request, in the transaction that does what was asked. Raises WithdrawnError when the command has given up waiting."""
+    if not _settle(connection, request_id, outcome, text):
+        raise WithdrawnError
+
+
+def refuse(connection: Connection, request_id: int, text: str) -> None:
+    """Say why a request was not fulfilled, where anybody still waits for it."""
+    _settle(connection, request_id, "refused", text)
+
+
+def withdraw(connection: Connection, request_id: int) -> bool:
+    """Take a request back, so that it will certainly not be done later; False where it has an answer already."""
+    return _settle(connection, request_id, "refused", "withdrawn by the command")
+
+
+def _settle(connection: Connection, request_id: int, outcome: str, text: str) -> bool:
+    settled = connection.execute(
+        statement("spark_job", "answer_request"),
+        {"request_id": request_id, "outcome": outcome, "answer": text},
+    )
+    return settled.rowcount == 1
+
+
+def outcome(connection: Connection, request_id: int) -> Outcome | None:
+    """Return the answer to a request, None while there is none."""
+    with connection.cursor(row_factory=class_row(Outcome)) as cursor:
+        return cursor.execute(
+            statement("spark_job", "request_outcome"), {"request_id": request_id}
+        ).fetchone()

@@ -1,0 +1,141 @@
+"""What a person asks for: a restore of a savepoint, or to skip to the greatest position of all time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from psycopg.rows import dict_row
+
+from db.errors import SettingsError
+from db.statements import statement
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery import findings, savepoints
+from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening
+from spark_job.recovery.generations import Connection, greatest_revision
+from spark_job.recovery.lineage import Former, Lineage
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.position import Position
+
+Policy = Literal["skip", "reissue"]
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What was asked for. `savepoint`: None with the policy `skip`, which needs none."""
+
+    savepoint: str | None
+    policy: Policy
+    accepted: Accepted
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> "Restore":
+        """Read the arguments of a request."""
+        accepted = Accepted(
+            data_loss=bool(arguments.get("accept_data_loss")),
+            changed_assembly=bool(arguments.get("accept_changed_assembly")),
+        )
+        return cls(arguments.get("savepoint"), arguments["policy"], accepted)
+
+    @property
+    def command(self) -> str:
+        """What to call again with a flag."""
+        name = f" {self.savepoint}" if self.savepoint else ""
+        return f"spark-job savepoint restore{name} --policy {self.policy}"
+
+
+def open_restored(connection: Connection, at: Position, asked: Restore, now: Input) -> Opening:
+    """Return the generation that a restore would open.
+
+    Raises SettingsError where the savepoint is unknown, ContinuityError where something is to be accepted first.
+    """
+    revision = greatest_revision(connection)
+    greatest = greatest_position(connection)
+    if asked.policy == "skip":
+        begin = replace(greatest, revision=at.generation.revision)
+        finding = Finding("skip", "restored: goes on at the greatest position of all time (skip)")
+    else:
+        if asked.savepoint is None:
+            raise SettingsError(
+                "a reissue needs a savepoint to go back to: name one, `spark-job savepoint list` shows them"
+            )
+        found = savepoints.get(connection, asked.savepoint)
+        begin = From(
+            found.end,
+            found.open,
+            found.lineage,
+            found.topics,
+            found.assembly,
+            "reissue",
+            revision + 1,
+            greatest.end,
+        )
+        finding = Finding("savepoint", f"restored from savepoint {found.name!r} (reissue)")
+    return findings.open_wanted(
+        begin,
+        finding,
+        now,
+        asked.accepted,
+        greatest_revision=revision,
+        savepoint=asked.savepoint if finding.reason == "savepoint" else None,
+        command=asked.command,
+    )
+
+
+def greatest_position(connection: Connection) -> From:
+    """Return the greatest end of all generations, partition by partition, each with what was open there.
+
+    Where Kafka gave offsets out a second time, what was read of the first ones does not count.
+    """
+    ends: dict[TopicPartition, int] = {}
+    opened: dict[TopicPartition, OpenPartition | None] = {}
+    source: dict[TopicPartition, int] = {}
+    rows = _rows(connection)
+    for number, row in enumerate(rows):
+        start, start_open = (
+            Offsets.from_json(row["start_offsets"]),
+            OpenPartitions.from_json(row["start_open"]),
+        )
+        for where in Offsets.from_json(row["cut_offsets"]):
+            ends.pop(where, None)
+        end, end_open = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["end_open"])
+        for offsets, found in ((start, start_open), (end, end_open)):
+            for where, offset in offsets.items():
+                if offset >= ends.get(where, 0):
+                    ends[where], opened[where], source[where] = offset, found.get(where), number
+    newest = rows[-1]
+    topics = {topic_id: topic for row in rows for topic_id, topic in row["topics"].items()} | newest["topics"]
+    # A topic that was made again: what was read of the former one was given up.
+    now = {topic: topic_id for topic_id, topic in newest["topics"].items()}
+    replaced = {topic_id for topic_id, topic in topics.items() if now.get(topic, topic_id) != topic_id}
+    for where in [where for where in source if where.topic_id in replaced]:
+        del source[where]
+        ends.pop(where, None)
+    return From(
+        end=Offsets(ends),
+        open=OpenPartitions(
+            {where: each for where, each in opened.items() if each is not None and where in ends}
+        ),
+        lineage=_merged(rows, source, Offsets(ends)),
+        topics={topic_id: topic for topic_id, topic in topics.items() if topic_id not in replaced},
+        assembly=newest["assembly"],
+        policy="skip",
+        revision=0,
+    )
+
+
+def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], ends: Offsets) -> Lineage:
+    """Each partition's lineage is that of the generation which its position is from."""
+    formers: list[Former] = []
+    for number in sorted(set(source.values())):
+        row = rows[number]
+        of_row = Lineage.from_json(row["lineage"]).followed(
+            row["assembly"], Offsets.from_json(row["start_offsets"]), Offsets()
+        )
+        mine = [where for where, each in source.items() if each == number]
+        formers += of_row.only_for(mine, ends).former if len(set(source.values())) > 1 else of_row.former
+    return Lineage(tuple(formers))
+
+
+def _rows(connection: Connection) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement("spark_job", "all_positions")).fetchall()

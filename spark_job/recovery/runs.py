@@ -1,0 +1,133 @@
+""" "Was I restored?": one row of outbox.run for each start, and what the newest one says."""
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from db.statements import statement
+from spark_job.input.offsets import Offsets
+from spark_job.recovery.generations import Connection, Generation
+from spark_job.recovery.open_partitions import OpenPartitions
+
+STOPPED = "stopped"
+"""Why a run ended that was asked to."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a start found and decided. Offsets as `{topic id: {partition: offset}}`."""
+
+    run_id: UUID
+    generation: int
+    restored: str
+    resumes_at: dict[str, dict[str, int]]
+    rebuild_offsets: int
+    max_events: int | None
+    explanation: str
+    attempt: int
+    host: str
+    pid: int
+    started_at: datetime
+    ended_at: datetime | None
+    ended_because: str | None
+    system_identifier: int
+    timeline: int
+    server_system_identifier: int
+    server_timeline: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by a failure, so that its process may start again."""
+        return self.ended_because is not None and self.ended_because != STOPPED
+
+    @property
+    def server_changed(self) -> bool:
+        """Whether Postgres is another server, or was promoted, since that start."""
+        return (self.system_identifier, self.timeline) != (
+            self.server_system_identifier,
+            self.server_timeline,
+        )
+
+    def next_max_events(self, end: Offsets, most: int) -> int:
+        """Return how many events the next run takes at once. `end`: where it begins.
+
+        Where this one ended without having committed a batch, and not because it was asked to, a quarter of what it took, at least one.
+        """
+        moved = any(Offsets.from_json(self.resumes_at).at(where) != offset for where, offset in end.items())
+        if moved or self.ended_because == STOPPED:
+            return most
+        return max(1, min(most, self.max_events or most) // 4)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values."""
+        return {
+            "run": str(self.run_id),
+            "generation": self.generation,
+            "restored": self.restored,
+            "explanation": self.explanation,
+            "resumes_at": self.resumes_at,
+            "rebuild_offsets": self.rebuild_offsets,
+            "max_events": self.max_events,
+            "attempt": self.attempt,
+            "host": self.host,
+            "pid": self.pid,
+            "started_at": self.started_at.isoformat(),
+            "ended_at": self.ended_at.isoformat() if self.ended_at else None,
+            "ended_because": self.ended_because,
+        }
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is recorded of a start."""
+
+    generation: Generation
+    restored: str
+    resumes_at: Offsets
+    open: OpenPartitions
+    explanation: str
+    max_events: int
+
+    @property
+    def rebuild_offsets(self) -> int:
+        """Offsets that are read again, at the most, where no open session is at hand any more."""
+        return sum(max(0, self.resumes_at.at(where) - each.safe) for where, each in self.open.items())
+
+
+def record(
+    connection: Connection, run_id: UUID, begun: Begun, *, attempt: int, transform_fingerprint: str
+) -> None:
+    """Insert the row of a start; call in the transaction that decides it."""
+    connection.execute(
+        statement("spark_job", "insert_run"),
+        {
+            "run_id": run_id,
+            "generation": begun.generation.number,
+            "restored": begun.restored,
+            "resumes_at": Jsonb(begun.resumes_at.to_json()),
+            "rebuild_offsets": begun.rebuild_offsets,
+            "max_events": begun.max_events,
+            "explanation": begun.explanation,
+            "attempt": attempt,
+            "transform_fingerprint": transform_fingerprint,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        },
+    )
+
+
+def end(connection: Connection, run_id: UUID, because: str) -> None:
+    """Note why a run ended. A run that was killed has no end."""
+    connection.execute(statement("spark_job", "end_run"), {"run_id": run_id, "because": because})
+
+
+def newest(connection: Connection) -> Run | None:
+    """Return the newest start, None before the first."""
+    with connection.cursor(row_factory=class_row(Run)) as cursor:
+        return cursor.execute(statement("spark_job", "newest_run")).fetchone()

@@ -1,0 +1,214 @@
+"""The start: take the outbox over, read where it is, compare that with Kafka and the settings, and record the run. One transaction.
+
+Every start is the same, after SIGTERM, kill -9, a lost machine or a failure inside the process. Postgres and Kafka are all that it needs.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from db.errors import OutboxError, UnavailableError
+from db.fault_points import reach
+from db.settings import Settings
+from db.statements import statement
+from spark_job.input.topics import InputTopics, KafkaInput
+from spark_job.recovery import findings, generations, ownership, position, published, requests, runs
+from spark_job.recovery.description import described, fingerprint
+from spark_job.recovery.findings import Accepted, Finding, Input, Opening, Resumption
+from spark_job.recovery.generations import Connection, Generation
+from spark_job.recovery.position import Position
+from spark_job.recovery.published import Delivered
+from spark_job.recovery.requests import Request
+from spark_job.recovery.restoring import Restore, greatest_position, open_restored
+from spark_job.recovery.runs import Begun
+
+log = structlog.get_logger()
+
+
+class RequestRefusedError(OutboxError):
+    """What was asked of the job cannot be done."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a start found and decided."""
+
+    position: Position
+    begun: Begun
+    topics: InputTopics
+    outbox_uuid: UUID
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a start is given."""
+
+    settings: Settings
+    run_id: UUID
+    attempt: int
+    transform_fingerprint: str
+    accepted: Accepted
+    take_over: bool
+    request: Request | None
+    former_runs: Collection[UUID] = ()
+    """Of the attempts before, in this process."""
+
+    def run(self, connection: Connection, kafka: KafkaInput, topics: InputTopics) -> Started:
+        """Take the outbox over, decide, and open a generation where one is needed.
+
+        Raises FencedError while another run lives, ContinuityError where something is to be accepted first, RequestRefusedError where
+        the request cannot be fulfilled. All leave the outbox as it was.
+        """
+        outbox_uuid = _outbox_uuid(connection)
+        if self.take_over and (found := position.read(connection)) is not None:
+            # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
+            findings.check_input(found, read_input(self.settings, kafka, topics), self.accepted)
+        delivered = self._delivered(connection, outbox_uuid)
+        with connection.transaction():
+            ownership.take_over(
+                connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
+            )
+            # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
+            now = read_input(self.settings, kafka, topics)
+            reach("start.after_take_over")
+            connection.execute(
+                statement("spark_job", "insert_first_lane_epoch"), {"lanes": self.settings.publisher.lanes}
+            )
+            at = position.read(connection)
+            decision = self._decide(connection, at, kafka, topics, now, delivered)
+            reach("start.after_decision")
+            at, begun = self._begin(connection, at, decision, now)
+            runs.record(
+                connection,
+                self.run_id,
+                begun,
+                attempt=self.attempt,
+                transform_fingerprint=self.transform_fingerprint,
+            )
+            if self.request is not None:
+                requests.answer(connection, self.request.request_id, "done", begun.explanation)
+            reach("start.after_run")
+        reach("start.after_commit")
+        return Started(at, begun, topics, outbox_uuid)
+
+    def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
+        """What the publisher's records know. Where Kafka does not answer, waits if the database may have lost something, else goes on."""
+        try:
+            return published.newest_delivered(self.settings, outbox_uuid)
+        except UnavailableError as error:
+            run = runs.newest(connection)
+            if run is not None and run.server_changed:
+                raise UnavailableError(
+                    "Postgres is another server, or was promoted or restored, since the last start (system identifier, timeline: "
+                    f"{run.system_identifier}, {run.timeline} -> {run.server_system_identifier}, {run.server_timeline}), and only the "
+                    f"publisher's records show whether it lost batches: {error}. The job waits for them"
+                ) from error
+            log.warning("delivered_unknown", because=str(error))
+            return []
+
+    def _decide(
+        self,
+        connection: Connection,
+        at: Position | None,
+        kafka: KafkaInput,
+        topics: InputTopics,
+        now: Input,
+        delivered: list[Delivered],
+    ) -> Resumption | Opening:
+        lost = published.unknown_to_ledger(connection, delivered)
+        behind = [_behind(lost)] if lost else []
+        if at is None:
+            earliest = self.settings.source.starting_offsets == "earliest"
+            start = now.earliest if earliest else kafka.bounds(topics, "readable")
+            return findings.first(now, start, self.accepted, behind)
+        if self.request is not None:
+            if behind:
+                # The database lost its end between the request and now: the start without it says so.
+                raise RequestRefusedError(
+                    "the outbox may have lost its newest batches; the job's own start decides that first"
+                )
+            try:
+                return open_restored(connection, at, Restore.of(self.request.arguments), now)
+            except OutboxError as error:
+                raise RequestRefusedError(str(error)) from error
+        return findings.decide(
+            at,
+            now,
+            self.accepted,
+            greatest_revision=generations.greatest_revision(connection),
+            findings=behind,
+            read=greatest_position(connection).end,
+        )
+
+    def _begin(
+        self, connection: Connection, at: Position | None, decision: Resumption | Opening, now: Input
+    ) -> tuple[Position, Begun]:
+        """Open a generation where one is needed; return where the run begins, and what is recorded of it."""
+        most = self.settings.job.max_events_per_batch
+        if isinstance(decision, Opening):
+            generation = open_generation(connection, at, decision, self.run_id)
+            reach("start.after_generation")
+            first = decision.reason == "first"
+            restored = "fresh" if first else "savepoint" if decision.reason in _RESTORED else "new_generation"
+            text = decision.text if first else f"generation {generation.number} opened: {decision.text}"
+            at = Position(generation, None)
+            return at, Begun(generation, restored, generation.start, generation.open, text, most)
+        assert at is not None, "only an existing position is gone on from"
+        run = runs.newest(connection)
+        max_events = most if run is None else run.next_max_events(decision.resumes_at, most)
+        text = decision.text
+        if max_events < most:
+            text += f"; the run before ended without a batch, so this one takes {max_events} events at once, and more after successes"
+        unused = at.newest is None and at.generation.reason in _RESTORED
+        restored = "savepoint" if unused else "position"
+        return at, Begun(at.generation, restored, decision.resumes_at, decision.open, text, max_events)
+
+
+_RESTORED = ("savepoint", "skip", "fork")
+
+
+def open_generation(
+    connection: Connection, at: Position | None, opening: Opening, run_id: UUID
+) -> Generation:
+    """Insert the generation; call in a transaction that holds the writer lock. `at`: the position that it continues."""
+    generation = Generation(
+        number=(at.generation.number if at else 0) + 1,
+        start=opening.start,
+        open=opening.open,
+        lineage=opening.lineage,
+        topics=opening.topics,
+        reason=opening.reason,
+        policy=opening.policy,
+        revision=opening.revision,
+        assembly=opening.assembly,
+        explanation=opening.text,
+        from_generation=at.generation.number if at else None,
+        from_batch=at.batch_id if at else None,
+        savepoint=opening.savepoint,
+        cut=opening.cut,
+    )
+    generations.insert(connection, generation, fingerprint(generation.assembly), run_id)
+    return generation
+
+
+def read_input(settings: Settings, kafka: KafkaInput, topics: InputTopics) -> Input:
+    """Ask Kafka for the bounds of the input. Raises UnavailableError."""
+    earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
+    return Input(topics.ids, earliest, latest, described(settings))
+
+
+def _behind(text: str) -> Finding:
+    return Finding(
+        "outbox_behind",
+        f"the database was restored or failed over to an older state: {text}, with equal outbox-ids",
+        "--accept-outbox-behind",
+    )
+
+
+def _outbox_uuid(connection: Connection) -> UUID:
+    row = connection.execute(statement("spark_job", "outbox_uuid")).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found

@@ -1,0 +1,128 @@
+"""Find the keys that may need more than the plain grammar: start, entries, end.
+
+Each test looks at whole columns. It may suspect too much, never too little: the rules for single events (`rules`) have the last word
+and give clean keys the same result.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_job.sessions.chunks import Chunk
+from spark_job.sessions.events import END, START
+from spark_job.sessions.groups import Groups, int64
+from spark_job.sessions.open_state import OpenState
+from spark_job.sessions.settings import AssemblySettings
+
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+
+class Anomalies(NamedTuple):
+    """What must go event by event."""
+
+    groups: Bool
+    """By index of the group."""
+    silent: Int
+    """Open sessions whose key has no new event but which another key's record shows to be silent: places in the table."""
+    clock_matters: bool
+    """Whether any session can fall silent."""
+
+
+def find_anomalies(groups: Groups, state: OpenState, settings: AssemblySettings) -> Anomalies:
+    """Look at all new events, and at what is open."""
+    sessions = state.sessions
+    odd = np.zeros(len(groups), bool)
+    silent = np.zeros(0, np.int64)
+    if not len(groups):
+        return Anomalies(odd, silent, False)
+    odd[_against_grammar(groups)] = True
+    odd[_over_limits(groups, state, settings)] = True
+    known = groups.session >= 0
+    odd[known] |= sessions.irregular[groups.session[known]]
+    if groups.events.event_id is not None:
+        odd[_with_repeated_ids(groups, state)] = True
+    # Python integers: the difference of the sentinels would overflow.
+    latest, earliest = int(groups.events.ts.max()), int(groups.events.ts.min())
+    span = latest - min([earliest, *([int(sessions.max_ts.min())] if len(sessions) else [])])
+    if span > settings.timeout_ms:
+        odd[_with_own_gaps(groups, state, settings)] = True
+    limit = settings.timeout_ms + settings.grace_ms
+    if span > limit:
+        odd[_with_silence(groups, state, limit)] = True
+        has_new = np.zeros(len(sessions), bool)
+        has_new[groups.session[known]] = True
+        silent = np.flatnonzero(~has_new & (sessions.max_ts < latest - limit))
+    return Anomalies(odd, silent, span > limit)
+
+
+def _against_grammar(groups: Groups) -> Int:
+    """A segment is a start and entries, with an end only as its last; only a group's last segment stays open."""
+    segments, kind = groups.segments, groups.events.kind
+    ends = np.add.reduceat(kind == END, segments.low, dtype=np.int64)
+    starts = kind[segments.low] == START
+    open_early = ~segments.ends & (segments.high != groups.past[segments.group])
+    odd = (starts == (segments.continues >= 0)) | open_early | (ends > segments.ends)
+    return np.asarray(segments.group[odd])
+
+
+def _over_limits(groups: Groups, state: OpenState, settings: AssemblySettings) -> Int:
+    segments = groups.segments
+    n_events = segments.high - segments.low
+    n_bytes = np.add.reduceat(groups.events.sizes(), segments.low)
+    goes_on = segments.continues >= 0
+    n_events[goes_on] += state.sessions.rows[segments.continues[goes_on]]
+    n_bytes[goes_on] += state.sessions.n_bytes[segments.continues[goes_on]]
+    return segments.group[(n_events > settings.max_events) | (n_bytes > settings.max_bytes)]
+
+
+def _with_repeated_ids(groups: Groups, state: OpenState) -> Int:
+    """An event id twice in a session."""
+    assert groups.events.event_id is not None
+    segments = groups.segments
+    goes_on = np.flatnonzero(segments.continues >= 0)
+    goes_on = goes_on[np.argsort(segments.continues[goes_on])]
+    before = _events_of(state, segments.continues[goes_on])
+    of_session = np.searchsorted(state.sessions.start[segments.continues[goes_on]], before.start)
+    segment = np.concatenate(
+        [
+            np.repeat(np.arange(len(segments.low)), segments.high - segments.low),
+            np.repeat(goes_on[of_session], np.diff(before.first)),
+        ]
+    )
+    ids = pa.concat_arrays([groups.events.event_id, before.events.ids()]).dictionary_encode()
+    known = ids.is_valid().to_numpy(zero_copy_only=False)
+    distinct = len(ids.dictionary)
+    if distinct == len(ids):
+        return segments.group[:0]
+    pairs = np.sort(segment[known] * distinct + int64(ids.indices.drop_null()))
+    return np.asarray(segments.group[pairs[1:][pairs[1:] == pairs[:-1]] // distinct])
+
+
+def _events_of(state: OpenState, places: Int) -> Chunk:
+    places = places[state.sessions.rows[places] > 0]
+    return state.events_of(state.sessions.start[places]) if len(places) else Chunk.empty()
+
+
+def _with_own_gaps(groups: Groups, state: OpenState, settings: AssemblySettings) -> Int:
+    """An event more than the timeout later than the one before in its session, which bounds the session's latest."""
+    segments, ts = groups.segments, groups.events.ts
+    late = ts[1:] - ts[:-1] > settings.timeout_ms
+    late[segments.low[1:] - 1] = False
+    goes_on = np.flatnonzero(segments.continues >= 0)
+    before = state.sessions.max_ts[segments.continues[goes_on]]
+    late_again = ts[segments.low[goes_on]] - before > settings.timeout_ms
+    return np.concatenate([groups.group[1:][late], segments.group[goes_on[late_again]]])
+
+
+def _with_silence(groups: Groups, state: OpenState, limit_ms: int) -> Int:
+    """Another key's record, while the session was open, later than the event before plus timeout and grace."""
+    open_after = np.flatnonzero(groups.events.kind != END)
+    low, high = groups.until_next(open_after)
+    silent = groups.clock.latest(low, high) > groups.events.ts[open_after] + limit_ms
+    known = np.flatnonzero(groups.session >= 0)
+    before = groups.clock.latest(np.zeros(len(known), np.int64), groups.place[groups.first[known]])
+    silent_before = before > state.sessions.max_ts[groups.session[known]] + limit_ms
+    return np.concatenate([groups.group[open_after[silent]], known[silent_before]])

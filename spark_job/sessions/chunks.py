@@ -1,0 +1,201 @@
+"""Chunks: events of open sessions, those of a session together. What is in a chunk is never changed."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_job.sessions.binary import Reader, joined, texts
+from spark_job.sessions.decode import views
+from spark_job.sessions.events import Events
+from spark_job.sessions.open_sessions import OpenSessions
+
+Int = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+
+
+class Sums(NamedTuple):
+    """Checksums of sessions' events, one entry for each session. They do not depend on where a session's events were cut apart.
+
+    `checksum` is a sum over the events (see `_mixed`), modulo 2**64; the others are the CRC-32 of the payloads, and of the event ids, one
+    after the other.
+    """
+
+    checksum: Unsigned
+    payload_crc: Unsigned
+    id_crc: Unsigned
+
+    @classmethod
+    def of(cls, sessions: OpenSessions) -> "Sums":
+        """What the table says."""
+        return cls(sessions.checksum, sessions.payload_crc, sessions.id_crc)
+
+    @classmethod
+    def nothing(cls, count: int) -> "Sums":
+        """Of sessions without events."""
+        return cls(*(np.zeros(count, np.uint64) for _ in cls._fields))
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Events in the order of (their session's start, offset)."""
+
+    start: Int
+    """Of each session with events here, ascending."""
+    first: Int
+    """One more: the rows [first[i], first[i + 1]) are session i's."""
+    events: Events
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def live(self, sessions: OpenSessions) -> int:
+        """How many of the events belong to open sessions."""
+        kept = np.isin(self.start, sessions.start[sessions.rows > 0], assume_unique=True)
+        return int(np.diff(self.first)[kept].sum())
+
+    def sums(self, before: Sums, rows: Int | None = None) -> Sums:
+        """The sums over earlier events, given, and then those here; `rows`: of each session only its first so many events."""
+        if not len(self.start):
+            return before
+        begin, end = self.first[:-1], self.first[1:] if rows is None else self.first[:-1] + rows
+        running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(self.events), dtype=np.uint64)])
+        columns = [self.events.payload, self.events.event_id]
+        crcs = [
+            crc if column is None else _crcs(column, begin, end, crc)
+            for column, crc in zip(columns, before[1:], strict=True)
+        ]
+        return Sums(before.checksum + (running[end] - running[begin]), *crcs)
+
+    def encoded(self) -> bytes:
+        """As a cache keeps it."""
+        events = self.events
+        counts = np.array([len(self.start), len(events), events.event_id is not None], "<i8")
+        parts = [
+            counts,
+            self.start,
+            self.first,
+            events.offset,
+            events.ts,
+            events.kind,
+            *texts(events.payload),
+        ]
+        return joined([*parts, *([] if events.event_id is None else texts(events.event_id))])
+
+    @classmethod
+    def decoded(cls, data: memoryview) -> "Chunk":
+        """Read what `encoded` gave, copying nothing. Raises DamagedStateError where it cannot be that."""
+        reader = Reader(data)
+        sessions, rows, has_ids = reader.array("<i8", 3).tolist()
+        start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
+        offset, ts, kind = reader.array("<i8", rows), reader.array("<i8", rows), reader.array("i1", rows)
+        payload = reader.texts(rows, pa.large_binary())
+        event_id = reader.texts(rows, pa.large_binary()) if has_ids else None
+        return cls(start, first, Events(offset, ts, kind, payload, event_id))
+
+    @classmethod
+    def empty(cls) -> "Chunk":
+        """No events."""
+        return cls(np.zeros(0, np.int64), np.zeros(1, np.int64), Events.empty())
+
+
+def collect(parts: Sequence[Chunk], starts: Int) -> Chunk:
+    """The events of some sessions (their starts, ascending) out of several chunks, the older ones first, as one chunk."""
+    runs = [_runs(part, starts) for part in parts if len(part.start)]
+    if not len(starts) or not runs:
+        return Chunk.empty()
+    held = [part for part in parts if len(part.start)]
+    owner = np.concatenate([run.owner for run in runs])
+    order = np.argsort(owner, kind="stable")
+    rows = np.concatenate([run.size for run in runs])[order]
+    size = np.bincount(owner[order], weights=rows, minlength=len(starts)).astype(np.int64)
+    return Chunk(
+        starts[size > 0], np.concatenate([[0], np.cumsum(size[size > 0])]), _joined(held, runs, order)
+    )
+
+
+class _Runs(NamedTuple):
+    """Where the events of some sessions are in a chunk, one entry for each session that is there."""
+
+    owner: Int
+    """The session's number among those asked for."""
+    begin: Int
+    size: Int
+
+
+def _runs(part: Chunk, starts: Int) -> _Runs:
+    at = np.minimum(np.searchsorted(part.start, starts), len(part.start) - 1)
+    found = np.flatnonzero(part.start[at] == starts)
+    begin = part.first[at[found]]
+    return _Runs(found, begin, part.first[at[found] + 1] - begin)
+
+
+def _joined(parts: Sequence[Chunk], runs: Sequence[_Runs], order: Int) -> Events:
+    """All runs of all parts, in the given order of runs. Each payload is copied once."""
+    taken = [ranges(run.begin, run.size) for run in runs]
+    size = np.concatenate([run.size for run in runs])
+    begin = np.concatenate([[0], np.cumsum(size)[:-1]])
+    rows = ranges(begin[order], size[order])
+
+    def numbers(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        return np.concatenate([column[mine] for column, mine in zip(columns, taken, strict=True)])[rows]
+
+    def texts(columns: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+        pieces: list[memoryview] = []
+        sizes = []
+        for column, run, mine in zip(columns, runs, taken, strict=True):
+            bounds, data = views(column)
+            low, high = bounds[run.begin].tolist(), bounds[run.begin + run.size].tolist()
+            pieces += [data[a:b] for a, b in zip(low, high, strict=True)]
+            sizes.append(bounds[mine + 1] - bounds[mine])
+        joined_data = b"".join([pieces[at] for at in order.tolist()])
+        ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes)[rows])])
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined_data)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), buffers)
+
+    events = [part.events for part in parts]
+    event_id = None
+    if any(each.event_id is not None for each in events):
+        nulls = [each.ids().is_null().to_numpy(zero_copy_only=False) for each in events]
+        event_id = pc.if_else(pa.array(numbers(nulls)), None, texts([each.ids() for each in events]))
+    return Events(
+        numbers(each.offset for each in events),
+        numbers(each.ts for each in events),
+        numbers(each.kind for each in events),
+        texts([each.payload for each in events]),
+        event_id,
+    )
+
+
+def ranges(begin: Int, size: Int) -> Int:
+    """The numbers of several ranges, one after the other."""
+    if not len(begin):
+        return np.zeros(0, np.int64)
+    ends = np.cumsum(size)
+    return np.repeat(begin - (ends - size), size) + np.arange(int(ends[-1]))
+
+
+def _crcs(column: pa.LargeBinaryArray, begin: Int, end: Int, before: Unsigned) -> Unsigned:
+    bounds, data = views(column)
+    spans = zip(before.tolist(), bounds[begin].tolist(), bounds[end].tolist(), strict=True)
+    return np.array([zlib.crc32(data[low:high], crc) for crc, low, high in spans], np.uint64)
+
+
+def _mixed(events: Events) -> Unsigned:
+    """A number for each event, another one where its offset, time, kind, size or event id's size differs."""
+    mixed = events.offset.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= events.ts.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed += events.kind.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
+    mixed ^= events.sizes().astype(np.uint64) * np.uint64(0x27D4EB2F165667C5)
+    if events.event_id is not None:
+        # Another number for none than for an empty one.
+        sizes = np.diff(views(events.event_id)[0]) + 1
+        sizes *= events.event_id.is_valid().to_numpy(zero_copy_only=False)
+        mixed += sizes.astype(np.uint64) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,0 +1,87 @@
+"""Events as columns. A row is a place in them; nothing is copied until an event is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_job.sessions.decode import views
+
+Int = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
+
+START, ENTRY, END = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of one partition, in any order."""
+
+    offset: Int
+    ts: Int
+    """Epoch milliseconds."""
+    kind: Kinds
+    """START, ENTRY or END; anything in rows of malformed records."""
+    payload: pa.LargeBinaryArray
+    event_id: pa.LargeBinaryArray | None
+    """None where event ids are not configured."""
+    bounds: Int = field(init=False)
+    data: memoryview = field(init=False)
+
+    def __post_init__(self) -> None:
+        bounds, data = views(self.payload)
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "data", data)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def sizes(self) -> Int:
+        """The payloads' sizes in bytes, of all rows."""
+        return np.diff(self.bounds)
+
+    def raw(self, row: int) -> bytes:
+        """The payload of one row."""
+        return bytes(self.data[self.bounds[row] : self.bounds[row + 1]])
+
+    def raws(self, begin: int, end: int) -> list[bytes]:
+        """The payloads of the rows [begin, end)."""
+        return self.payload.slice(begin, end - begin).to_pylist()  # type: ignore[no-any-return]
+
+    def take(self, rows: npt.NDArray[Any]) -> "Events":
+        """The events of some rows, in that order."""
+        places = pa.array(rows)
+        return Events(
+            self.offset[rows],
+            self.ts[rows],
+            self.kind[rows],
+            self.payload.take(places),
+            None if self.event_id is None else self.event_id.take(places),
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence["Events"]) -> "Events":
+        """The events of several parts, one after the other. Parts without event ids have NULLs where others have some."""
+        if len(parts) == 1:
+            return parts[0]
+        has_ids = any(part.event_id is not None for part in parts)
+        return cls(
+            np.concatenate([part.offset for part in parts]),
+            np.concatenate([part.ts for part in parts]),
+            np.concatenate([part.kind for part in parts]),
+            pa.concat_arrays([part.payload for part in parts]),
+            pa.concat_arrays([part.ids() for part in parts]) if has_ids else None,
+        )
+
+    def ids(self) -> pa.LargeBinaryArray:
+        """The event ids, NULL where there are none."""
+        return pa.nulls(len(self), pa.large_binary()) if self.event_id is None else self.event_id
+
+    @classmethod
+    def empty(cls) -> "Events":
+        """No events."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, np.zeros(0, np.int8), pa.array([], pa.large_binary()), None)

@@ -1,0 +1,103 @@
+"""The new events by key, and cut into segments; whole columns at a time."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_job.sessions.clock import Clock
+from spark_job.sessions.events import END, START
+from spark_job.sessions.open_sessions import OpenSessions
+from spark_job.sessions.records import Records
+
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Runs of a group's events, each from a start (or from the group's begin) up to the next start."""
+
+    low: Int
+    high: Int
+    group: Int
+    """Index of the group."""
+    ends: Bool
+    """The last event is an end."""
+    continues: Int
+    """The open session that it goes on with, by its place in the table; -1 where it begins one."""
+
+
+class Groups:
+    """The well-formed new events by (key, offset). A group is one key; group i has the events [first[i], past[i])."""
+
+    def __init__(self, records: Records, sessions: OpenSessions) -> None:
+        rows = np.flatnonzero(records.well_formed)
+        offset = records.events.offset[rows]
+        codes = int64(pc.fill_null(records.key.indices, 0))[rows]
+        order = _order(codes, offset)
+        codes = codes[order]
+        self.clock = Clock(offset, records.events.ts[rows])
+        self.place = order
+        """Of each event, its place on the clock."""
+        self.events = records.events.take(rows[order])
+        self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
+        self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
+        self.code = codes[self.first]
+        self.keys: pa.LargeStringArray = records.key.dictionary
+        """By code."""
+        known = pc.index_in(self.keys.take(pa.array(self.code)), value_set=sessions.key)
+        self.session = int64(pc.fill_null(known, -1))
+        """Of each group, the place of its key's open session in the table; -1 where none is open."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def key_of(self, groups: Int) -> pa.LargeStringArray:
+        """The keys of some groups."""
+        return self.keys.take(pa.array(self.code[groups]))
+
+    @cached_property
+    def group(self) -> Int:
+        """Of each event, the index of its group."""
+        return np.repeat(np.arange(len(self)), self.past - self.first)
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The candidates for sessions."""
+        kind = self.events.kind
+        begins = kind == START
+        begins[self.first] = True
+        low = np.flatnonzero(begins)
+        high = np.append(low[1:], len(kind))[: len(low)]
+        group = self.group[low]
+        continues = np.where(low == self.first[group], self.session[group], -1)
+        return Segments(low, high, group, kind[high - 1] == END, continues)
+
+    def until_next(self, at: Int) -> tuple[Int, Int]:
+        """After each of some events: the places on the clock [low, high) up to the next event of its group."""
+        low = self.place[at] + 1
+        follows = at + 1 < self.past[self.group[at]]
+        high = np.full(len(at), len(self.clock))
+        high[follows] = self.place[at[follows] + 1]
+        return low, high
+
+
+def int64(numbers: pa.Array) -> Int:
+    """An Arrow array of integers without nulls as int64."""
+    return numbers.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+def _order(code: Int, offset: Int) -> Int:
+    """The order by (code, offset); offsets ascend."""
+    if not len(code):
+        return np.zeros(0, np.int64)
+    low = int(offset[0])
+    span = int(offset[-1]) - low + 1
+    if (int(code.max()) + 1) * span < 2**63:
+        # One sort of distinct numbers costs a third of a stable one.
+        return np.argsort(code * span + (offset - low))
+    return np.argsort(code, kind="stable")

@@ -1,0 +1,125 @@
+"""The table of a partition's open sessions, and its one canonical form."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_job.sessions.binary import Reader, joined, texts
+
+Int = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSessions:
+    """One entry for each open session, ordered by start. Tombstones, which are left of sessions over a limit, have no events."""
+
+    start: Int
+    """Offset of the start event: it identifies the session within its partition."""
+    last: Int
+    """Offset of the last event, dropped duplicates included."""
+    max_ts: Int
+    """Greatest time of the session's events, dropped duplicates included."""
+    rows: Int
+    """Events kept; 0 for a tombstone."""
+    n_bytes: Int
+    """Of their payloads."""
+    irregular: Bool
+    """The session must go event by event: duplicates were dropped, or it is a tombstone."""
+    checksum: Unsigned
+    """Of the events' offsets, times, kinds and sizes (chunks.Sums)."""
+    payload_crc: Unsigned
+    id_crc: Unsigned
+    key: pa.LargeStringArray
+    start_hash: pa.LargeBinaryArray
+    """Of the start's payload; only tombstones have it."""
+    start_id: pa.LargeBinaryArray
+    """The start's event id; only tombstones have it."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def is_tombstone(self) -> Bool:
+        """Whether each is a tombstone."""
+        return self.start_hash.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    def places(self, starts: Int) -> Int:
+        """Where the sessions with these starts are; they must be there."""
+        return np.searchsorted(self.start, starts)
+
+    def take(self, places: npt.NDArray[Any]) -> "OpenSessions":
+        """The sessions at some places, in that order."""
+        arrow = pa.array(places, pa.int64())
+        return OpenSessions(
+            **{
+                name: column.take(arrow) if isinstance(column, pa.Array) else column[places]
+                for name, column in self._columns()
+            }
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence["OpenSessions"]) -> "OpenSessions":
+        """All sessions of several tables, ordered by start."""
+        columns: dict[str, Any] = {}
+        for field in fields(cls):
+            of_parts = [getattr(part, field.name) for part in parts]
+            is_arrow = isinstance(of_parts[0], pa.Array)
+            columns[field.name] = pa.concat_arrays(of_parts) if is_arrow else np.concatenate(of_parts)
+        table = cls(**columns)
+        order = np.argsort(table.start)
+        return table.take(order) if (order[1:] < order[:-1]).any() else table
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The canonical form: equal tables have equal bytes."""
+        parts: list[Any] = [np.array([len(self)], "<i8")]
+        for name, column in self._columns():
+            parts += texts(column) if name in _TEXTS else [column.astype(_NUMBERS[name], copy=False)]
+        return joined(parts)
+
+    @classmethod
+    def decoded(cls, data: memoryview) -> "OpenSessions":
+        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that; whether it is, its digest tells."""
+        reader = Reader(data)
+        (count,) = reader.array("<i8", 1).tolist()
+        columns: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name in _TEXTS:
+                columns[field.name] = reader.texts(count, _TEXTS[field.name])
+            else:
+                columns[field.name] = reader.array(_NUMBERS[field.name], count)
+        columns["irregular"] = columns["irregular"].astype(bool)
+        return cls(**columns)
+
+    @classmethod
+    def empty(cls) -> "OpenSessions":
+        """No sessions."""
+        return cls(
+            **{name: np.zeros(0, kind) for name, kind in _NUMBERS.items() if name != "irregular"},
+            irregular=np.zeros(0, bool),
+            **{name: pa.array([], kind) for name, kind in _TEXTS.items()},
+        )
+
+    def _columns(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+_NUMBERS = (
+    dict.fromkeys(("start", "last", "max_ts", "rows", "n_bytes"), "<i8")
+    | {"irregular": "u1"}
+    | dict.fromkeys(("checksum", "payload_crc", "id_crc"), "<u8")
+)
+_TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
+
+
+def digest(encoded: bytes | memoryview) -> str:
+    """Return the digest of an encoded table: 24 hex digits."""
+    return hashlib.sha256(encoded).hexdigest()[:24]

@@ -1,0 +1,231 @@
+"""The exact rules, event by event: the path of keys with any anomaly.
+
+For each event, in this order (docs/sessions.md):
+1. silence shown by another key's record since the session's last event;
+2. the event itself is later than the session's timeout: the session ends, the event is judged anew;
+3. a duplicate (event id seen in this session, or a start with the first one's bytes) is dropped;
+4. start, entry and end, and the limits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+
+from spark_job.sessions.events import END, START, Events
+from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason
+from spark_job.sessions.settings import AssemblySettings
+
+
+def payload_hash(payload: bytes) -> bytes:
+    """What a tombstone remembers of its start."""
+    return blake2b(payload, digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """One open session of one key, or the tombstone of one that grew over a limit."""
+
+    start: int
+    last: int
+    max_ts: int
+    rows: list[int]
+    """Its events in the rules' events; none for a tombstone."""
+    n_bytes: int
+    irregular: bool = False
+    """Duplicates were dropped."""
+    ids: set[bytes] = field(default_factory=set)
+    start_hash: bytes | None = None
+    """Set for a tombstone."""
+    start_id: bytes | None = None
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it only swallows events."""
+        return self.start_hash is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvents:
+    """One key's new events in offset order."""
+
+    rows: list[int]
+    offset: list[int]
+    ts: list[int]
+    kind: list[int]
+    event_id: list[bytes | None]
+    silence: list[tuple[int, int, int]]
+    """Before the first and after each event: (latest time, first and end place on the clock) of the records of other keys up to this
+    key's next event."""
+
+
+class Rules:
+    """Judges the events of one key after another, collecting what comes out."""
+
+    def __init__(
+        self, settings: AssemblySettings, events: Events, first_later: Callable[[int, int, int], int]
+    ) -> None:
+        """`first_later(low, high, than)`: see Clock."""
+        self.settings = settings
+        self.events = events
+        self.first_later = first_later
+        self.closed: list[ClosedSession] = []
+        self.letters: list[DeadLetter] = []
+        self.counts = Counts()
+        self._sizes = events.sizes()
+
+    def run(self, key: str, session: OpenSession | None, new: NewEvents) -> OpenSession | None:
+        """Judge one key's new events; return the session that is open after them."""
+        timeout = self.settings.timeout_ms
+        events = zip(new.rows, new.offset, new.ts, new.kind, new.event_id, new.silence[1:], strict=True)
+        session = self._silence(key, session, *new.silence[0])
+        for row, offset, ts, kind, event_id, silence in events:
+            if session is not None and ts > session.max_ts + timeout:
+                late = f"this event is {ts - session.max_ts} ms later than the session's latest, over {timeout} ms"
+                self._letter(key, session, "timed_out", session.last, offset, late)
+                session = None
+            if session is None:
+                session = self._first(key, row, offset, ts, kind, event_id)
+            else:
+                session = self._next(key, session, row, offset, ts, kind, event_id)
+            session = self._silence(key, session, *silence)
+        return session
+
+    def _first(
+        self, key: str, row: int, offset: int, ts: int, kind: int, event_id: bytes | None
+    ) -> OpenSession | None:
+        """An event while no session is open."""
+        if kind != START:
+            detail = f"{self.settings.names[kind]!r} without an open session of its key"
+            kept = [(offset, ts, self.events.raw(row))]
+            types = self._header_types([kind])
+            self.letters.append(DeadLetter(offset, offset, offset, "no_start", key, detail, kept, 1, types))
+            return None
+        session = OpenSession(offset, offset, ts, [], 0, start_id=event_id)
+        return self._take(key, session, row, offset, ts, kind, event_id)
+
+    def _next(
+        self,
+        key: str,
+        session: OpenSession,
+        row: int,
+        offset: int,
+        ts: int,
+        kind: int,
+        event_id: bytes | None,
+    ) -> OpenSession | None:
+        """An event while a session is open."""
+        if session.is_tombstone:
+            if kind == START and not self._repeats(session, row, event_id):
+                return self._first(key, row, offset, ts, kind, event_id)
+            self.counts.swallowed += 1
+            _extend(session, offset, ts)
+            return None if kind == END else session
+        if (event_id is not None and event_id in session.ids) or (
+            kind == START and self._repeats(session, row, event_id)
+        ):
+            self.counts.duplicates += 1
+            session.irregular = True
+            _extend(session, offset, ts)
+            return session
+        if kind == START:
+            again = "another start event while the session was open"
+            self._letter(key, session, "restarted", session.last, offset, again)
+            return self._first(key, row, offset, ts, kind, event_id)
+        return self._take(key, session, row, offset, ts, kind, event_id)
+
+    def _take(
+        self,
+        key: str,
+        session: OpenSession,
+        row: int,
+        offset: int,
+        ts: int,
+        kind: int,
+        event_id: bytes | None,
+    ) -> OpenSession | None:
+        """The event belongs to the session: within the limits, over them, or its end."""
+        _extend(session, offset, ts)
+        n_bytes = session.n_bytes + int(self._sizes[row])
+        if len(session.rows) >= self.settings.max_events or n_bytes > self.settings.max_bytes:
+            return self._bury(key, session, row, n_bytes, kind)
+        session.rows.append(row)
+        session.n_bytes = n_bytes
+        if event_id is not None:
+            session.ids.add(event_id)
+        if kind != END:
+            return session
+        events = self.events.take(np.array(session.rows))
+        self.closed.append(ClosedSession(key, events, 0, len(events), self.settings.names))
+        return None
+
+    def _bury(self, key: str, session: OpenSession, row: int, n_bytes: int, kind: int) -> OpenSession | None:
+        """Dead-letter a session over a limit; what is left is a tombstone, unless this event was its end."""
+        limits = self.settings
+        detail = (
+            f"{len(session.rows) + 1} events of {n_bytes} bytes, "
+            f"over session.max_events = {limits.max_events} or session.max_bytes = {limits.max_bytes}"
+        )
+        self._letter(key, session, "too_large", session.last, session.last, detail, over=1)
+        if kind == END:
+            return None
+        first = session.rows[0] if session.rows else row
+        session.start_hash = payload_hash(self.events.raw(first))
+        session.rows, session.n_bytes, session.ids = [], 0, set()
+        return session
+
+    def _silence(
+        self, key: str, session: OpenSession | None, latest: int, low: int, high: int
+    ) -> OpenSession | None:
+        """End the session where another key's record shows that it fell silent."""
+        if session is None:
+            return None
+        limit = session.max_ts + self.settings.timeout_ms + self.settings.grace_ms
+        if latest <= limit:
+            return session
+        shown = self.first_later(low, high, limit)
+        quiet = (
+            f"a later record of the partition is over {limit - session.max_ts} ms past the session's latest"
+        )
+        self._letter(key, session, "timed_out", session.last, shown, quiet)
+        return None
+
+    def _letter(
+        self,
+        key: str,
+        session: OpenSession,
+        reason: Reason,
+        last: int,
+        closing: int,
+        detail: str,
+        over: int = 0,
+    ) -> None:
+        """Dead-letter a session; a tombstone had its letter when it was buried."""
+        if session.is_tombstone:
+            return
+        events = self.events.take(np.array(session.rows, np.int64))
+        offsets, times = events.offset.tolist(), events.ts.tolist()
+        kept = list(zip(offsets, times, events.raws(0, len(events)), strict=True))
+        types = self._header_types(events.kind.tolist())
+        self.letters.append(
+            DeadLetter(session.start, last, closing, reason, key, detail, kept, len(kept) + over, types)
+        )
+
+    def _header_types(self, kinds: list[int]) -> list[str | None] | None:
+        """The types that only a header told."""
+        return None if self.settings.type_path is not None else [self.settings.names[kind] for kind in kinds]
+
+    def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
+        """Whether a start is the session's first event once more."""
+        if event_id is not None and event_id == session.start_id:
+            return True
+        payload = self.events.raw(row)
+        if session.start_hash is not None:
+            return payload_hash(payload) == session.start_hash
+        return payload == self.events.raw(session.rows[0])
+
+
+def _extend(session: OpenSession, offset: int, ts: int) -> None:
+    session.last = offset
+    session.max_ts = max(session.max_ts, ts)

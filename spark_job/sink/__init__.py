@@ -1,0 +1,1 @@
+"""One Postgres transaction for each batch."""

@@ -1,0 +1,78 @@
+"""Backpressure: no further batch while too much waits to be delivered, so that an outage downstream fills no disk."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg.rows import TupleRow, class_row
+
+from db.settings import JobSettings
+from db.statements import statement
+from spark_job.monitoring.condition import Condition
+
+log = structlog.get_logger()
+
+Connection = psycopg.Connection[TupleRow]
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What lies behind the slowest lane: whole batches, so never too little. `bytes`: of encoded outputs."""
+
+    events: int
+    bytes: int
+
+
+def read(connection: Connection) -> Backlog:
+    """Add the ledger up from the slowest lane's cursor on."""
+    with connection.cursor(row_factory=class_row(Backlog)) as cursor:
+        backlog = cursor.execute(statement("spark_job", "backlog")).fetchone()
+    assert backlog is not None
+    return backlog
+
+
+class Backpressure:
+    """Holds the job back at the bounds of `[job] max_backlog_events` and `max_backlog_bytes`; 0 is no bound."""
+
+    def __init__(
+        self, connection: Connection, run_id: UUID, settings: JobSettings, condition: Condition
+    ) -> None:
+        """`condition` is told while the job is held back."""
+        self._connection, self._run_id, self._condition = connection, run_id, condition
+        self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
+
+    def wait(self, is_ending: Callable[[], bool]) -> None:
+        """Return once the backlog is below the bounds, or `is_ending` says so. Call before a batch, outside of a transaction."""
+        if not self._max_events and not self._max_bytes:
+            return
+        why = self._why()
+        if why is None:
+            return
+        began = time.monotonic()
+        self._note(why)
+        log.warning("held_back", because=why)
+        pause = threading.Event()
+        while self._why() is not None and not is_ending():
+            pause.wait(_LOOK_EVERY_S)
+        self._note(None)
+        log.info("held_back_over", seconds=round(time.monotonic() - began, 1))
+
+    def _why(self) -> str | None:
+        backlog = read(self._connection)
+        if self._max_events and backlog.events >= self._max_events:
+            return f"{backlog.events} output events wait to be delivered, [job] max_backlog_events is {self._max_events}"
+        if self._max_bytes and backlog.bytes >= self._max_bytes:
+            return f"{backlog.bytes} bytes of outputs wait to be delivered, [job] max_backlog_bytes is {self._max_bytes}"
+        return None
+
+    def _note(self, why: str | None) -> None:
+        self._condition.held_back(why)
+        self._connection.execute(
+            statement("spark_job", "hold_back"), {"run_id": self._run_id, "because": why}
+        )

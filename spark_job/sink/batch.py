@@ -1,0 +1,249 @@
+"""One micro-batch on the driver: from the rows that Spark collected to the rows that the outbox stores. Pure; no server is asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from spark_job.assembly import pgcopy, rows
+from spark_job.assembly.outputs import EncodedOutputs
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.open_partitions import OpenPartition
+
+
+class SessionRow(NamedTuple):
+    """A closed session with its encoded outputs."""
+
+    key: bytes
+    where: TopicPartition
+    start: int
+    end: int
+    started_ms: int
+    ended_ms: int
+    events: int
+    lane_hash: int
+    outputs: EncodedOutputs
+
+
+class Letter(NamedTuple):
+    """A dead letter; its kept events are encoded array elements."""
+
+    where: TopicPartition
+    first_offset: int
+    last_offset: int
+    closing_offset: int
+    reason: str
+    key: str | None
+    detail: str
+    event_count: int
+    kept: int
+    values: bytes
+    offsets: bytes
+    times_ms: bytes
+    types: bytes | None  # None: the values tell them
+
+
+class Assembled(NamedTuple):
+    """What a task says of a partition that had new records."""
+
+    where: TopicPartition
+    safe: int | None
+    """Where the oldest open session begins; None where none is open."""
+    sessions: int
+    events: int
+    n_bytes: int
+    digest: str
+    """Of what is open; empty where nothing is."""
+    tombstones: bytes
+    rebuilt_events: int | None
+    """Records that were read again to find the open sessions; None where they were at hand."""
+    differs: bool
+    """What was found again is not what was open, and a person accepted that."""
+    problem: str
+    """What is wrong with the cache of open sessions; empty where nothing is."""
+
+    def open(self, end: int) -> OpenPartition | None:
+        """Return it as the ledger keeps it, None where nothing is open. `end`: of the partition's slice."""
+        if not self.digest:
+            return None
+        safe = end if self.safe is None else self.safe
+        return OpenPartition(safe, self.sessions, self.events, self.n_bytes, self.digest, self.tombstones)
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """All that one Spark batch found."""
+
+    sessions: list[SessionRow]
+    letters: list[Letter]
+    partitions: list[Assembled]
+    counts: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+
+class OutputRow(NamedTuple):
+    """One row of session_output, without batch, lane and revision."""
+
+    key: bytes
+    lane_hash: int
+    sessions: int
+    outputs: int
+    size: int  # bytes of the output events' values: what output_bytes of the ledger counts
+    fields: bytes  # the encoded fields after (session_key, batch_id, lane, revision)
+
+    def copy(self, batch_id: int, lanes: int, revision: int) -> bytes:
+        """Return the row in COPY's binary format; `lanes` is the lane count of the current epoch."""
+        head = [
+            pgcopy.data(self.key),
+            pgcopy.int8(batch_id),
+            pgcopy.int4(self.lane_hash % lanes),
+            pgcopy.int4(revision),
+        ]
+        return pgcopy.count(18) + b"".join(head) + self.fields
+
+
+def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
+    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises RuntimeError for a partition that came twice."""
+    sessions, letters, partitions = [], [], []
+    counts: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for row in table.to_pylist():
+        if row["kind"] == rows.SESSION:
+            sessions.append(_session(row, places))
+        elif row["kind"] == rows.LETTER:
+            letters.append(_letter(row, places))
+        else:
+            detail = orjson.loads(row["detail"])
+            partitions.append(_partition(row, detail, places))
+            for name, value in detail["counts"].items():
+                counts[name] = counts.get(name, 0) + value
+            for name, value in detail["seconds"].items():
+                seconds[name] = seconds.get(name, 0.0) + value
+    if len({each.where for each in partitions}) != len(partitions):
+        raise RuntimeError(
+            "a partition's records were cut apart among tasks: minPartitions and its like must not be set"
+        )
+    letters.sort(key=lambda letter: (letter.where, letter.closing_offset, letter.first_offset, letter.reason))
+    return BatchResult(sessions, letters, partitions, counts, seconds)
+
+
+def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
+    """Return the rows of each part, in key-byte order: one row for each key and part.
+
+    A key's sessions stay in closing order; they take another part only where one row would exceed `max_row_bytes`. There is
+    always a first part, even without rows.
+    """
+    result: list[list[OutputRow]] = [[]]
+    ordered = sorted(sessions, key=lambda session: (session.key, session.where, session.end))
+    for _, of_key in groupby(ordered, key=lambda session: session.key):
+        for part, members in enumerate(_fitting(list(of_key), max_row_bytes)):
+            if part == len(result):
+                result.append([])
+            result[part].append(_row(members))
+    return result
+
+
+def _fitting(sessions: list[SessionRow], max_bytes: int) -> list[list[SessionRow]]:
+    groups: list[list[SessionRow]] = [[]]
+    size = 0
+    for session in sessions:
+        if groups[-1] and size + session.outputs.size > max_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(session)
+        size += session.outputs.size
+    return groups
+
+
+def _row(sessions: list[SessionRow]) -> OutputRow:
+    n = len(sessions)
+    outputs = sum(session.outputs.events for session in sessions)
+    fields = [
+        pgcopy.array(pgcopy.TEXT, n, b"".join([pgcopy.data(s.where.topic_id.encode()) for s in sessions])),
+        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.where.partition for s in sessions)),
+        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.start for s in sessions)),
+        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.end for s in sessions)),
+        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.started_ms for s in sessions)),
+        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.ended_ms for s in sessions)),
+        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.events for s in sessions)),
+        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.outputs.events for s in sessions)),
+        pgcopy.array(pgcopy.TEXT, outputs, b"".join([s.outputs.topics for s in sessions])),
+        pgcopy.array(pgcopy.BYTEA, outputs, b"".join([s.outputs.values for s in sessions])),
+        _optional(pgcopy.BYTEA, sessions, [s.outputs.keys for s in sessions]),
+        _optional(pgcopy.JSONB, sessions, [s.outputs.headers for s in sessions]),
+        _optional(pgcopy.INT4, sessions, [s.outputs.partitions for s in sessions]),
+        _optional(pgcopy.INT8, sessions, [s.outputs.timestamps for s in sessions]),
+    ]
+    size = sum(session.outputs.value_bytes for session in sessions)
+    return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, size, b"".join(fields))
+
+
+def _optional(oid: int, sessions: list[SessionRow], elements: list[bytes | None]) -> bytes:
+    """An array that is NULL where no session set anything; sessions that did not get NULL elements."""
+    if all(element is None for element in elements):
+        return pgcopy.NULL
+    filled = [
+        pgcopy.NULL * session.outputs.events if element is None else element
+        for session, element in zip(sessions, elements, strict=True)
+    ]
+    return pgcopy.array(oid, sum(session.outputs.events for session in sessions), b"".join(filled))
+
+
+def _session(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> SessionRow:
+    return SessionRow(
+        row["session_key"].encode(),
+        places[row["source"]],
+        row["first_offset"],
+        row["closing_offset"],
+        row["started_ms"],
+        row["ended_ms"],
+        row["events"],
+        row["lane_hash"],
+        EncodedOutputs(
+            row["outputs"],
+            row["topics"],
+            row["values"],
+            row["keys"],
+            row["headers"],
+            row["partitions"],
+            row["timestamps"],
+        ),
+    )
+
+
+def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Letter:
+    return Letter(
+        places[row["source"]],
+        row["first_offset"],
+        row["last_offset"],
+        row["closing_offset"],
+        row["reason"],
+        row["session_key"],
+        row["detail"],
+        row["events"],
+        row["kept"],
+        row["values"],
+        row["partitions"],
+        row["timestamps"],
+        row["headers"],
+    )
+
+
+def _partition(
+    row: dict[str, Any], detail: dict[str, Any], places: Mapping[int, TopicPartition]
+) -> Assembled:
+    return Assembled(
+        where=places[row["source"]],
+        safe=detail["safe"],
+        sessions=detail["sessions"],
+        events=detail["events"],
+        n_bytes=detail["bytes"],
+        digest=detail["digest"],
+        tombstones=row["tombstones"] or b"",
+        rebuilt_events=detail["rebuilt"] and detail["rebuilt"]["events"],
+        differs=bool(detail["rebuilt"] and detail["rebuilt"]["differs"]),
+        problem=detail["problem"],
+    )

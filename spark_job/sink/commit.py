@@ -1,0 +1,252 @@
+"""The one commit of the engine: each micro-batch becomes one Postgres transaction.
+
+1. The writer lock: from here on no other run can write, and a zombie stops.
+2. Continuity: the ledger ends where this batch starts.
+3. One row for each session key and part, by binary COPY.
+4. Dead letters, and those that the rows resolve.
+5. The ledger row last: the publisher follows it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pyarrow as pa
+import structlog
+
+from db.errors import ContinuityError, MovedError
+from db.fault_points import reach
+from db.monitoring.harmless import harmless
+from spark_job.dead_letters import covered
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import InputTopics
+from spark_job.monitoring import metrics
+from spark_job.recovery import ownership
+from spark_job.recovery.generations import Connection
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.position import Position, StreamRow
+from spark_job.sink import batch, ledger, storing
+from spark_job.sink.batch import BatchResult, OutputRow
+from spark_job.sink.ledger import LedgerEntry, LedgerState
+
+log = structlog.get_logger()
+
+_PARTITIONS_AHEAD = 30_000  # batches for which table partitions exist already
+_ENSURE_EVERY = 10_000
+
+
+@dataclass(frozen=True)
+class BatchRange:
+    """Start (inclusive) and end (exclusive) of a batch, by Spark's own word."""
+
+    start: Offsets
+    end: Offsets
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no offset lies in it."""
+        return all(self.start.at(where) == end for where, end in self.end.items())
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a batch did to the outbox."""
+
+    batch_id: int
+    """Of its last part."""
+    sessions: int
+    output_events: int
+    dead_letters: int
+
+
+class Sink:
+    """Writes the batches of one run. `write` is called by Spark's stream thread only."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        position: Position,
+        *,
+        run_id: UUID,
+        transform_fingerprint: str,
+        max_row_bytes: int,
+        input_topics: Callable[[], InputTopics],
+    ) -> None:
+        """`connection` must be in autocommit mode, so that a transaction here is one there. `input_topics`: as they are now."""
+        self.position = position
+        """Where the outbox is, by what was read at the start and what was written since."""
+        self._connection = connection
+        self._run_id = run_id
+        self._transform_fingerprint = transform_fingerprint
+        self._max_row_bytes = max_row_bytes
+        self._input_topics = input_topics
+        self._ensured_to = 0
+        self._horizon = covered.Horizon.read(connection, position)
+
+    def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> Committed | None:
+        """Store what Spark computed for a batch, the input in `planned`; None where that is nothing.
+
+        Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
+        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
+        """
+        if planned.is_empty:
+            return None
+        began = time.perf_counter()
+        generation = self.position.generation
+        # Asked after the action: Spark reads on where a topic was made again meanwhile, and says nothing.
+        topics = self._input_topics()
+        result = batch.read(table, topics.places())
+        following = self._following(planned, result)
+        parts = batch.parts(result.sessions, self._max_row_bytes)
+        self._ensure_partitions(len(parts))
+        prepared = time.perf_counter()
+        reach("sink.before_transaction")
+        with ownership.certain(self._connection):
+            ownership.lock(self._connection)
+            reach("sink.after_lock")
+            state = self._check(planned)
+            reach("sink.after_continuity")
+            first_id = state.next_batch
+            for part, rows in enumerate(parts):
+                storing.copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
+            reach("sink.after_copy")
+            resolved = covered.resolve(
+                self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
+            )
+            written = storing.insert_letters(
+                self._connection,
+                result.letters,
+                generation,
+                topics.names,
+                first_id,
+                after_upgrade=generation.reason == "upgrade" and self.position.newest is None,
+            )
+            reach("sink.after_dead_letters")
+            entry = LedgerEntry(
+                "stream",
+                generation.number,
+                self._run_id,
+                self._transform_fingerprint,
+                spark_batch=spark_batch,
+                start=Offsets({**self.position.end, **planned.start}),
+                end=following.end,
+                open=following.open,
+                input_events=result.counts.get("events", 0),
+                dead_letters=sum(written.values()),
+                duplicate_events=result.counts.get("duplicates", 0),
+            )
+            ledger.insert_rows(self._connection, entry, parts, first_id)
+            reach("sink.after_ledger")
+        reach("sink.after_commit")
+        self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))
+        committed = Committed(
+            batch_id=first_id + len(parts) - 1,
+            sessions=len(result.sessions),
+            output_events=sum(session.outputs.events for session in result.sessions),
+            dead_letters=sum(written.values()),
+        )
+        seconds = {"prepare": prepared - began, "commit": time.perf_counter() - prepared}
+        _count(committed, parts, result, written, resolved, seconds)
+        _report(committed, spark_batch, result, resolved, seconds)
+        return committed
+
+    def _following(self, planned: BatchRange, result: BatchResult) -> StreamRow:
+        """The position after the batch. A partition that reached no task keeps what was open in it."""
+        opened: dict[TopicPartition, OpenPartition] = dict(self.position.open)
+        opened |= {where: opened[where].moved(end) for where, end in planned.end.items() if where in opened}
+        for found in result.partitions:
+            now = found.open(planned.end[found.where])
+            if now is None:
+                opened.pop(found.where, None)
+            else:
+                opened[found.where] = now
+        end = Offsets({**self.position.end, **planned.end})
+        return StreamRow(0, end, OpenPartitions(opened), datetime.now(UTC))
+
+    def _check(self, planned: BatchRange) -> LedgerState:
+        """Whether the outbox is still this run's, and the batch continues its ledger."""
+        state = ledger.read_state(self._connection)
+        if state.run_id != self._run_id and (error := ownership.disowned(self._connection, self._run_id)):
+            raise error
+        at = self.position
+        if (state.generation, state.newest_stream) != (at.generation.number, at.batch_id):
+            raise MovedError(
+                f"the ledger ends with batch {state.newest_stream} of generation {state.generation}, this run has written batch "
+                f"{at.batch_id} of generation {at.generation.number}: the database was restored or failed over to another state. "
+                "Nothing was written."
+            )
+        gaps = [where for where, start in planned.start.items() if where in at.end and start != at.end[where]]
+        if gaps:
+            begins = Offsets({where: planned.start[where] for where in gaps})
+            ends = Offsets({where: at.end[where] for where in gaps})
+            raise ContinuityError(
+                f"the batch does not begin where the ledger ends: {begins.differences(ends)}. Nothing was written."
+            )
+        return state
+
+    def _ensure_partitions(self, parts: int) -> None:
+        """Make table partitions ahead, outside the batch's transaction, so that their locks are held for a moment only."""
+        next_id = (self.position.batch_id or 0) + 1
+        if next_id + parts + _ENSURE_EVERY > self._ensured_to:
+            next_id = ledger.read_state(self._connection).next_batch
+            self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
+            ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+
+
+@harmless("metrics of a batch")
+def _count(
+    committed: Committed,
+    parts: Sequence[Sequence[OutputRow]],
+    result: BatchResult,
+    letters: Mapping[str, int],
+    resolved: int,
+    seconds: Mapping[str, float],
+) -> None:
+    metrics.committed(
+        events=result.counts.get("events", 0),
+        sessions=committed.sessions,
+        output_events=committed.output_events,
+        output_bytes=sum(row.size for rows in parts for row in rows),
+        dead_letters=letters,
+        resolved=resolved,
+        duplicates=result.counts.get("duplicates", 0),
+        rebuilt=sum(found.rebuilt_events or 0 for found in result.partitions),
+        seconds={
+            "open": result.seconds.get("open_s", 0.0),
+            "assemble": result.seconds.get("assemble_s", 0.0),
+            "transform": result.seconds.get("transform_s", 0.0),
+            **seconds,
+        },
+    )
+
+
+def _report(
+    committed: Committed, spark_batch: int, result: BatchResult, resolved: int, seconds: Mapping[str, float]
+) -> None:
+    """One line for each batch; more only where sessions were found again, letters were resolved or the cache is in trouble."""
+    log.info(
+        "batch_committed",
+        batch=committed.batch_id,
+        spark_batch=spark_batch,
+        events=result.counts.get("events", 0),
+        sessions=committed.sessions,
+        outputs=committed.output_events,
+        dead_letters=committed.dead_letters,
+        assemble_s=round(result.seconds.get("assemble_s", 0.0), 3),
+        transform_s=round(result.seconds.get("transform_s", 0.0), 3),
+        commit_s=round(seconds["commit"], 3),
+    )
+    rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]
+    if rebuilt:
+        events = sum(found.rebuilt_events or 0 for found in rebuilt)
+        log.info("open_sessions_rebuilt", batch=committed.batch_id, partitions=len(rebuilt), events=events)
+    differing = [found.where for found in rebuilt if found.differs]
+    if differing:
+        log.warning("open_sessions_differ", batch=committed.batch_id, partitions=differing)
+    if resolved:
+        log.info("dead_letters_resolved", batch=committed.batch_id, letters=resolved)
+    problem = next((found.problem for found in result.partitions if found.problem), None)
+    if problem:
+        log.warning("session_cache", because=problem)

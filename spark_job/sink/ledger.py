@@ -1,0 +1,96 @@
+"""The ledger: what stands in it, under the writer lock, and the rows that a transaction adds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import TupleRow, class_row
+from psycopg.types.json import Jsonb
+
+from db.statements import statement
+from spark_job.input.offsets import Offsets
+from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.sink.batch import OutputRow
+
+Connection = psycopg.Connection[TupleRow]
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """What is needed of the ledger to go on with it."""
+
+    run_id: UUID | None
+    """The owner of the outbox now."""
+    generation: int | None
+    """The newest one."""
+    newest_stream: int | None
+    """Its newest stream batch."""
+    next_batch: int
+    lanes: int
+    """Of the current epoch."""
+
+
+def read_state(connection: Connection) -> LedgerState:
+    """Read it; call under the writer lock, in a statement of its own."""
+    with connection.cursor(row_factory=class_row(LedgerState)) as cursor:
+        state = cursor.execute(statement("spark_job", "ledger_state")).fetchone()
+    assert state is not None, "outbox.writer has its one row from the migration on"
+    return state
+
+
+def ensure_partitions(connection: Connection, first_batch: int, last_batch: int) -> None:
+    """Make the table partitions that hold these batches, in a transaction of its own."""
+    with connection.transaction():
+        connection.execute(
+            statement("spark_job", "ensure_partitions"),
+            {"first_batch": first_batch, "last_batch": last_batch},
+        )
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What the ledger rows of one transaction say, beside their rows. What is counted once a transaction stands on its first part."""
+
+    kind: Literal["stream", "retry"]
+    generation: int
+    run_id: UUID
+    transform_fingerprint: str
+    spark_batch: int | None = None  # this and the position: of a stream batch only
+    start: Offsets | None = None
+    end: Offsets | None = None
+    open: OpenPartitions | None = None
+    input_events: int = 0
+    dead_letters: int = 0
+    duplicate_events: int = 0
+
+
+def insert_rows(
+    connection: Connection, entry: LedgerEntry, parts: Sequence[Sequence[OutputRow]], first_id: int
+) -> None:
+    """Insert one ledger row for each part and wake the publisher. Call last in the transaction."""
+    for part, rows in enumerate(parts):
+        first = part == 0
+        connection.execute(
+            statement("spark_job", "insert_batch"),
+            {
+                "batch_id": first_id + part,
+                "kind": entry.kind,
+                "generation": entry.generation,
+                "spark_batch": entry.spark_batch,
+                "part": part,
+                "run_id": entry.run_id,
+                "start_offsets": None if entry.start is None else Jsonb(entry.start.to_json()),
+                "end_offsets": None if entry.end is None else Jsonb(entry.end.to_json()),
+                "open_state": None if entry.open is None else Jsonb(entry.open.to_json()),
+                "input_events": entry.input_events if first else 0,
+                "sessions": sum(row.sessions for row in rows),
+                "output_events": sum(row.outputs for row in rows),
+                "output_bytes": sum(row.size for row in rows),
+                "dead_letters": entry.dead_letters if first else 0,
+                "duplicate_events": entry.duplicate_events if first else 0,
+                "transform_fingerprint": entry.transform_fingerprint,
+            },
+        )
+    connection.execute(statement("spark_job", "notify_batch"), {"batch_id": first_id + len(parts) - 1})

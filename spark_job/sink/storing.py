@@ -1,0 +1,94 @@
+"""The statements of the sink's transaction that store rows and dead letters. None of them touches old partitions of session_output."""
+
+from collections.abc import Mapping, Sequence
+
+from psycopg.types.json import Jsonb
+
+from db.fault_points import reach
+from db.statements import statement
+from spark_job.assembly import pgcopy
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.generations import Connection, Generation
+from spark_job.sink.batch import Letter, OutputRow
+
+
+def copy_rows(
+    connection: Connection, rows: Sequence[OutputRow], batch_id: int, lanes: int, revision: int
+) -> None:
+    """COPY the rows of one part. A second row of a key in a batch breaks the unique constraint and ends the transaction."""
+    if not rows:
+        return
+    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_session_output")) as copy:
+        copy.write(pgcopy.HEADER)
+        for row in rows:
+            copy.write(row.copy(batch_id, lanes, revision))
+            reach("sink.during_copy")
+        copy.write(pgcopy.TRAILER)
+
+
+def insert_letters(
+    connection: Connection,
+    letters: Sequence[Letter],
+    generation: Generation,
+    topic_names: Mapping[str, str],
+    batch_id: int,
+    *,
+    after_upgrade: bool = False,
+) -> dict[str, int]:
+    """Insert the letters that are not there yet; return how many were new, by reason.
+
+    `topic_names`: {topic id: topic}. `after_upgrade`: some may have been settled by the version before schema 0005.
+    """
+    if not letters:
+        return {}
+    connection.execute(statement("spark_job", "create_letter_stage"))
+    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_letter_stage")) as copy:
+        copy.write(pgcopy.HEADER)
+        for letter in letters:
+            copy.write(_letter_row(letter, topic_names[letter.where.topic_id]))
+        copy.write(pgcopy.TRAILER)
+    if after_upgrade:
+        _drop_settled(connection, letters, generation)
+    of_batch = {"revision": generation.revision, "batch_id": batch_id}
+    if generation.revision:
+        connection.execute(statement("spark_job", "resolve_rewritten"), of_batch)
+    new = connection.execute(
+        statement("spark_job", "insert_letters"), of_batch | {"generation": generation.number}
+    )
+    return dict(new.fetchall())
+
+
+def _drop_settled(connection: Connection, letters: Sequence[Letter], generation: Generation) -> None:
+    first: dict[TopicPartition, int] = {}
+    for letter in letters:
+        first[letter.where] = min(letter.first_offset, first.get(letter.where, letter.first_offset))
+    found = connection.execute(
+        statement("spark_job", "batch_before"),
+        {"generation": generation.number, "offsets": Jsonb(Offsets(first).to_json())},
+    ).fetchone()
+    connection.execute(
+        statement("spark_job", "drop_settled_letters"),
+        {"start": Jsonb(generation.start.to_json()), "since": found[0] if found else 0},
+        prepare=False,  # a generic plan would lock every partition of session_output
+    )
+
+
+def _letter_row(letter: Letter, topic: str) -> bytes:
+    return pgcopy.count(14) + b"".join(
+        [
+            pgcopy.data(letter.where.topic_id.encode()),
+            pgcopy.data(topic.encode()),
+            pgcopy.int4(letter.where.partition),
+            pgcopy.int8(letter.first_offset),
+            pgcopy.int8(letter.last_offset),
+            pgcopy.int8(letter.closing_offset),
+            pgcopy.data(letter.reason.encode()),
+            pgcopy.nullable(None if letter.key is None else letter.key.encode()),
+            pgcopy.data(letter.detail.encode()),
+            pgcopy.int4(letter.event_count),
+            pgcopy.array(pgcopy.INT8, letter.kept, letter.offsets),
+            pgcopy.array(pgcopy.INT8, letter.kept, letter.times_ms),
+            pgcopy.array(pgcopy.BYTEA, letter.kept, letter.values),
+            pgcopy.NULL if letter.types is None else pgcopy.array(pgcopy.TEXT, letter.kept, letter.types),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Spark itself: its session, jars, JVM, query and failures."""

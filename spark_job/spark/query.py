@@ -1,0 +1,291 @@
+"""The streaming query: what Spark runs, what each batch does, and the ways in which it ends.
+
+Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction. No shuffle, no state, and a
+checkpoint that belongs to the run: a temporary directory, thrown away. Spark is told where to begin by the ledger.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from db.errors import FencedError, OutboxError, UnavailableError
+from db.fault_points import reach
+from db.settings import Settings
+from spark_job.assembly import rows
+from spark_job.assembly.slices import Slice, TaskSettings
+from spark_job.assembly.task import AssemblyTask
+from spark_job.input import unreadable
+from spark_job.input.offsets import Offsets
+from spark_job.input.reading import NoAnswerError, RecordsGoneError
+from spark_job.input.source import offsets_json, offsets_of, read_records, source_number
+from spark_job.input.topics import InputTopics, KafkaInput
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership
+from spark_job.recovery.judges import assembly_of, judges_of
+from spark_job.recovery.requests import Request
+from spark_job.sink.backpressure import Backpressure
+from spark_job.sink.commit import BatchRange, Sink
+from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
+from spark_job.spark.query_watch import QueryWatch
+from spark_job.spark.work_folder import WorkFolder
+
+log = structlog.get_logger()
+
+_POLL_S = 0.1
+_CALLBACK_TIMEOUT_S = 60
+# Batches of a reduced size that must go through before it grows.
+_SUCCESSES_TO_GROW = 4
+_GROWTH = 4
+
+
+class StopRequestedError(Exception):
+    """Ends the query between two batches: raised instead of beginning another one."""
+
+
+class LargerBatchesError(Exception):
+    """Ends the query between two batches, so that the next one takes more events at once."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's queries work with."""
+
+    run_id: UUID
+    settings: Settings
+    spark: SparkSession
+    folder: WorkFolder
+    topics: InputTopics
+    task: TaskSettings
+    sink: Sink
+    kafka: KafkaInput
+    backpressure: Backpressure
+
+
+class QueryLoop:
+    """A run's queries: one, or several where batches grow back after a failure."""
+
+    def __init__(
+        self, run: Run, start: Offsets, max_events: int, stop: threading.Event, condition: Condition
+    ) -> None:
+        """`start`: where Spark begins. `stop`: set from outside, to stop before the next batch. `condition` is told how the query is."""
+        self._run = run
+        self._read_to = start
+        self._max_events = max_events
+        self._stop = stop
+        self._condition = condition
+        self._leave = threading.Event()  # this run ends, the process need not
+        self._fenced = False
+        self._request: Request | None = None
+        self._failure: BaseException | None = None
+        self._writing = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._started = threading.Event()
+        self._batches = 0
+        """Of this run's earlier queries: Spark counts each query's from 0."""
+        self._next_batch = 0
+        self._planned: BatchRange | None = None
+        self._successes = 0
+
+    def run(self) -> Request | None:
+        """Run until the end; return the request that ended it, None where `stop` did.
+
+        Raises OutboxError when it ended for another reason.
+        """
+        while True:
+            self._failure = None
+            with self._run.folder.checkpoint() as checkpoint:
+                ended = self._run_query(checkpoint)
+            failure = self._failure or ended
+            if not isinstance(failure, LargerBatchesError) or self._is_ending:
+                self._judge(failure, ended)
+                return self._request
+            self._max_events = min(self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch)
+            log.info("batches_grow", max_events=self._max_events)
+
+    def fence(self) -> None:
+        """Stop because another run owns the outbox."""
+        self._fenced = True
+        self._leave.set()
+
+    def ask(self, request: Request) -> None:
+        """Stop before the next batch, so that what a command asks can be done."""
+        self._request = request
+        self._leave.set()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._stop.is_set() or self._leave.is_set()
+
+    def _run_query(self, checkpoint: str) -> BaseException | None:
+        """Run one query to its end; return what Spark says ended it."""
+        self._batches, self._successes = self._next_batch, 0
+        self._started.clear()
+        query = self._query = self._start(checkpoint)
+        self._started.set()
+        try:
+            self._wait(query)
+        except (StreamingQueryException, Py4JError, OSError) as error:
+            return error
+        finally:
+            self._end(query)
+        return None
+
+    def _start(self, checkpoint: str) -> StreamingQuery:
+        run, job = self._run, self._run.settings.job
+        ids = run.topics.ids
+        records = read_records(
+            run.spark,
+            run.settings.kafka,
+            list(ids),
+            assembly_of(run.sink.position.generation.assembly).columns,
+            start=offsets_json(self._read_to, ids),
+            max_events=self._max_events,
+        )
+        writer = records.writeStream.foreachBatch(self._write).option("checkpointLocation", checkpoint)
+        if job.async_progress:
+            # Recovery needs none of Spark's own plan and commit files: they are written once an hour, beside the batches.
+            writer = (
+                writer.option("asyncProgressTrackingEnabled", "true")
+                .option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
+                .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")
+            )
+        return writer.trigger(processingTime=f"{job.trigger_ms} milliseconds").start()
+
+    def _write(self, frame: DataFrame, spark_batch: int) -> None:
+        """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
+        with self._writing:
+            try:
+                self._run.backpressure.wait(lambda: self._is_ending)
+                if self._is_ending:
+                    raise StopRequestedError
+                self._commit(frame, spark_batch)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _commit(self, frame: DataFrame, spark_batch: int) -> None:
+        run, number = self._run, self._batches + spark_batch
+        reach("query.before_action")
+        planned = self._planned = BatchRange(self._read_to, self._planned_end(spark_batch))
+        began = time.perf_counter()
+        tasks = run.settings.job.tasks or run.spark.sparkContext.defaultParallelism
+        task = AssemblyTask(run.task, dict(self._slices(planned)))
+        table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
+        action_s = time.perf_counter() - began
+        reach("query.after_action")
+        if run.sink.write(table, number, planned) is not None:
+            metrics.action(action_s)
+        self._read_to, self._next_batch = Offsets({**self._read_to, **planned.end}), number + 1
+        run.kafka.show_progress(planned.end, run.topics)
+        self._condition.batch_committed(number)
+        reach("query.before_return")
+        self._successes += 1
+        if self._successes >= _SUCCESSES_TO_GROW and self._max_events < run.settings.job.max_events_per_batch:
+            raise LargerBatchesError
+
+    def _planned_end(self, spark_batch: int) -> Offsets:
+        """Where the batch ends. Spark does not hand it to the callback; its log of offsets, kept in memory, has it."""
+        self._started.wait()
+        assert self._query is not None
+        execution = self._query._jsq.streamingQuery()
+        found = execution.offsetLog().get(spark_batch).get().offsets().head().get().json()
+        return offsets_of(found, self._run.topics.ids)
+
+    def _slices(self, planned: BatchRange) -> Iterator[tuple[int, Slice]]:
+        """What a task must know of each partition with new records, by source number."""
+        at = self._run.sink.position
+        generation = at.generation
+        index = {topic_id: number for number, topic_id in enumerate(self._run.topics.ids.values())}
+        for where, end in planned.end.items():
+            start = planned.start.at(where)
+            if start == end:
+                continue
+            safe, opened = at.safe(where), at.open.get(where)
+            yield (
+                source_number(index[where.topic_id], where.partition),
+                Slice(
+                    topic=self._run.topics.names[where.topic_id],
+                    topic_id=where.topic_id,
+                    partition=where.partition,
+                    start=start,
+                    end=end,
+                    safe=min(safe, start) if where in at.end else start,
+                    digest="" if opened is None else opened.digest,
+                    tombstones=b"" if opened is None else opened.tombstones,
+                    judges=judges_of(generation, where, safe),
+                    keep_timed_out=generation.reason == "upgrade" and at.newest is None,
+                ),
+            )
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop the query and wait for the callback: nothing may be writing when the process cleans up."""
+        self._condition.query_ending()
+        # The JVM may be gone, or slow to stop; the callback counts.
+        with contextlib.suppress(Py4JError, OSError):
+            query.stop()
+        if self._writing.acquire(timeout=_CALLBACK_TIMEOUT_S):
+            self._writing.release()
+        else:
+            # Its commit will fail: the connection is closed next.
+            log.error("batch_still_running", waited_s=_CALLBACK_TIMEOUT_S)
+
+    def _judge(self, failure: BaseException | None, ended: BaseException | None) -> None:
+        """Raise what ended the query, unless that was meant."""
+        # A takeover ends this run's connection, so that the first sign of it may be a lost connection.
+        if self._fenced or isinstance(failure, psycopg.Error | UnavailableError):
+            lost = ownership.ask_disowned(self._run.settings.postgres, self._run.run_id)
+            if isinstance(lost, FencedError):
+                metrics.fenced()
+            if lost is not None:
+                raise lost
+            if failure is None:
+                raise UnavailableError(
+                    "the outbox was another run's for a moment, by what Postgres said; the next attempt looks anew"
+                )
+        if failure is None and not self._is_ending:
+            raise explain(RuntimeError("Spark ended the query by itself"))
+        if failure is None or isinstance(failure, StopRequestedError | LargerBatchesError):
+            return
+        # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
+        if not self._stop.is_set() or not isinstance(failure, Py4JError | OSError):
+            error = self._explained(failure)
+            if isinstance(error, FencedError):
+                metrics.fenced()
+            raise error from ended
+        log.warning("spark_gone_while_stopping", error=type(failure).__name__)
+
+    def _explained(self, failure: BaseException) -> OutboxError:
+        error = explain(failure)
+        if isinstance(error, SMALLER_MAY_PASS) and self._max_events == 1:
+            return SmallestBatchError(f"not even one event at a time gets through. {error}")
+        if isinstance(error, InputTimestampError) and self._planned is not None:
+            with contextlib.suppress(KafkaException, RecordsGoneError, NoAnswerError):
+                kafka, names = self._run.settings.kafka, self._run.topics.names
+                named = unreadable.find(kafka, self._planned.start, self._planned.end, names)
+                return InputTimestampError(named or str(error))
+        return error
+
+    def _wait(self, query: StreamingQuery) -> None:
+        watch = QueryWatch(query, self._condition, self._batches)
+        while query.isActive and not self._is_ending:
+            watch.look()
+            self._stop.wait(_POLL_S)
+        self._condition.query_ending()
+        # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
+        while query.isActive and query.status["isTriggerActive"]:
+            self._condition.asked_spark()
+            time.sleep(_POLL_S)
+        if not query.isActive:
+            query.awaitTermination()  # raises what ended it

@@ -1,0 +1,244 @@
+"""The Spark session of the job, with the settings that the pipeline's promises and speed rest on."""
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from db.settings import JobSettings
+from spark_job.assembly.transform import share_working_directory
+from spark_job.spark import jvm
+from spark_job.spark.jars import java_executable, spark_connector_jars
+from spark_job.spark.warm_up import warm_up
+from spark_job.spark.work_folder import WorkFolder
+
+log = structlog.get_logger()
+
+_PANDAS_NOTICE = "PySpark does not yet fully support pandas"
+
+_OPTIONS = {
+    # Few and large: a task assembles all records of a partition at once.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
+    # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The checkpoint is thrown away at the end of the run: no history of it is needed, and no care for its files.
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.ui.enabled": "false",
+    "spark.python.worker.reuse": "true",
+    # Over TCP each exchange with a Python worker waits for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Kafka's consumers stay open between batches, also with hundreds of partitions.
+    "spark.kafka.consumer.cache.capacity": "2048",
+    # A slice may go to any executor: its open sessions are in a cache there or are found again.
+    "spark.locality.wait": "200ms",
+    "spark.dynamicAllocation.enabled": "false",
+    # Stopping a query must outlast a batch's commit.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+# In local mode Spark gives a task one chance: a worker that is killed once would end the query.
+_LOCAL = re.compile(r"local(\[[\d*]+\])?")
+_TASK_ATTEMPTS = 4
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SOCKET = "/.00000000-0000-0000-0000-000000000000.sock"
+_MAX_SOCKET_PATH = 107
+
+
+def start_session(settings: JobSettings, folder: WorkFolder) -> SparkSession:
+    """Start Spark, or join the session that spark-submit made. `folder`: of the process.
+
+    Raises SettingsError when Java is missing or too old, and when the connector's jars cannot be had.
+    """
+    java = java_executable()
+    os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    share_working_directory()
+    log_settings = files("spark_job.spark").joinpath("log4j2.properties")
+    options = _OPTIONS | {
+        "spark.app.name": "spark-job",
+        "spark.master": patient(settings.master),
+        "spark.jars": ",".join(str(jar) for jar in spark_connector_jars()),
+        "spark.driver.memory": settings.driver_memory,
+        # What a batch returns is in the heap and in this process at once.
+        "spark.driver.maxResultSize": half(settings.driver_memory),
+    }
+    if settings.master.startswith("local"):
+        options |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+        options |= {"spark.local.dir": str(folder.path)} | sockets(folder.path)
+    options |= settings.spark_options
+    # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
+    java_options = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_settings} -Doutbox.spark.log={spark_log(settings)}"
+    options[_JAVA_OPTIONS] = f"{java_options} {options.get(_JAVA_OPTIONS, '')}".rstrip()
+    _silence_pandas_notice()
+    with _given(options):
+        return SparkSession.builder.getOrCreate()
+
+
+def spark_log(settings: JobSettings) -> str:
+    """Return where Spark's own log is: warnings and all of its failures, with their causes."""
+    return os.path.join(os.path.abspath(settings.cache), "spark.log")
+
+
+@contextmanager
+def _given(options: Mapping[str, str]) -> Iterator[None]:
+    """Options for the JVM in a file that only its owner can read: as arguments they would stand in every process list.
+
+    Where spark-submit has started the JVM already, as options of the session.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        for name, value in options.items():
+            SparkSession.builder.config(name, value)
+        yield
+        return
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="spark-job-", suffix=".properties", encoding="utf-8"
+    ) as file:
+        file.writelines(f"{name}={_escaped(value)}\n" for name, value in options.items())
+        file.flush()
+        arguments = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{arguments} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(value: str) -> str:
+    """A value of a Java properties file."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "\\" + escaped if escaped.startswith((" ", "\t")) else escaped
+
+
+def sockets(folder: Path) -> dict[str, str]:
+    """Return options that put the Unix sockets there, or do without them where a socket's path would be too long for the system."""
+    if len(os.fsencode(folder)) + len(_SOCKET) > _MAX_SOCKET_PATH:
+        log.warning("no_unix_sockets", because=f"the path {folder} is too long; TMPDIR decides where it is")
+        return {"spark.python.unix.domain.socket.enabled": "false"}
+    return {"spark.python.unix.domain.socket.dir": str(folder)}
+
+
+def half(memory: str) -> str:
+    """Return half of a heap as Spark writes it, in megabytes."""
+    megabytes = int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
+    return f"{max(1, megabytes // 2)}m"
+
+
+def patient(master: str) -> str:
+    """Return the master, in local mode with several attempts for a task."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return master
+    cores = (found[1] or "[1]").strip("[]")
+    return f"local[{cores},{_TASK_ATTEMPTS}]"
+
+
+class LazySession:
+    """Spark, started when it is first needed, in a thread of its own, and kept until `stop`."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._settings = settings
+        self.folder = WorkFolder()
+        """Of this process; gone after `stop`."""
+        self._session: SparkSession | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def begin(self) -> None:
+        """Begin to start it, if it does not run. `get` waits for it."""
+        if self._session is None and self._thread is None:
+            self._failure = None
+            self._thread = threading.Thread(target=self._start, name="spark start", daemon=True)
+            self._thread.start()
+
+    def get(self) -> SparkSession:
+        """Return the session, starting it where there is none. Raises as `start_session` does."""
+        self.begin()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._session is None:
+            assert self._failure is not None
+            raise self._failure
+        return self._session
+
+    def _start(self) -> None:
+        try:
+            session = start_session(self._settings, self.folder)
+            warm_up(session, self._settings.tasks)
+            self._session = session
+        except Exception as error:  # noqa: BLE001 - raised by `get`
+            self._failure = error
+
+    def renew(self) -> bool:
+        """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
+
+        False where there can be no other: under spark-submit the JVM is this process's parent.
+        """
+        self._join()
+        if not self._is_sound():
+            if not jvm.is_ours():
+                return False
+            log.warning("spark_discarded")
+            jvm.forget()
+            self._session = None
+        return True
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _is_sound(self) -> bool:
+        if self._session is None:
+            return not jvm.lost()  # it may have failed half way through its start
+        try:
+            # A query that would not stop still writes.
+            idle = not self._session.streams.active
+            return idle and not self._session.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
+
+    def stop(self) -> None:
+        """Stop Spark where it was started."""
+        self._join()
+        if self._session is not None:
+            stop_session(self._session)
+            self._session = None
+        self.folder.remove()
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark. A JVM that a signal to the whole process group has ended already needs no stopping."""
+    with contextlib.suppress(Py4JError, OSError):
+        session.stop()
+
+
+def _silence_pandas_notice() -> None:
+    """pyspark 4.2 tells at every use, in each worker too, that pandas 3 is new to it; this job's use is tested with it."""
+    warnings.filterwarnings("ignore", _PANDAS_NOTICE, FutureWarning)
+    os.environ["PYTHONWARNINGS"] = ",".join(
+        filter(None, [os.environ.get("PYTHONWARNINGS"), f"ignore:{_PANDAS_NOTICE}:FutureWarning"])
+    )

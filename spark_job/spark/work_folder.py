@@ -1,0 +1,59 @@
+"""The folder of this process: Spark's work files, its sockets, and the checkpoint that each query insists on. Nothing in it is ever read
+again, and all of it is thrown away."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PREFIX = f"spark-outbox-{os.geteuid()}-"
+_LOCK = "in-use"
+
+
+class WorkFolder:
+    """Made when it is first asked for. It is in use for as long as this process lives, however that ends."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._lock: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where it is; removes those that dead processes have left."""
+        if self._path is None:
+            _remove_abandoned()
+            self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            # Locked before it has the name that others look for.
+            locked = self._path / f".{_LOCK}"
+            self._lock = os.open(locked, os.O_CREAT | os.O_WRONLY, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            locked.rename(self._path / _LOCK)
+        return self._path
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[str]:
+        """Give an empty directory, as a URI that Spark takes for one on this machine."""
+        folder = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self.path))
+        try:
+            yield folder.as_uri()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove it; the next use makes another one."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+        self._path = self._lock = None
+
+
+def _remove_abandoned() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)

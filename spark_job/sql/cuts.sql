@@ -1,1 +1,0 @@
-SELECT generation, cut_offsets FROM outbox.generation WHERE cut_offsets IS NOT NULL ORDER BY generation

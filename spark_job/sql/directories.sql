@@ -1,1 +1,0 @@
-SELECT generation, directory_token, reason FROM outbox.generation

@@ -1,0 +1,1 @@
+SELECT assembly FROM outbox.generation WHERE generation = %(generation)s

@@ -1,0 +1,1 @@
+SELECT FROM outbox.run WHERE run_id = %(run_id)s
