@@ -1,24 +1,22 @@
 """What must come out of an input topic: its records read back, judged by the reference model, and transformed."""
 
-import struct
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from db.settings import SessionSettings, Settings
+from db.settings import SessionSettings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
-from spark_job.assembly import assembly_settings
+from spark_job.recovery.judges import assembly_of
 from tests.acceptance.transforms import RefusedSessionError, twenty
 from tests.reference.model import ExpectedSession, Record, expected_sessions
 
-_MASK = 0xFFFFFFFF
-_SPARK_SEED = 42
+_READ_TIMEOUT_S = 300.0
 
 
 class Output(NamedTuple):
@@ -70,6 +68,17 @@ class Expectation:
             letters=self.letters + later.letters,
         )
 
+    def followed_by(self, later: "Expectation") -> "Expectation":
+        """Both, of two inputs that were read one after the other."""
+        return replace(
+            later,
+            records=self.records + later.records,
+            sessions=self.sessions + later.sessions,
+            duplicates=self.duplicates + later.duplicates,
+            outputs=self.outputs + later.outputs,
+            letters=self.letters + later.letters,
+        )
+
 
 @dataclass(frozen=True)
 class Share:
@@ -93,16 +102,10 @@ def expect(
     topic: str,
     topic_id: str,
     session: SessionSettings,
-    buckets: int,
     share: Share = WHOLE,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
-
-    @cache
-    def bucket_of(key: str) -> int:
-        return spark_hash(key.encode()) % buckets
-
-    judged = expected_sessions(records, assembly_settings(Settings(session=session)), bucket_of)
+    judged = expected_sessions(records, assembly_of(session.model_dump()).settings)
     expected = Expectation(records=len(records), duplicates=judged.duplicates)
     for record in records:
         expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)
@@ -133,53 +136,37 @@ def expect(
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Record]:
-    """Read a topic from the first record that it has to its end of now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "input", "enable.auto.commit": False})
+    """Read a topic's committed records, from the first one that it has to its end of now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "input",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
     try:
-        partitions, left = [], 0
-        for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-            partitions.append(TopicPartition(topic, number, low))
-            left += high - low
-        consumer.assign(partitions)
+        unread = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
         records: list[Record] = []
-        while len(records) < left:
-            # No more than there are: asked for more, it would wait for them.
-            messages = consumer.consume(min(10_000, left - len(records)), timeout=30)
-            assert messages, f"{topic}: {len(records)} of {left} records came"
-            for message in messages:
-                assert message.error() is None, message.error()
-                partition, offset = message.partition(), message.offset()
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        while unread:
+            assert time.monotonic() < deadline, f"{topic}: the ends of {unread} did not come"
+            for message in consumer.consume(10_000, timeout=0.1):
+                partition, offset, error = message.partition(), message.offset(), message.error()
                 assert partition is not None
                 assert offset is not None
-                records.append(
-                    Record(partition, offset, message.timestamp()[1], message.key(), message.value())
-                )
+                if error is None:
+                    records.append(
+                        Record(partition, offset, message.timestamp()[1], message.key(), message.value())
+                    )
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    unread.discard(partition)
         return records
     finally:
         consumer.close()
-
-
-def spark_hash(data: bytes) -> int:
-    """Spark's `hash` of a string, by which the job chooses a key's bucket.
-
-    Murmur3 that mixes the bytes after the last whole word one by one: `Murmur3_x86_32.hashUnsafeBytes` in its source.
-    """
-    whole = len(data) // 4
-    rest = len(data) - whole * 4
-    mixed = _SPARK_SEED
-    for word in struct.unpack(f"<{whole}i{rest}b", data):
-        block = _rotated(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
-        mixed = (_rotated(mixed ^ block, 13) * 5 + 0xE6546B64) & _MASK
-    mixed ^= len(data)
-    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _MASK
-    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _MASK
-    mixed ^= mixed >> 16
-    return mixed - (1 << 32) if mixed >> 31 else mixed
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _MASK
 
 
 def _session(closed: ExpectedSession, topic: str) -> Session:

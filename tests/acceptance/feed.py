@@ -2,11 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from types import TracebackType
 from typing import Self
+
+from confluent_kafka import Producer
 
 from db.settings import KafkaSettings
 from examples.clickstream.anomalies import Anomalies
@@ -41,6 +43,18 @@ def rounds(
     return chain.from_iterable(generate(shape, ANOMALIES) for shape in shapes)
 
 
+def clean(seed: int, sessions: int) -> Iterator[Record]:
+    """Yield sessions in which nothing goes wrong, and none is left open."""
+    shape = Shape(
+        sessions=sessions,
+        sessions_per_second=100,
+        entries=ENTRIES,
+        seed=seed,
+        start_ms=int(time.time() * 1000),
+    )
+    return generate(shape, Anomalies())
+
+
 def starts_of(keys: Sequence[str]) -> Iterator[Record]:
     """Yield a start of each key, so far ahead in event time that no silence closes the session."""
     ahead = datetime.now(UTC) + timedelta(hours=1)
@@ -57,6 +71,51 @@ def write(bootstrap: str, topic: str, records: Iterator[Record]) -> None:
     """Write all records as fast as Kafka takes them."""
     with TopicWriter(KafkaSettings(bootstrap_servers=bootstrap), topic) as writer:
         writer.write(records)
+
+
+class Transactions:
+    """A producer of session events that works in transactions. Use `with`: one that is open at the end is aborted."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"feed-{topic}",
+                "partitioner": "murmur2_random",
+                "transaction.timeout.ms": 600_000,
+                "log_level": 3,
+            }
+        )
+        self._producer.init_transactions(60)
+        self._open = False
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write in the open transaction, or begin one; returns when Kafka has the records."""
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+        for key, value, _ in records:
+            self._producer.produce(self._topic, value, key)
+        assert self._producer.flush(60) == 0
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or abort what was written."""
+        if commit:
+            self._producer.commit_transaction(60)
+        else:
+            self._producer.abort_transaction(60)
+        self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open:
+            self.end(commit=False)
+        self._producer.close()
 
 
 class Feeder:

@@ -5,34 +5,29 @@ from pathlib import Path
 from typing import Any
 
 from db.settings import SessionSettings
-from tests.acceptance.transforms import INPUT
 
 SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
-BUCKETS = 4
 LANES = 3
 
 Options = dict[str, dict[str, Any]]
 """{section: {key: value}}"""
 
 
-def small(dsn: str, bootstrap: str, prefix: str, checkpoint: Path, scratch: Path, others: Options) -> Options:
-    """Settings of both services. `prefix`: of topics and groups; `scratch`: for Spark's files; `others` win."""
+def small(dsn: str, bootstrap: str, prefix: str, topic: str, cache: Path, others: Options) -> Options:
+    """Settings of both services. `prefix`: of groups; `topic`: the input; `others` win."""
     options: Options = {
         "postgres": {"dsn": dsn},
         "kafka": {"bootstrap_servers": bootstrap},
-        "source": {"topics": [prefix + INPUT], "consumer_group": f"{prefix}job"},
+        "source": {"topics": [topic], "consumer_group": f"{prefix}job"},
         "session": SESSION.model_dump(exclude_unset=True),
         "transform": {"function": "tests.acceptance.transforms:twenty"},
         "job": {
-            "checkpoint": str(checkpoint),
+            "cache": str(cache),
             "master": "local[2]",
             "driver_memory": "1g",
-            "trigger_ms": 100,
-            "buckets": BUCKETS,
             "max_events_per_batch": 4_000,
             "heartbeat_s": 0.5,
             "owner_timeout_s": 3.0,
-            "spark_options": {"spark.local.dir": str(scratch)},
         },
         "publisher": {
             "lanes": LANES,

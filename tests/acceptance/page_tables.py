@@ -9,6 +9,8 @@ from tests.acceptance.service import ROOT
 Row = Mapping[str, str]
 
 _MARKUP = re.compile(r"[`*]")
+_COMMAND = re.compile(r"^\$ (.+)$", re.MULTILINE)
+_TEXT = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -18,6 +20,10 @@ class Page:
     path: str
     rows: dict[tuple[str, str], Row]
     """{(first column, its cell): {column: cell}}"""
+    commands: list[str]
+    """What stands behind a `$` in its code blocks, in the page's order; those that were played are taken out."""
+    texts: list[str]
+    """Its code blocks without commands."""
     played: set[tuple[str, str]] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
 
@@ -26,7 +32,8 @@ class Page:
         """Parse the page at this path below the project's root. A row that is there twice would not be compared: an error."""
         rows: dict[tuple[str, str], Row] = {}
         header: list[str] = []
-        for line in (ROOT / path).read_text("utf-8").splitlines():
+        text = (ROOT / path).read_text("utf-8")
+        for line in text.splitlines():
             if not line.startswith("|"):
                 header = []
                 continue
@@ -38,7 +45,7 @@ class Page:
                 assert place not in rows, f"{path} has {place} twice"
                 assert len(cells) == len(header), f"{path}: {line} has {len(cells)} cells of {len(header)}"
                 rows[place] = dict(zip(header, cells, strict=True))
-        return cls(path, rows)
+        return cls(path, rows, _COMMAND.findall(text), _TEXT.findall(text))
 
     def column(self, kind: str, column: str) -> list[str]:
         """A column of all rows of a kind, in the page's order."""
@@ -57,9 +64,16 @@ class Page:
             if row.get(column) != cell
         ]
 
+    def play(self, command: str) -> list[str]:
+        """Return the words after the program's name of the page's next command, which must be this one."""
+        assert self.commands, f"{self.path} says nothing of {command}"
+        assert self.commands.pop(0) == command
+        return command.split()[1:]
+
     def assert_true(self) -> None:
         """Fail unless every row of the kinds that the test knows was compared and none differed."""
         kinds = {kind for kind, _ in self.played}
         unplayed = [place for place in self.rows if place[0] in kinds and place not in self.played]
         assert not self.differences, "\n".join([f"{self.path} is wrong:", *self.differences])
         assert not unplayed, f"{self.path} has rows that the test never looked at: {unplayed}"
+        assert not self.commands, f"{self.path} has commands that the test never played: {self.commands}"

@@ -3,19 +3,22 @@
 import json
 import operator
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import psycopg
 from confluent_kafka.admin import AdminClient
 
+from db.fault_points import Action, Fault, Plan
 from db.settings import SessionSettings
 from devstack.topics import create_topics
 from tests.acceptance import verdict
@@ -23,7 +26,7 @@ from tests.acceptance.consumer_group import ConsumerGroup
 from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
 from tests.acceptance.feed import Feeder, ends_of, rounds, starts_of, write
 from tests.acceptance.input_topic import InputTopic
-from tests.acceptance.options import BUCKETS, LANES, Options, environment, small
+from tests.acceptance.options import LANES, Options, environment, small
 from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import CARTS, INPUT, PAGES
 from tests.acceptance.watcher import Watcher
@@ -31,40 +34,46 @@ from tests.reference.model import Record
 
 _PARTITIONS = 3
 COMPLETION_TIMEOUT_S = 900.0
-
-
-class Position(NamedTuple):
-    """How far the job is: Spark batch numbers, -1 where there is none."""
-
-    planned: int
-    stored: int
-    committed: int
+_REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
 
 
 class Pipeline:
     """Topics, both services, and consumers of the output topics that watch from the start on. Use `with`."""
 
     def __init__(
-        self, dsn: str, bootstrap: str, prefix: str, folder: Path, *, options: Options | None = None
+        self,
+        dsn: str,
+        bootstrap: str,
+        prefix: str,
+        folder: Path,
+        *,
+        options: Options | None = None,
+        reads: str = "",
+        partitions: int = _PARTITIONS,
     ) -> None:
-        """`options`: settings {section: {key: value}} beside those below."""
+        """`options`: settings {section: {key: value}} beside those below. `reads`: another one's input topic; empty: one of its own.
+
+        `partitions`: of the input topic.
+        """
         self.dsn = dsn
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.prefix = prefix
-        self.input = prefix + INPUT
+        self.input = reads or prefix + INPUT
         self.outputs = [prefix + PAGES, prefix + CARTS]
-        self.input_topic = InputTopic(bootstrap, self.input, _PARTITIONS)
+        self.input_topic = InputTopic(bootstrap, self.input, partitions)
         self.group = ConsumerGroup(bootstrap, f"{prefix}job", self.input)
-        self.checkpoint = folder / "checkpoint"
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        self.options = small(dsn, bootstrap, prefix, self.checkpoint, scratch, options or {})
-        # Killed processes tidy nothing up: what they leave lies in the test's own folder.
+        self.cache = folder / "cache"
+        self.faults = Plan(folder / "faults.json")
+        self.armed = {"OUTBOX_TESTING__FAULT_FILE": str(self.faults.file)}
+        """Settings of a life that follows the plan in `faults`. Refused for a database whose name does not begin with `test_`."""
+        self.options = small(dsn, bootstrap, prefix, self.input, self.cache, options or {})
+        # Killed processes tidy nothing up: what they leave lies in a folder of the test's own, whose path is short enough for sockets.
+        self.scratch = Path(tempfile.mkdtemp(prefix="outbox-"))
         settings = environment(self.options)
         self._environment = settings | {
-            "TMPDIR": str(scratch),
-            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1",
+            "TMPDIR": str(self.scratch),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.scratch} -XX:TieredStopAtLevel=1",
         }
         self._folder = folder
         self._records: dict[tuple[str, int, int], Record] = {}
@@ -72,13 +81,15 @@ class Pipeline:
         self._jobs: list[Service] = []
         self.job = self.another_job()
         self.publisher = Service("publisher", self._environment, folder / "publisher.log")
-        create_topics(bootstrap, {topic: (_PARTITIONS, {}) for topic in (self.input, *self.outputs)})
+        inputs: dict[str, tuple[int, dict[str, str]]] = {} if reads else {self.input: (partitions, {})}
+        create_topics(bootstrap, inputs | {topic: (_PARTITIONS, {}) for topic in self.outputs})
         self.watcher = Watcher(bootstrap, self.outputs)
         self._cleanup = ExitStack()
         self._connection: psycopg.Connection[Any] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, self.scratch, ignore_errors=True)
             self.connect()
             cleanup.callback(self.disconnect)
             cleanup.enter_context(self.watcher)
@@ -186,6 +197,22 @@ class Pipeline:
             self.wait_until(waits, "a batch that waits to write its ledger row", alive=(self.job,))
             yield found[0][0]
 
+    @contextmanager
+    def held_at(self, point: str, *, hit: int = 1, start: Callable[[], None] | None = None) -> Iterator[None]:
+        """Within the block the job stands still at a fault point, one that it reaches from now on. It must have been started with `armed`.
+
+        `start`: what brings it there.
+        """
+        fired, fault = len(self.faults.fired()), Fault(point, Action.HOLD, hit)
+        self.faults.write(fault)
+        try:
+            if start is not None:
+                start()
+            self.wait_until(lambda: len(self.faults.fired()) > fired, f"a job at {point}", alive=(self.job,))
+            yield
+        finally:
+            self.faults.write()
+
     # Where it is
 
     def ask(self, sql: str, *parameters: object) -> list[Any]:
@@ -211,7 +238,7 @@ class Pipeline:
 
         wait_until(
             holds,
-            lambda: f"{what}\n{self.position()}\n{self.job.tail()}\n{self.publisher.tail()}",
+            lambda: f"{what}\n{self.ledger_end()}\n{self.job.tail()}\n{self.publisher.tail()}",
             timeout_s=timeout_s,
             poll_s=poll_s,
         )
@@ -230,32 +257,40 @@ class Pipeline:
         """Newest batch of the ledger."""
         return int(self.ask("SELECT coalesce(max(batch_id), 0) FROM outbox.batch")[0][0])
 
+    def more_batches(self, number: int) -> None:
+        """Wait until the job has committed some batches more."""
+        enough = self.batches() + number
+        self.wait_until(lambda: self.batches() >= enough, f"{number} more batches", alive=(self.job,))
+
+    def wait_for_dead_owner(self) -> None:
+        """Wait until the owner's heartbeat is so old that another run may take over."""
+        self.wait_until(
+            lambda: self.ask(
+                "SELECT heartbeat_at < clock_timestamp() - %s * interval '1 s' FROM outbox.writer",
+                self.options["job"]["owner_timeout_s"],
+            )[0][0],
+            "an owner without heartbeat",
+        )
+
     def written(self) -> list[Any]:
         """Everything that a job writes but its heartbeat: to compare before and after."""
         return self.ask(
             "SELECT (SELECT jsonb_agg(b ORDER BY b.batch_id) FROM outbox.batch b),"
             " (SELECT jsonb_agg(g) FROM outbox.generation g), (SELECT count(*) FROM outbox.session_output),"
-            " (SELECT count(*) FROM outbox.dead_letter), (SELECT jsonb_agg(u ORDER BY u.bucket) FROM outbox.bucket u)",
+            " (SELECT count(*) FROM outbox.dead_letter)",
         )
 
-    def position(self) -> Position:
-        """Read the newest generation's logs and its part of the ledger."""
-        stored = self.ask(
-            "SELECT coalesce(max(spark_batch), -1) FROM outbox.batch"
-            " WHERE generation = (SELECT max(generation) FROM outbox.generation)"
-        )[0][0]
-        return Position(self._newest("offsets"), int(stored), self._newest("commits"))
-
-    def generation_directory(self) -> Path:
-        """The newest generation's checkpoint directory, which need not be there."""
-        ((number, token),) = self.ask(
-            "SELECT generation, directory_token FROM outbox.generation ORDER BY generation DESC LIMIT 1"
+    def ledger_end(self) -> dict[int, int]:
+        """{partition: offset} up to which the ledger has dealt with the input; empty before the first batch."""
+        rows = self.ask(
+            "SELECT end_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
         )
-        return self.checkpoint / f"gen-{number}-{token}"
+        found = rows[0][0].get(self.input_topic.id(), {}) if rows else {}
+        return {int(partition): end for partition, end in found.items()}
 
-    def lose_checkpoint(self) -> None:
-        """Delete the newest generation's directory."""
-        shutil.rmtree(self.generation_directory())
+    def lose_cache(self) -> None:
+        """Delete the open sessions that the job's workers keep."""
+        shutil.rmtree(self.cache, ignore_errors=True)
 
     def generations(self) -> list[tuple[int, str, int]]:
         """(number, reason, revision) of every generation."""
@@ -287,6 +322,15 @@ class Pipeline:
         assert self.written() == before
         return self.job.log()[printed:]
 
+    def restarts(self) -> list[str]:
+        """The causes of the restarts that the job has logged: names of errors."""
+        lines = [line for line in self.job.log().splitlines() if "job_restarting" in line]
+        return [line.partition("because=")[2].strip("'\"").partition(":")[0] for line in lines]
+
+    def rebuilt(self) -> list[int]:
+        """Events that were read again, of each batch for which that was needed, in all lives of the job."""
+        return [int(found) for found in _REBUILT.findall(self.job.log())]
+
     def status(self) -> dict[str, Any]:
         """What `spark-job status --json` says, whether a job is alive or not."""
         with self.begin("status", "--json") as process:
@@ -305,13 +349,6 @@ class Pipeline:
         )
         return found == [(0,)]
 
-    def _newest(self, log: str) -> int:
-        if not self.ask("SELECT FROM outbox.generation LIMIT 1"):
-            return -1
-        folder = self.generation_directory() / log
-        names = os.listdir(folder) if folder.exists() else []
-        return max((int(name) for name in names if name.isdigit()), default=-1)
-
     # The end
 
     def expectation(self, *shares: Share, of_what_is_left: bool = False) -> Expectation:
@@ -323,15 +360,9 @@ class Pipeline:
         now = read_topic(self.bootstrap, self.input)
         self._records |= {(topic_id, record.source, record.offset): record for record in now}
         ever = [record for (its_topic, *_), record in self._records.items() if its_topic == topic_id]
-        buckets = self.ask(
-            "SELECT coalesce((SELECT (assembly->>'buckets')::int FROM outbox.generation ORDER BY generation DESC LIMIT 1), %s)",
-            BUCKETS,
-        )[0][0]
         records = now if of_what_is_left else ever
         session = SessionSettings(**self.options["session"])
-        parts = [
-            expect(records, self.input, topic_id, session, buckets, share) for share in shares or (WHOLE,)
-        ]
+        parts = [expect(records, self.input, topic_id, session, share) for share in shares or (WHOLE,)]
         return reduce(operator.add, parts)
 
     def complete(self, expected: Expectation) -> None:
@@ -351,20 +382,16 @@ class Pipeline:
     def wait_for_input(self, expected: Expectation) -> None:
         """Wait until the job has dealt with the whole input."""
         self.wait_until(
-            lambda: self._done(expected.ends),
+            lambda: self.has_read_to(expected.ends),
             "the end of the input",
             timeout_s=COMPLETION_TIMEOUT_S,
             alive=(self.job,),
         )
 
-    def _done(self, wanted: dict[int, int]) -> bool:
-        rows = self.ask(
-            "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
-        )
-        if not rows:
-            return False
-        done = rows[0][0].get(self.input_topic.id(), {})
-        return all(done.get(str(partition), 0) >= end for partition, end in wanted.items())
+    def has_read_to(self, ends: dict[int, int]) -> bool:
+        """Whether the ledger has dealt with the input up to there ({partition: offset})."""
+        end = self.ledger_end()
+        return all(end.get(partition, 0) >= wanted for partition, wanted in ends.items())
 
     def stop(self) -> None:
         """SIGTERM to both services; they must end in order and leave nothing held."""
@@ -373,7 +400,7 @@ class Pipeline:
         verdict.assert_nothing_held(self.dsn)
 
     def assert_exactly_once(self, expected: Expectation) -> None:
-        """Assert all of design §7. Both services are stopped, everything is delivered."""
+        """Assert all that must hold after every fault. Both services are stopped, everything is delivered."""
         verdict.assert_no_open_transaction(self.bootstrap, [*self.outputs, self.progress_topic()])
         ends = verdict.ends(self.bootstrap, self.outputs, committed=True)
         self.wait_until(lambda: self.watcher.has_read_to(ends), "reading the output topics to their ends")
@@ -381,6 +408,14 @@ class Pipeline:
         verdict.assert_outbox(self.dsn, expected)
         verdict.assert_ledger_agrees(self.dsn)
         verdict.assert_delivery_agrees(self.dsn)
+
+    def finish(self, *shares: Share) -> Expectation:
+        """Let all of the input come out, stop both services, and assert that each output came once."""
+        expected = self.expectation(*shares)
+        self.complete(expected)
+        self.stop()
+        self.assert_exactly_once(expected)
+        return expected
 
     def progress_topic(self) -> str:
         """Name of the publisher's progress topic."""

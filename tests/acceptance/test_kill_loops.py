@@ -1,6 +1,6 @@
 """Nothing is lost, repeated or reordered while both services are killed again and again under load.
 
-ACCEPTANCE_SEED repeats a run's moments, ACCEPTANCE_KILLS asks for more of them.
+ACCEPTANCE_SEED repeats a run's moments.
 """
 
 import os
@@ -14,32 +14,32 @@ from itertools import cycle
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.acceptance.moments import is_between, is_in_flight
-from tests.acceptance.pipeline import Pipeline, Position
+from db.fault_points import Action, Fault
+from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.verdict import ends
 
-KILLS = int(os.environ.get("ACCEPTANCE_KILLS", "10"))
 SESSIONS_PER_SECOND = 60
 
-# What a kill of the job found, by checkpoint and ledger afterwards
+# What a kill of the job found, by the plan's record and the ledger afterwards
 START_UP = "during start-up"
-IN_FLIGHT = "in a batch: planned, not in the outbox"
-BETWEEN_COMMITS = "between Postgres' commit and Spark's"
-BETWEEN_BATCHES = "between two batches"
+IN_FLIGHT = "in a batch: begun, not in the outbox"
+AFTER_COMMIT = "after Postgres' commit, before the job knows"
+LATER = "after that, or between two batches"
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(2_400)
+@pytest.mark.parametrize("kills", [5, pytest.param(25, marks=pytest.mark.faults)])
 def test_every_output_arrives_once_and_in_order_although_both_services_are_killed_again_and_again(
-    pipeline: Pipeline,
+    pipeline: Pipeline, kills: int
 ) -> None:
     seed = int(os.environ.get("ACCEPTANCE_SEED") or time.time_ns() % 2**32)
     print(f"\nACCEPTANCE_SEED={seed}")
     job_done = threading.Event()
     with pipeline.load(seed, sessions_per_second=SESSIONS_PER_SECOND) as feeder:
         with ThreadPoolExecutor(1) as pool:
-            publisher_kills = pool.submit(kill_publisher, pipeline, random.Random(seed + 1), job_done)
+            publisher_kills = pool.submit(kill_publisher, pipeline, random.Random(seed + 1), kills, job_done)
             try:
-                tally = kill_job(pipeline, random.Random(seed))
+                tally = kill_job(pipeline, random.Random(seed), kills)
             finally:
                 job_done.set()
             kills_of_publisher = publisher_kills.result()
@@ -53,22 +53,20 @@ def test_every_output_arrives_once_and_in_order_although_both_services_are_kille
     pipeline.stop()
 
     unrecorded = pipeline.ask("SELECT count(*) FROM outbox.delivery WHERE kafka_offsets IS NULL")[0][0]
-    recomputed = pipeline.ask("SELECT count(*) FROM outbox.batch WHERE recomputed_at IS NOT NULL")[0][0]
     aborted = aborted_records(pipeline, len(expected.outputs))
     print(
         f"input: {expected.records} events; {expected.sessions} sessions, {len(expected.outputs)} outputs, "
         f"dead letters {dict(Counter(letter.reason for letter in expected.letters))}, {expected.duplicates} duplicates\n"
-        f"job: {dict(tally)}; {batches_under_fire} batches committed meanwhile, {recomputed} repeated\n"
+        f"job: {dict(tally)}; {batches_under_fire} batches committed meanwhile\n"
         f"publisher: {kills_of_publisher} kills; {aborted} records in aborted transactions, "
         f"{unrecorded} transactions whose record in Postgres was filled in later"
     )
     pipeline.assert_exactly_once(expected)
-    assert tally.total() >= KILLS
-    assert kills_of_publisher >= KILLS
+    assert tally.total() >= kills
+    assert kills_of_publisher >= kills
     assert tally[IN_FLIGHT] > 0
-    assert tally[BETWEEN_COMMITS] > 0
-    assert recomputed > 0
-    assert batches_under_fire >= KILLS // 2
+    assert tally[AFTER_COMMIT] > 0
+    assert batches_under_fire >= kills // 2
     assert aborted + unrecorded > 0
     assert {letter.reason for letter in expected.letters} >= {
         "malformed",
@@ -80,49 +78,62 @@ def test_every_output_arrives_once_and_in_order_although_both_services_are_kille
     assert expected.duplicates > 0
 
 
-def kill_job(pipeline: Pipeline, chance: random.Random) -> Counter[str]:
-    """Start and kill the job KILLS times, and until the two worst moments were hit; return what the kills found."""
+def kill_job(pipeline: Pipeline, chance: random.Random, kills: int) -> Counter[str]:
+    """Start and kill the job so many times, and until the two worst moments were hit; return what the kills found."""
     tally: Counter[str] = Counter()
-    moments = [START_UP, IN_FLIGHT, BETWEEN_COMMITS, BETWEEN_BATCHES, IN_FLIGHT]
+    moments = [START_UP, IN_FLIGHT, AFTER_COMMIT, LATER, IN_FLIGHT]
     chance.shuffle(moments)
     for moment in cycle(moments):
-        if tally.total() >= KILLS and tally[IN_FLIGHT] and tally[BETWEEN_COMMITS]:
+        if tally.total() >= kills and tally[IN_FLIGHT] and tally[AFTER_COMMIT]:
             break
-        before = pipeline.position()
-        pipeline.job.start()
-        await_moment(pipeline, chance, moment, before)
-        if moment == BETWEEN_COMMITS:
-            # Its JVM would live a moment longer and do its commit.
-            pipeline.job.crash()
-        else:
-            pipeline.job.kill()
-        pipeline.wait_until(pipeline.job_has_gone, "the end of the job's connections")
-        tally[found(before, pipeline.position())] += 1
+        tally[kill_at(pipeline, chance, moment)] += 1
     return tally
 
 
-def await_moment(pipeline: Pipeline, chance: random.Random, moment: str, before: Position) -> None:
-    """Return at a random moment of a kind. The kind is meant, not promised: what was hit is looked at afterwards."""
-    alive = (pipeline.job,)
+def kill_at(pipeline: Pipeline, chance: random.Random, moment: str) -> str:
+    """Kill a new life of the job at a random moment of a kind. The kind is meant, not promised: return what was hit."""
+    alive, number = (pipeline.job,), chance.randint(1, 3)
+    point = {AFTER_COMMIT: "sink.after_commit", LATER: "query.before_return"}.get(
+        moment, "query.before_action"
+    )
+    action = Action.HOLD if moment == AFTER_COMMIT else Action.PASS
+    fired, runs, batches = len(pipeline.faults.fired()), len(pipeline.restored()), stream_batches(pipeline)
+    pipeline.faults.write(Fault(point, action, number))
+    pipeline.job.start(**pipeline.armed)
+    pipeline.wait_until(lambda: len(pipeline.restored()) > runs, "the start", alive=alive)
     if moment == START_UP:
-        pipeline.wait_until(lambda: pipeline.owns(pipeline.job), "the start", alive=alive)
         pause(chance, 2.0)
-        return
-    after = before.stored + chance.randint(1, 2)
-    pipeline.wait_until(lambda: pipeline.position().stored >= after, "batches", alive=alive)
-    if moment == IN_FLIGHT:
-        pipeline.wait_until(lambda: is_in_flight(pipeline.position()), moment, alive=alive, poll_s=0.005)
-        pause(chance, 0.2)
-    elif moment == BETWEEN_COMMITS:
-        pipeline.wait_until(lambda: is_between(pipeline.position()), moment, alive=alive, poll_s=0.001)
     else:
-        pause(chance, 1.0)
+        pipeline.wait_until(lambda: len(pipeline.faults.fired()) > fired, moment, alive=alive, poll_s=0.002)
+        if moment != AFTER_COMMIT:
+            pause(chance, 0.3)
+    if moment == AFTER_COMMIT:
+        pipeline.job.crash()
+    else:
+        pipeline.job.kill()
+    pipeline.wait_until(pipeline.job_has_gone, "the end of the job's connections")
+    begun = number if len(pipeline.faults.fired()) > fired else 0
+    committed = stream_batches(pipeline) - batches
+    if begun == 0:
+        return START_UP
+    if moment == AFTER_COMMIT:
+        assert committed == begun
+        return AFTER_COMMIT
+    return IN_FLIGHT if committed < begun else LATER
 
 
-def kill_publisher(pipeline: Pipeline, chance: random.Random, job_done: threading.Event) -> int:
-    """Start and kill the publisher until the job's kills are over, KILLS times at least; return how often."""
+def stream_batches(pipeline: Pipeline) -> int:
+    """Batches that Spark has planned and the ledger has; empty ones leave nothing."""
+    ((count,),) = pipeline.ask("SELECT count(*) FROM outbox.batch WHERE kind = 'stream' AND part = 0")
+    return int(count)
+
+
+def kill_publisher(
+    pipeline: Pipeline, chance: random.Random, at_least: int, job_done: threading.Event
+) -> int:
+    """Start and kill the publisher until the job's kills are over, `at_least` times; return how often."""
     kills = 0
-    while kills < KILLS or not job_done.is_set():
+    while kills < at_least or not job_done.is_set():
         pipeline.publisher.start()
         until = time.monotonic() + chance.uniform(0.5, 12.0)
         enough = delivered(pipeline) + chance.randint(1, 8_000)
@@ -136,15 +147,6 @@ def kill_publisher(pipeline: Pipeline, chance: random.Random, job_done: threadin
         pipeline.publisher.kill()
         kills += 1
     return kills
-
-
-def found(before: Position, after: Position) -> str:
-    """What a life that ended so was doing. Whether a life without any progress repeated a batch is not visible: start-up."""
-    if after == before:
-        return START_UP
-    if is_between(after):
-        return BETWEEN_COMMITS
-    return IN_FLIGHT if is_in_flight(after) else BETWEEN_BATCHES
 
 
 def delivered(pipeline: Pipeline) -> int:

@@ -12,7 +12,6 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.moments import is_in_flight
 from tests.acceptance.pipeline import Pipeline
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"
@@ -47,50 +46,46 @@ def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
         yield server
 
 
-@pytest.mark.timeout(1_200)
 def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=15):
-        job.start()
+    with pipeline.load(21, sessions_per_second=30):
+        job.start(**pipeline.armed)
         pid = job.pid
-        more_batches(pipeline, 2)
-        pipeline.wait_until(
-            lambda: is_in_flight(pipeline.position()), "a batch in flight", alive=(job,), poll_s=0.002
-        )
-        job.started("java").kill()
-        more_batches(pipeline, 2)
+        pipeline.more_batches(2)
+        with pipeline.held_at("task.after_assembly"):
+            job.started("java").kill()
+        pipeline.more_batches(2)
 
         with pipeline.held_up_batch():
-            # All its rows are in Postgres' open transaction: that commits, Spark's own commit does not happen.
+            # All its rows are in Postgres' open transaction, and Spark is not needed any more: that commits.
             job.started("java").kill()
-        more_batches(pipeline, 2)
+        pipeline.more_batches(2)
     assert job.pid == pid
-    assert restarts(pipeline) == ["SparkLostError", "SparkLostError"]
+    assert pipeline.restarts() == ["SparkLostError", "SparkLostError"]
     assert "signal 9" in job.log()
-    finish(pipeline)
-    assert pipeline.restored() == ["fresh", "checkpoint", "checkpoint"]
+    pipeline.finish()
+    assert pipeline.restored() == ["fresh", "position", "position"]
 
 
-@pytest.mark.timeout(1_200)
 def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_and_keeps_spark(
     pipeline: Pipeline,
 ) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=15):
+    with pipeline.load(22, sessions_per_second=30):
         job.start()
-        more_batches(pipeline, 2)
+        pipeline.more_batches(2)
         java = job.started("java").pid
         for _ in range(2):
             with pipeline.held_up_batch() as backend:
                 batches = pipeline.batches()
                 assert pipeline.ask("SELECT pg_terminate_backend(%s, 30000)", backend) == [(True,)]
                 assert pipeline.batches() == batches
-            more_batches(pipeline, 2)
+            pipeline.more_batches(2)
         assert job.started("java").pid == java
-    assert restarts(pipeline) == ["UnavailableError", "UnavailableError"]
-    finish(pipeline)
+    assert pipeline.restarts() == ["UnavailableError", "UnavailableError"]
+    pipeline.finish()
 
 
 @pytest.mark.faults
@@ -103,22 +98,19 @@ def test_a_restarted_postgres_costs_nothing(
         pipeline.publisher.start()
         with pipeline.load(23, sessions_per_second=15):
             job.start()
-            more_batches(pipeline, 2)
-            pipeline.wait_until(
-                lambda: is_in_flight(pipeline.position()), "a batch in flight", alive=(job,), poll_s=0.002
-            )
+            pipeline.more_batches(2)
             own_postgres.stop()
             pipeline.wait_until(
-                lambda: len(restarts(pipeline)) >= 2,
+                lambda: len(pipeline.restarts()) >= 2,
                 "attempts without Postgres",
                 timeout_s=PATIENCE_S,
                 alive=(job,),
             )
             own_postgres.start()
             pipeline.connect()
-            more_batches(pipeline, 2)
-        assert set(restarts(pipeline)) == {"UnavailableError"}
-        finish(pipeline)
+            pipeline.more_batches(2)
+        assert set(pipeline.restarts()) == {"UnavailableError"}
+        pipeline.finish()
 
 
 @pytest.mark.faults
@@ -132,11 +124,14 @@ def test_the_job_waits_for_a_kafka_that_is_down_and_goes_on_by_itself(
         expected = pipeline.expectation()
         pipeline.publisher.start()
         job.start(**QUICK_TO_NOTICE, OUTBOX_JOB__MAX_EVENTS_PER_BATCH="300")
-        more_batches(pipeline, 3)
+        pipeline.more_batches(3)
         own_kafka.stop()
         down_since = time.monotonic()
         pipeline.wait_until(
-            lambda: len(restarts(pipeline)) >= 2, "attempts without Kafka", timeout_s=PATIENCE_S, alive=(job,)
+            lambda: len(pipeline.restarts()) >= 2,
+            "attempts without Kafka",
+            timeout_s=PATIENCE_S,
+            alive=(job,),
         )
         pipeline.wait_until(
             lambda: time.monotonic() > down_since + KAFKA_IS_DOWN_S, "a long outage", alive=(job,)
@@ -145,7 +140,7 @@ def test_the_job_waits_for_a_kafka_that_is_down_and_goes_on_by_itself(
         own_kafka.start()
         pipeline.complete(expected)
         assert pipeline.batches() > batches
-        assert set(restarts(pipeline)) == {"UnavailableError"}
+        assert set(pipeline.restarts()) == {"UnavailableError"}
         pipeline.stop()
         pipeline.assert_exactly_once(expected)
 
@@ -161,7 +156,7 @@ def test_a_strategy_that_gives_up_ends_the_process_with_the_code_of_its_last_fai
         OUTBOX_RESTART__DELAY_S="0.1",
     )
     assert job.wait() == 6, job.tail()
-    assert restarts(pipeline) == ["UnavailableError", "UnavailableError"]
+    assert pipeline.restarts() == ["UnavailableError", "UnavailableError"]
     assert "restarts in succession: 2 ([restart] attempts)" in job.log()
     assert "spark-job: Postgres at 127.0.0.1:1/outbox cannot be used" in job.log()
 
@@ -170,7 +165,7 @@ def test_a_stop_reaches_a_process_that_waits_for_its_next_attempt(pipeline: Pipe
     job = pipeline.job
     with pipeline.load(27, sessions_per_second=15):
         job.start(OUTBOX_RESTART__STRATEGY="fixed_delay", OUTBOX_RESTART__DELAY_S="10")
-        more_batches(pipeline, 1)
+        pipeline.more_batches(1)
         pipeline.ask("SELECT pg_terminate_backend(backend_pid) FROM outbox.writer")
         pipeline.wait_until(lambda: "job_restarting" in job.log(), "the failed attempt", alive=(job,))
     stopped = pipeline.command_json("stop", "--savepoint", "end")
@@ -185,34 +180,5 @@ def test_a_stop_reaches_a_process_that_waits_for_its_next_attempt(pipeline: Pipe
 def test_a_stop_does_not_wait_for_the_next_attempt(pipeline: Pipeline, number: signal.Signals) -> None:
     job = pipeline.job
     job.start(OUTBOX_POSTGRES__DSN=NOBODY, OUTBOX_RESTART__DELAY_S="3600", OUTBOX_RESTART__MAX_DELAY_S="3600")
-    pipeline.wait_until(lambda: restarts(pipeline), "the wait for the next attempt", alive=(job,))
+    pipeline.wait_until(lambda: pipeline.restarts(), "the wait for the next attempt", alive=(job,))
     assert job.terminate(number) == 0, job.tail()
-
-
-def test_a_failing_transform_ends_the_process_at_once(pipeline: Pipeline) -> None:
-    pipeline.feed(25, sessions=200, number=2)
-    pipeline.job.start(OUTBOX_TRANSFORM__ON_ERROR="stop")
-    assert pipeline.job.wait(timeout_s=PATIENCE_S) == 11, pipeline.job.tail()
-    assert restarts(pipeline) == []
-
-
-def restarts(pipeline: Pipeline) -> list[str]:
-    """The causes of the restarts that the job has logged."""
-    lines = [line for line in pipeline.job.log().splitlines() if "job_restarting" in line]
-    return [line.partition("because=")[2].strip("'\"").partition(":")[0] for line in lines]
-
-
-def more_batches(pipeline: Pipeline, number: int) -> None:
-    """Wait until the job has committed some batches more."""
-    after = pipeline.batches() + number
-    pipeline.wait_until(
-        lambda: pipeline.batches() >= after, "more batches", timeout_s=PATIENCE_S, alive=(pipeline.job,)
-    )
-
-
-def finish(pipeline: Pipeline) -> None:
-    """Let all of the input come out, and compare."""
-    expected = pipeline.expectation()
-    pipeline.complete(expected)
-    pipeline.stop()
-    pipeline.assert_exactly_once(expected)

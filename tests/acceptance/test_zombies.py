@@ -13,8 +13,7 @@ import pytest
 
 from db.errors import FencedError
 from db.settings import JobSettings
-from spark_job import writer
-from tests.acceptance.moments import is_between_batches, is_in_flight
+from spark_job.recovery import ownership
 from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.service import Service, wait_until
 
@@ -22,6 +21,7 @@ REPETITIONS = 10
 FENCED = 4
 UNAVAILABLE = 6
 TIMEOUT_S = 600.0
+POINTS = {"between batches": "query.before_action", "Spark's action": "task.after_assembly"}
 
 
 def stop_driver(job: Service) -> None:
@@ -39,8 +39,8 @@ def test_a_driver_that_wakes_up_behind_its_successor_writes_nothing_and_says_why
 ) -> None:
     pipeline.publisher.start()
     with pipeline.load(31, sessions_per_second=10):
-        pipeline.job.start()
-        for stage in ("between batches", "Spark's action", "the transaction"):
+        pipeline.job.start(**pipeline.armed)
+        for stage in (*POINTS, "the transaction"):
             old = pipeline.job
             pipeline.wait_until(lambda: pipeline.batches() > 0, "a batch", timeout_s=TIMEOUT_S, alive=(old,))
             stop_at(pipeline, stage, stop)
@@ -70,7 +70,7 @@ def test_of_two_runs_that_take_an_empty_outbox_at_the_same_instant_one_wins_and_
     def start(run_id: UUID) -> None:
         with psycopg.connect(database, options="-c role=outbox_writer") as connection:
             try:
-                writer.take_over(connection, run_id, JobSettings(), force=False)
+                ownership.take_over(connection, run_id, JobSettings(), force=False)
             except FencedError as error:
                 refusals[run_id] = str(error)
 
@@ -83,7 +83,7 @@ def test_of_two_runs_that_take_an_empty_outbox_at_the_same_instant_one_wins_and_
             wait_until(lambda: waiting_for_the_lock(observer) == 2, "two runs that wait for the writer lock")
         for thread in threads:
             thread.join()
-        winner = writer.read_owner(observer).run_id
+        winner = ownership.read_owner(observer).run_id
     assert winner in runs
     (loser,) = set(runs) - {winner}
     assert list(refusals) == [loser]
@@ -120,46 +120,23 @@ def test_of_two_jobs_started_at_the_same_instant_one_works_and_the_other_names_i
 
 
 def stop_at(pipeline: Pipeline, stage: str, stop: Callable[[Service], None]) -> None:
-    """Stop the job there. Whether the moment was hit is looked at afterwards, and tried again if not."""
-    job = pipeline.job
-    if stage == "the transaction":
-        with pipeline.held_up_batch():
-            stop(job)
-        return
-    is_there = is_between_batches if stage == "between batches" else is_in_flight
-    while True:
-        pipeline.wait_until(
-            lambda: is_there(pipeline.position()) and not in_transaction(pipeline),
-            stage,
-            timeout_s=TIMEOUT_S,
-            alive=(job,),
-            poll_s=0.001,
-        )
-        stop(job)
-        if is_there(pipeline.position()) and not in_transaction(pipeline):
-            return
-        job.resume()
+    """Stop the job there. What held it lets it go on at once: it stands still by the signal alone."""
+    with pipeline.held_up_batch() if stage == "the transaction" else pipeline.held_at(POINTS[stage]):
+        stop(pipeline.job)
 
 
 def take_over(pipeline: Pipeline) -> Service:
     """Start a successor once the owner counts as dead; return it when it has written."""
-    owner_timeout_s = pipeline.options["job"]["owner_timeout_s"]
-    pipeline.wait_until(
-        lambda: pipeline.ask(
-            "SELECT heartbeat_at < clock_timestamp() - %s * interval '1 s' FROM outbox.writer",
-            owner_timeout_s,
-        )[0][0],
-        "an owner without heartbeat",
-    )
+    pipeline.wait_for_dead_owner()
     new = pipeline.another_job()
-    new.start()
+    new.start(**pipeline.armed)
     pipeline.job = new
 
     def has_written() -> int:
         if not new.is_alive():
             # A broker that is slow to answer ends a start, as anywhere; a supervisor tries again.
             assert new.wait(TIMEOUT_S) == UNAVAILABLE, new.tail()
-            new.start()
+            new.start(**pipeline.armed)
         return written_by(pipeline, new.pid)
 
     pipeline.wait_until(has_written, "a batch of the new run", timeout_s=TIMEOUT_S)
@@ -172,16 +149,6 @@ def written_by(pipeline: Pipeline, pid: int) -> int:
         pipeline.ask("SELECT count(*) FROM outbox.batch JOIN outbox.run USING (run_id) WHERE pid = %s", pid)[
             0
         ][0]
-    )
-
-
-def in_transaction(pipeline: Pipeline) -> bool:
-    """Whether the job has a transaction open."""
-    return bool(
-        pipeline.ask(
-            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'spark-job'"
-            " AND state <> 'idle'"
-        )
     )
 
 

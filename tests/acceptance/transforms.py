@@ -1,5 +1,7 @@
 """Transforms for the acceptance tests: cheap, and their outputs show what the session was made of."""
 
+import os
+import signal
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -9,7 +11,8 @@ INPUT = "in"
 PAGES = "pages"
 CARTS = "carts"
 LETTERS = "letters"
-"""Ends of the topics' names. The tests give every topic of a pipeline the same beginning."""
+GREEN = "green-"
+"""Ends of the topics' names; before them stands a beginning that all topics of a pipeline share, and GREEN in those of `green`."""
 
 _PAGES_PER_SESSION = 15
 _FAILS_EVERY = 97
@@ -37,9 +40,31 @@ def mended(session: Session) -> Iterable[OutputEvent]:
     return _outputs(session, "mended ")
 
 
-def _outputs(session: Session, version: str) -> list[OutputEvent]:
+def green(session: Session) -> Iterable[OutputEvent]:
+    """Return what `twenty` does to topics of its own: for another pipeline on the same input."""
+    if session.end.offset % _FAILS_EVERY == 0:
+        raise RefusedSessionError(f"session {session.key} ends at {session.end.offset}")
+    return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "", GREEN)
+
+
+class OddError(BaseException):
+    """What no transform should raise, and nothing expects."""
+
+
+def odd(session: Session) -> Iterable[OutputEvent]:
+    """Fail in a way that nobody knows."""
+    raise OddError(f"the oddness of {session.key}")
+
+
+def deadly(session: Session) -> Iterable[OutputEvent]:
+    """End the process, as native code that crashes does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+def _outputs(session: Session, version: str, colour: str = "") -> list[OutputEvent]:
     end = session.end.offset
-    prefix = session.start.topic.removesuffix(INPUT)
+    prefix = session.start.topic.removesuffix(INPUT) + colour
     content = blake2b(b"".join([event.raw for event in session.events]), digest_size=16).hexdigest()
     stamp = f"{version}{session.key} {session.start.offset}-{end} {content} {session.started_at.isoformat()}".encode()
     pages = prefix + PAGES
@@ -56,5 +81,14 @@ def _outputs(session: Session, version: str) -> list[OutputEvent]:
 
 def letters(session: Session) -> Iterable[OutputEvent]:
     """Return one output that names the session's events, such as `anna: A C`, out of their field `letter`."""
+    return [_letters(session, session.key)]
+
+
+def capitals(session: Session) -> Iterable[OutputEvent]:
+    """Return the same with the key in capitals, such as `ANNA: A C`."""
+    return [_letters(session, session.key.upper())]
+
+
+def _letters(session: Session, name: str) -> OutputEvent:
     names = " ".join(event.value["letter"] for event in session.events)
-    yield OutputEvent(session.start.topic.removesuffix(INPUT) + LETTERS, f"{session.key}: {names}".encode())
+    return OutputEvent(session.start.topic.removesuffix(INPUT) + LETTERS, f"{name}: {names}".encode())

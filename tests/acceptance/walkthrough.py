@@ -1,6 +1,11 @@
 """What docs/recovery.md tells: both services, the input's Kafka and the outputs' Kafka, to be fed, killed and compared step by step."""
 
+import os
+import re
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +22,7 @@ from tests.acceptance import verdict
 from tests.acceptance.options import environment
 from tests.acceptance.page_tables import Page
 from tests.acceptance.places import Places
-from tests.acceptance.service import Service, wait_until
+from tests.acceptance.service import ROOT, Service, wait_until
 from tests.acceptance.transforms import INPUT, LETTERS
 from tests.integration.publisher.harness import query
 
@@ -33,6 +38,7 @@ class Walk:
         self.outputs = outputs
         self._bootstrap = bootstrap
         self._dsn = dsn
+        self._folder = folder
         create_topics(bootstrap, {prefix + INPUT: (2, {})})
         create_topics(outputs.bootstrap_servers, {prefix + LETTERS: (1, {})})
         ((outbox_uuid,),) = query(dsn, "SELECT outbox_uuid FROM outbox.identity")
@@ -40,7 +46,8 @@ class Walk:
         described = admin.describe_topics(TopicCollection([prefix + INPUT]))
         self.places = Places(
             dsn=dsn,
-            checkpoint=folder / "checkpoint",
+            cache=folder / "cache",
+            log=folder / "spark-job.log",
             input_topic=prefix + INPUT,
             input_topic_id=topic_id_text(described[prefix + INPUT].result().topic_id),
             output_bootstrap=outputs.bootstrap_servers,
@@ -48,8 +55,8 @@ class Walk:
             progress_topic=f"outbox-progress-{outbox_uuid}",
         )
         self._faults = Plan(folder / "faults.json")
-        scratch = folder / "scratch"
-        scratch.mkdir()
+        # Its path is short enough for sockets.
+        scratch = self._scratch = tempfile.mkdtemp(prefix="outbox-")
         settings = environment(
             {
                 "postgres": {"dsn": dsn},
@@ -58,28 +65,22 @@ class Walk:
                 "session": {"timeout_s": 86_400},
                 "transform": {"function": "tests.acceptance.transforms:letters"},
                 "job": {
-                    "checkpoint": str(self.places.checkpoint),
+                    "cache": str(self.places.cache),
                     "master": "local[1]",
                     "driver_memory": "1g",
-                    "trigger_ms": 100,
-                    "buckets": 2,
-                    "shuffle_partitions": 1,
                     "heartbeat_s": 0.5,
-                    "owner_timeout_s": 3.0,
-                    "spark_options": {
-                        "spark.local.dir": str(scratch),
-                        "spark.sql.streaming.stateStore.compression.codec": "zstd",  # the test reads it
-                    },
+                    "owner_timeout_s": 30.0,
                 },
                 "testing": {"fault_file": str(self._faults.file)},
                 "publisher": {"lanes": 1, "poll_ms": 200, "idle_progress_s": 0.5, "lease_s": 5.0},
             }
         ) | {
-            "TMPDIR": str(scratch),
+            "TMPDIR": scratch,
             "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1",
         }
         kafka = "OUTBOX_KAFKA__BOOTSTRAP_SERVERS"
-        self.job = Service("spark_job", settings | {kafka: bootstrap}, folder / "spark-job.log")
+        self._environment = settings | {kafka: bootstrap}
+        self.job = Service("spark_job", self._environment, self.places.log)
         self.publisher = Service(
             "publisher", settings | {kafka: outputs.bootstrap_servers}, folder / "publisher.log"
         )
@@ -142,10 +143,10 @@ class Walk:
     @contextmanager
     def held(self, service: Service, point: str) -> Iterator[None]:
         """The service that the block starts stands still at the point when the block has ended."""
-        fault = Fault(point, Action.HOLD)
-        self._faults.write(fault)
+        fired = len(self._faults.fired())
+        self._faults.write(Fault(point, Action.HOLD))
         yield
-        self.wait_for(lambda: (fault, service.pid) in self._faults.fired(), point, service)
+        self.wait_for(lambda: len(self._faults.fired()) > fired, point, service)
 
     def kill_job(self) -> None:
         """SIGKILL to the job and all that it started, at once; returns when Postgres has ended its transaction, too."""
@@ -159,9 +160,40 @@ class Walk:
             "the end of the job's connections",
         )
 
-    def delete_checkpoint(self) -> None:
-        """Delete the checkpoint directory with all that is in it."""
-        shutil.rmtree(self.places.checkpoint)
+    def lose_cache(self) -> None:
+        """Delete the folder of the open sessions with all that is in it."""
+        shutil.rmtree(self.places.cache)
+
+    def command(self, text: str, **settings: str) -> str:
+        """Run the page's next command, which must be this one; return what it printed. `settings`: OUTBOX_ variables of it."""
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "spark_job", *self.page.play(text)],
+            cwd=self._folder,
+            env=kept | self._environment | {"PYTHONPATH": str(ROOT)} | settings,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def run_as_told(self, text: str, **settings: str) -> None:
+        """Start the job by the page's next command, which must be this one."""
+        self.job.start(*self.page.play(text)[1:], **settings)
+
+    def stop_as_told(self) -> None:
+        """Stop the job by the page's next command."""
+        self.command("spark-job stop")
+        assert self.job.wait() == 0, self.job.tail()
+
+    def destroy(self) -> None:
+        """End whatever is left of both services."""
+        self.job.destroy()
+        self.publisher.destroy()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def stop(self) -> None:
         """SIGTERM to both services; they end in order and leave nothing held."""
@@ -169,11 +201,17 @@ class Walk:
         assert self.publisher.terminate() == 0, self.publisher.tail()
         verdict.assert_nothing_held(self._dsn)
 
-    def wait_for_finished(self, spark_batch: int) -> None:
-        """Wait until Spark has committed a batch."""
+    def wait_for_batch(self, batch: int) -> None:
+        """Wait until the ledger has a batch and the job has reported it."""
         self.wait_for(
-            lambda: self.places.newest("commits") == spark_batch, f"the end of batch {spark_batch}", self.job
+            lambda: re.search(rf"batch_committed\b.*?\bbatch={batch}\b", self.job.log()),
+            f"batch {batch}",
+            self.job,
         )
+
+    def wait_for_start(self, number: int) -> None:
+        """Wait until the job has started so many times."""
+        self.wait_for(lambda: len(self.places.events_read_again()) == number, f"start {number}", self.job)
 
     def wait_for_mirror(self, batch: int) -> None:
         """Wait until the publisher has recorded that it came to the end of a batch of the ledger."""
@@ -194,7 +232,7 @@ class Walk:
             for key, row in rows.items():
                 self.page.compare(kind, key, row)
 
-    def compare_buckets(self, generation: int) -> None:
-        """Compare a generation's bucket summaries."""
-        for key, row in self.places.buckets(generation).items():
-            self.page.compare("bucket summary", key, row)
+    def compare_fork(self, dsn: str) -> None:
+        """Compare the generations of another outbox."""
+        for key, row in self.places.generations(dsn).items():
+            self.page.compare("generation of the fork", key, row)

@@ -15,12 +15,8 @@ from tests.integration.publisher.harness import query
 INPUTS = (CLICKS, LOAD)
 
 
-def of_inputs(bootstrap: str, dsn: str) -> dict[str, Expectation]:
+def of_inputs(bootstrap: str) -> dict[str, Expectation]:
     """Read the topics to their ends of now, and judge them: {topic id: what must come out}."""
-    ((buckets,),) = query(
-        dsn,
-        "SELECT (assembly->>'buckets')::int FROM outbox.generation ORDER BY generation DESC LIMIT 1",
-    )
     session = load_settings(CONFIG).session
     # By a name of its own: the answers come from its thread, which ends when nothing names it any more.
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -29,7 +25,7 @@ def of_inputs(bootstrap: str, dsn: str) -> dict[str, Expectation]:
     for topic, answer in described.items():
         topic_id = topic_id_text(answer.result().topic_id)
         records = read_topic(bootstrap, topic)
-        found[topic_id] = expect(records, topic, topic_id, session, buckets, Share(transform))
+        found[topic_id] = expect(records, topic, topic_id, session, Share(transform))
     return found
 
 
@@ -51,7 +47,7 @@ def together(parts: dict[str, Expectation]) -> Expectation:
 def is_dealt_with(dsn: str, parts: dict[str, Expectation]) -> bool:
     """Whether the job has dealt with all of the input, and the publishers have delivered all that came of it."""
     ((done,),) = query(
-        dsn, "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
+        dsn, "SELECT end_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
     )
     for topic_id, part in parts.items():
         reached = done.get(topic_id, {})

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from spark_job.jars import cache_dir
+from spark_job.spark.jars import cache_dir
 from tests.images.engine import Engine
 from tests.images.stand_ins import PYTHON
 

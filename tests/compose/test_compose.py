@@ -1,4 +1,4 @@
-"""`docker compose up` of the shipped file: real containers, each killed in turn, publishers scaled under load, and design §7 at the end."""
+"""`docker compose up` of the shipped file: real containers, each killed in turn, publishers scaled under load; all compared at the end."""
 
 import json
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def test_own_servers_take_the_place_of_those_in_containers(stack: Stack) -> None
         assert service["environment"]["OUTBOX_POSTGRES__DSN_FILE"] == "/run/secrets/dsn"
         assert [secret["target"] for secret in service["secrets"]] == ["dsn"]
         assert [
-            volume["source"] for volume in service.get("volumes", []) if volume["source"] != "checkpoint"
+            volume["source"] for volume in service.get("volumes", []) if volume["source"] != "cache"
         ] == []
         assert [name for name in service.get("depends_on", {}) if name not in services] == []
 
@@ -101,7 +101,7 @@ def test_the_images_have_what_they_need_and_no_more(stack: Stack) -> None:
     assert (
         stack.run_image("publisher", "sh", "-c", lean) == "ModuleNotFoundError: No module named 'pyspark'\n"
     )
-    jars = stack.run_image("spark-job", "python", "-m", "spark_job.jars").split()
+    jars = stack.run_image("spark-job", "python", "-m", "spark_job.spark.jars").split()
     assert len(jars) > 2
     assert all(jar.startswith("/opt/cache/") for jar in jars)
     count = "from examples.clickstream.dataset import read_clicks; print(len(read_clicks()))"
@@ -144,7 +144,7 @@ def test_exactly_once_whatever_container_is_killed(stack: Stack, dsn: str, watch
         assert (loader.exit_code, loader.restarts) == (0, 0), stack.log("clickstream")
         assert _number_of_records(stack, CLICKS) == _SAMPLE_EVENTS
     with stack.timed("the rest of the input"):
-        expected = of_inputs(stack.bootstrap, dsn)
+        expected = of_inputs(stack.bootstrap)
         stack.wait_until(lambda: is_dealt_with(dsn, expected), "the delivery of everything")
     with stack.timed("audits"):
         _audit(stack)
@@ -187,8 +187,8 @@ def test_the_services_log_json(stack: Stack, service: str, events: set[str]) -> 
 
 
 def test_down_and_up_with_new_secrets_goes_on_where_it_was(stack: Stack, dsn: str) -> None:
-    """The containers are made anew, and so is every password: same checkpoint, no part of the sample again, the new input once."""
-    generations = "SELECT generation, directory_token FROM outbox.generation ORDER BY generation"
+    """The containers are made anew, and so is every password: same generation, no part of the sample again, the new input once."""
+    generations = "SELECT generation, created_at FROM outbox.generation ORDER BY generation"
     known, passwords = query(dsn, generations), stack.secrets()
     with stack.timed("down, new secrets, up, until everything is healthy"):
         stack.compose("down")
@@ -205,7 +205,7 @@ def test_down_and_up_with_new_secrets_goes_on_where_it_was(stack: Stack, dsn: st
         _wait_for_progress(stack, dsn, before, "batches and deliveries after down and up")
     stack.wait_until(lambda: stack.container("clickstream").exit_code == 0, "the end of the loader")
     assert _number_of_records(stack, CLICKS) == _SAMPLE_EVENTS
-    expected = of_inputs(stack.bootstrap, dsn)
+    expected = of_inputs(stack.bootstrap)
     stack.wait_until(lambda: is_dealt_with(dsn, expected), "the delivery of everything")
     verdict.assert_outbox(dsn, together(expected))
     assert query(dsn, generations) == known

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from db.fault_points import Plan
+from tests.acceptance.damages import DELETED, OLD, bring_back, damage
 from tests.acceptance.feed import rounds, write
 from tests.acceptance.options import Options
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
 from tests.faults.matrix import HELD, Group, Row
-from tests.faults.state import Kind, State, assert_nothing_half_way
+from tests.faults.state import State, assert_nothing_half_way, resumed_at
 from tests.faults.victim import Victim
 
 _GENERATIONS = 1  # place in Pipeline.written()
@@ -37,6 +38,8 @@ class Play:
         """`tell` gets a line for each cell."""
         self._pipeline, self._victim, self._group = pipeline, victim, group
         self._tell, self._seed = tell, seed
+        self._old_cache = pipeline.cache.with_name("old-cache")
+        self._damaged: State | None = None  # the state then, if it was since the last recovery
 
     def run(self, situations: Sequence[Situation]) -> None:
         """Play all cells, then ask for the whole verdict. The group's rows are those of the situations, in their order."""
@@ -50,10 +53,16 @@ class Play:
 
     def _play(self, situations: Sequence[Situation]) -> str:
         self._pipeline.publisher.start()
+        self._pipeline.hold_open(6)  # so that there is always something to find again
         self._feed(SESSIONS)
         rows = iter(self._group.rows)
+        if any(cell.cache == OLD for situation in situations for cell in situation.cells):
+            self._victim.recover()
+            shutil.copytree(self._pipeline.cache, self._old_cache)
+            self._feed(SESSIONS)
         for situation in situations:
             self._situation(situation, [next(rows) for _ in situation.cells])
+        self._pipeline.release()
         expected = self._pipeline.expectation()
         self._pipeline.complete(expected)
         self._pipeline.stop()
@@ -67,7 +76,10 @@ class Play:
         if situation.one_by_one or situation.after is not None:
             self._victim.recover()
         if situation.after is not None:
-            self._strike(Cell(situation.after, Kind.PLANNED, with_rows=True))
+            self._strike(Cell(situation.after, with_rows=True))
+        if situation.settings:
+            self._victim.end()
+            self._victim.settings = situation.settings
         for cell, row in zip(situation.cells, rows, strict=True):
             try:
                 found = self._cell(cell, row)
@@ -86,23 +98,30 @@ class Play:
 
     def _cell(self, cell: Cell, row: Row) -> State:
         """Let the fault happen and judge what it left."""
-        if cell.loses:
-            assert self._victim.stands_still()
-            shutil.rmtree(self._pipeline.checkpoint)
+        if cell.cache:
+            self._damage(cell.cache)
         before, written = State.read(self._pipeline), self._pipeline.written()
         found = self._strike(cell)
-        row.found = str(found)
+        kind = found.kind(before)
+        row.found = str(kind)
         assert_nothing_half_way(self._pipeline)
-        opens = before.kind in (Kind.NOTHING, Kind.LOST) and cell.point not in BEFORE_THE_STARTS_COMMIT
-        assert found.generation == before.generation + opens, f"{before} became {found}"
-        if cell.point == "query.after_spark_commit":
-            # The main thread sees the commit; the stream's thread may be in the next batch by then.
-            assert found.committed > before.committed, f"{before} became {found}"
-        else:
-            assert found.kind == cell.leaves, f"{before} became {found}"
+        assert kind == cell.leaves, f"{before} became {found}"
+        assert found.generation == before.generation + cell.opens, f"{before} became {found}"
         if cell.point.startswith("start."):
             assert _but_generations(self._pipeline.written()) == _but_generations(written)
+        if cell.point in BEFORE_THE_STARTS_COMMIT:
+            assert found.runs == before.runs
         return found
+
+    def _damage(self, how: str) -> None:
+        self._victim.end()
+        if how == OLD:
+            bring_back(self._pipeline.cache, self._old_cache)
+        elif how == DELETED:
+            self._pipeline.lose_cache()
+        else:
+            damage(self._pipeline.cache, how)
+        self._damaged = State.read(self._pipeline)
 
     def _strike(self, cell: Cell) -> State:
         # Starts take no batch: their work piles up until a later cell's batches.
@@ -120,26 +139,24 @@ class Play:
         self._victim.recover()
         now = State.read(self._pipeline)
         assert_nothing_half_way(self._pipeline)
-        if found.kind == Kind.UNUSED:
-            assert (now.generation, now.repeated) == (found.generation, found.repeated)
-            return "the same generation used"
-        if found.kind in (Kind.NOTHING, Kind.LOST):
-            assert (now.generation, now.repeated) == (found.generation + 1, found.repeated)
-            return f"generation {now.generation} opened"
-        assert now.generation == found.generation
-        again = frozenset([(found.generation, found.planned)]) if found.kind == Kind.STORED else frozenset()
-        assert now.repeated == found.repeated | again
-        if found.kind == Kind.COMMITTED:
-            return "nothing repeated"
-        ((stored, sessions),) = self._pipeline.ask(
-            "SELECT (array_agg(end_offsets))[1], sum(sessions) FROM outbox.batch WHERE generation = %s AND spark_batch = %s",
-            found.generation,
-            found.planned,
-        )
-        (ends,) = stored.values()
-        assert found.planned_ends() == {int(partition): end for partition, end in ends.items()}
-        written = "nothing written" if again else f"{sessions} sessions written as planned"
-        return f"batch {found.planned} run again, {written}"
+        assert now.unheard == found.unheard, f"{found} became {now}"
+        assert now.generation == max(1, found.generation), f"{found} became {now}"
+        again = sum(now.rebuilt[len(found.rebuilt) :])
+        if self._damaged is None:
+            assert not again, f"{again} events were read again, though the cache was as the job had left it"
+        elif found.unheard == self._damaged.unheard:  # else the batch that found them again was not reported
+            assert len(now.rebuilt) > len(self._damaged.rebuilt), (
+                f"nothing was read again: {found} became {now}"
+            )
+        self._damaged = None
+        opened = f"{again} events read again" if again else "nothing read again"
+        if not self._victim.new_run:
+            assert now.runs == found.runs, f"{found} became {now}"
+            return f"the run went on; {opened}"
+        assert now.runs == found.runs + 1, f"{found} became {now}"
+        if found.end:
+            assert resumed_at(self._pipeline, found.runs) == found.end
+        return f"run {now.runs} began where the ledger ended; {opened}"
 
 
 def _but_generations(written: list[Any]) -> list[Any]:

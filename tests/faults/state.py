@@ -1,105 +1,94 @@
-"""Where a job is, read from outside: the checkpoint's logs against the ledger. What a fault left, and what the next life made of it."""
+"""Where a job is, read from outside: the ledger, and what the job has said of it. What a fault left, and what the next life made of it."""
 
-import json
+import re
 from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple, Self
 
 from tests.acceptance import verdict
 from tests.acceptance.pipeline import Pipeline
 from tests.integration.publisher.harness import query
 
+_REPORTED = re.compile(r"batch_committed\b.*?\bbatch=(\d+)")
+_REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
+
 
 class Kind(StrEnum):
-    """What a fault found of the batch in hand, by both logs."""
+    """What a fault left of the batch in hand."""
 
-    PLANNED = "planned, not in the outbox"
-    STORED = "in the outbox, not in Spark's log"
-    COMMITTED = "in the outbox and in Spark's log"
-    UNUSED = "generation without a batch"
     NOTHING = "no generation yet"
-    LOST = "no checkpoint of the ledger's batches"
+    UNUSED = "a generation without a batch"
+    AGREED = "the ledger ends with the batch that the job reported last"
+    UNHEARD = "the ledger has the whole batch, the job has never heard of it"
 
 
 class State(NamedTuple):
-    """The newest generation (0: none), its Spark batches (-1: none), and the batches that Spark ran again after they were stored."""
+    """The newest generation (0: none), its batches and all, the runs, and what the job's log says."""
 
     generation: int
-    planned: int
-    stored: int
-    committed: int
-    plan: str | None
-    """Spark's offset log entry of the newest planned batch."""
-    repeated: frozenset[tuple[int, int]]
-    """(generation, Spark batch)"""
+    of_generation: int
+    batches: int
+    runs: int
+    unheard: int
+    """Batches of the ledger that no run has reported."""
+    end: dict[int, int]
+    """{partition: offset} up to which the ledger has dealt with the input."""
+    rebuilt: list[int]
+    """Events that were read again, of each batch for which that was needed."""
 
     @classmethod
     def read(cls, pipeline: Pipeline) -> Self:
-        """Look at both."""
-        repeated = pipeline.ask(
-            "SELECT generation, spark_batch FROM outbox.batch WHERE recomputed_at IS NOT NULL"
+        """Look at the outbox and the log."""
+        ((generation, of_generation, batches, runs),) = pipeline.ask(
+            "SELECT g.generation, count(b) FILTER (WHERE b.generation = g.generation), count(b), (SELECT count(*) FROM outbox.run)"
+            " FROM (SELECT coalesce(max(generation), 0) AS generation FROM outbox.generation) g"
+            " LEFT JOIN outbox.batch b ON b.kind = 'stream' AND b.part = 0 GROUP BY g.generation"
         )
-        newest = pipeline.ask(
-            "SELECT generation, 'gen-' || generation || '-' || directory_token,"
-            " (SELECT coalesce(max(spark_batch), -1) FROM outbox.batch b WHERE b.generation = g.generation AND kind = 'stream')"
-            " FROM outbox.generation g ORDER BY generation DESC LIMIT 1"
+        log = pipeline.job.log()
+        reported = _reported(log)
+        stored = {
+            row[0]
+            for row in pipeline.ask("SELECT max(batch_id) FROM outbox.batch GROUP BY run_id, spark_batch")
+        }
+        rebuilt = [int(found) for found in _REBUILT.findall(log)]
+        return cls(
+            generation, of_generation, batches, runs, len(stored - reported), pipeline.ledger_end(), rebuilt
         )
-        if not newest:
-            return cls(0, -1, -1, -1, None, frozenset())
-        generation, folder, stored = newest[0]
-        directory = pipeline.checkpoint / folder
-        planned = _newest(directory / "offsets")
-        plan = None if planned < 0 else (directory / "offsets" / str(planned)).read_text("utf-8")
-        committed = _newest(directory / "commits")
-        return cls(generation, planned, int(stored), committed, plan, frozenset(map(tuple, repeated)))
 
-    @property
-    def kind(self) -> Kind:
-        """What both logs say. Raises AssertionError for what no crash can leave."""
+    def kind(self, before: Self) -> Kind:
+        """What a fault has left that found the job in the state `before`."""
         if self.generation == 0:
             return Kind.NOTHING
-        if self.planned == self.stored == self.committed == -1:
+        if self.of_generation == 0:
             return Kind.UNUSED
-        if self.planned == self.stored + 1 and self.committed == self.stored:
-            return Kind.PLANNED
-        if self.planned == self.committed == -1 < self.stored:
-            return Kind.LOST
-        if self.planned == self.stored == self.committed + 1:
-            return Kind.STORED
-        assert self.planned == self.stored == self.committed, f"checkpoint and ledger do not fit: {self}"
-        return Kind.COMMITTED
-
-    def __str__(self) -> str:
-        """For the table."""
-        if self.kind in (Kind.NOTHING, Kind.UNUSED, Kind.LOST):
-            return str(self.kind)
-        return f"Spark batch {self.planned} {self.kind}"
-
-    def planned_ends(self) -> dict[int, int]:
-        """{partition: end offset} of the newest planned batch; the pipelines have one input topic."""
-        assert self.plan is not None
-        (topic,) = json.loads(self.plan.splitlines()[2]).values()
-        return {int(partition): end for partition, end in topic.items()}
+        assert self.unheard - before.unheard in (0, 1), (
+            f"more than the batch in hand was not reported: {before}, {self}"
+        )
+        return Kind.UNHEARD if self.unheard > before.unheard else Kind.AGREED
 
 
-def input_ends(pipeline: Pipeline) -> dict[str, int]:
+def has_told_all(pipeline: Pipeline) -> bool:
+    """Whether the newest run has reported all its batches: the ledger has each a moment before."""
+    rows = pipeline.ask(
+        "SELECT max(batch_id) FROM outbox.batch WHERE run_id = (SELECT run_id FROM outbox.run ORDER BY number DESC LIMIT 1)"
+        " GROUP BY spark_batch"
+    )
+    return {row[0] for row in rows} <= _reported(pipeline.job.log())
+
+
+def _reported(log: str) -> set[int]:
+    return {int(found) for found in _REPORTED.findall(log)}
+
+
+def input_ends(pipeline: Pipeline) -> dict[int, int]:
     """{partition: end offset} of the input as it is now."""
     ends = verdict.ends(pipeline.bootstrap, [pipeline.input], committed=True)
-    return {str(partition): end for (_, partition), end in ends.items()}
+    return {partition: end for (_, partition), end in ends.items()}
 
 
-def is_caught_up(pipeline: Pipeline, ends: dict[str, int]) -> bool:
-    """Whether the ledger has dealt with the input up to `ends`, and Spark has committed all of it."""
-    rows = pipeline.ask(
-        "SELECT done_offsets FROM outbox.batch WHERE kind = 'stream' ORDER BY batch_id DESC LIMIT 1"
-    )
-    if not rows:
-        return False
-    (done,) = rows[0][0].values()
-    if any(done.get(partition, 0) < end for partition, end in ends.items()):
-        return False
-    state = State.read(pipeline)
-    return state.planned == state.stored == state.committed
+def resumed_at(pipeline: Pipeline, number: int) -> dict[int, int]:
+    """{partition: offset} where a run began, the first one is 0."""
+    ((found,),) = pipeline.ask("SELECT resumes_at FROM outbox.run ORDER BY number OFFSET %s LIMIT 1", number)
+    return {int(partition): offset for partition, offset in found[pipeline.input_topic.id()].items()}
 
 
 def assert_nothing_half_way(pipeline: Pipeline) -> None:
@@ -122,8 +111,3 @@ def open_transactions(pipeline: Pipeline) -> list[tuple[str, str]]:
         "SELECT application_name, query FROM pg_stat_activity WHERE datname = current_database()"
         " AND application_name LIKE 'spark-job%%' AND xact_start IS NOT NULL"
     )
-
-
-def _newest(log: Path) -> int:
-    names = [entry.name for entry in log.iterdir()] if log.exists() else []
-    return max((int(name) for name in names if name.isdigit()), default=-1)

@@ -5,23 +5,30 @@ from pathlib import Path
 
 import pytest
 
-from db.fault_points import Action, Plan
+from db.fault_points import Plan
 from devstack.kafka import KafkaServer
+from tests.acceptance.damages import DELETED
 from tests.acceptance.pipeline import Pipeline
-from tests.faults.cells import GROUPS, PAGE, Cell, Situation
+from tests.faults.cells import DRIVER, PAGE, TASK, Cell, Situation
 from tests.faults.matrix import Matrix
 from tests.faults.play import Play, options
 from tests.faults.state import Kind
-from tests.faults.victim import VICTIMS
+from tests.faults.victim import OF_A_TASK, OF_THE_DRIVER, FailingDriver, KilledWorker, Victim
 
-SAMPLE = Situation(
-    "a sample",
-    (
-        Cell("sink.after_ledger", Kind.PLANNED, with_rows=True),
-        Cell("sink.after_commit", Kind.STORED, with_rows=True),
+GROUPS = [(title, victim) for title in DRIVER for victim in OF_THE_DRIVER] + [
+    (title, victim) for title in TASK for victim in OF_A_TASK
+]
+SAMPLES = {
+    FailingDriver: Situation(
+        "a sample",
+        (
+            Cell("sink.after_ledger", with_rows=True),
+            Cell("sink.after_commit", Kind.UNHEARD, with_rows=True),
+        ),
+        one_by_one=True,
     ),
-    one_by_one=True,
-)
+    KilledWorker: Situation("a sample", (Cell("task.during_rebuild", cache=DELETED),), one_by_one=True),
+}
 
 
 @pytest.fixture
@@ -36,22 +43,27 @@ def faulty(
 
 @pytest.mark.faults
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("action", VICTIMS)
-@pytest.mark.parametrize("title", GROUPS)
+@pytest.mark.parametrize(("title", "victim"), GROUPS)
 def test_a_fault_at_any_step_loses_and_repeats_nothing(
-    faulty: tuple[Pipeline, Plan], matrix: Matrix, tell: Callable[[str], None], title: str, action: Action
+    faulty: tuple[Pipeline, Plan],
+    matrix: Matrix,
+    tell: Callable[[str], None],
+    title: str,
+    victim: type[Victim],
 ) -> None:
     pipeline, plan = faulty
-    situations = GROUPS[title]
-    group = matrix.declare(f"{title}, {action}", [row for each in situations for row in each.rows(action)])
-    Play(pipeline, VICTIMS[action](pipeline, plan), group, tell, seed=1_000).run(situations)
+    situations = (DRIVER | TASK)[title]
+    rows = [row for situation in situations for row in situation.rows(victim.name)]
+    group = matrix.declare(f"{title}, {victim.name}", rows)
+    Play(pipeline, victim(pipeline, plan), group, tell, seed=1_000).run(situations)
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("action", [Action.RAISE])  # tests/acceptance/test_kill_loops.py kills
-def test_a_fault_just_before_and_one_just_after_commit_lose_and_repeat_nothing(
-    faulty: tuple[Pipeline, Plan], action: Action
+@pytest.mark.parametrize("victim", SAMPLES)  # tests/acceptance/test_kill_loops.py kills the driver
+def test_a_fault_just_before_and_one_just_after_commit_and_one_of_a_worker_lose_and_repeat_nothing(
+    faulty: tuple[Pipeline, Plan], victim: type[Victim]
 ) -> None:
     pipeline, plan = faulty
-    group = Matrix(PAGE).declare(SAMPLE.title, SAMPLE.rows(action))
-    Play(pipeline, VICTIMS[action](pipeline, plan), group, print, seed=2_000).run([SAMPLE])
+    situation = SAMPLES[victim]
+    group = Matrix(PAGE).declare(situation.title, situation.rows(victim.name))
+    Play(pipeline, victim(pipeline, plan), group, print, seed=2_000).run([situation])

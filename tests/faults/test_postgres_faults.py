@@ -10,9 +10,9 @@ import pytest
 from db.errors import UnavailableError
 from db.migrate import upgrade
 from devstack.postgres import Postgres
-from spark_job import storing
-from spark_job.failures import explain
-from spark_job.sink import Committed
+from spark_job.sink import ledger
+from spark_job.sink.commit import Committed
+from spark_job.spark.failures import explain
 from tests.faults.batches import SESSIONS, Batches, connected
 from tests.faults.crowded_postgres import CrowdedPostgres
 from tests.faults.cutting_proxy import Cut, CuttingProxy, When
@@ -91,18 +91,18 @@ def test_a_lock_held_by_somebody_ends_the_wait_and_names_the_setting(database: s
 def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobody(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """⚠ design §3.3 step 1: a process that is stopped there would hold the writer lock for ever."""
+    """A process that is stopped there would hold the writer lock for ever."""
     batches = Batches(database)
     successor: list[Committed | None] = []
-    insert_ledger_rows = storing.insert_ledger_rows
+    insert_rows = ledger.insert_rows
 
     def stand_still(*arguments: Any, **options: Any) -> None:
-        monkeypatch.setattr(storing, "insert_ledger_rows", insert_ledger_rows)
+        monkeypatch.setattr(ledger, "insert_rows", insert_rows)
         # Waits for the writer lock, which this transaction holds, until Postgres ends it.
         successor.append(batches.go_on())
-        insert_ledger_rows(*arguments, **options)
+        insert_rows(*arguments, **options)
 
-    monkeypatch.setattr(storing, "insert_ledger_rows", stand_still)
+    monkeypatch.setattr(ledger, "insert_rows", stand_still)
     with connected(database, idle_in_transaction_timeout_ms=300) as connection:
         with pytest.raises(psycopg.Error) as caught:
             batches.write(connection)

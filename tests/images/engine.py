@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_job.jars import cache_dir
+from spark_job.spark.jars import cache_dir
 from tests.images import daemon
 from tests.images.errors import EngineError
 from tests.images.install import install

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_job.jars import JarsError, resolve
+from spark_job.spark.jars import JarsError, resolve
 from tests.images.debian import SUITE, base_system, host_certificates
 from tests.images.engine import Engine, engine_cache
 from tests.images.errors import EngineError

@@ -1,22 +1,13 @@
 """Run the assembler over records and put what comes out in the reference model's terms."""
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
-from spark_job.sessions import Assembled, AssemblySettings, assemble
-from spark_job.sessions.state import OpenState
-from tests.reference.model import (
-    Expected,
-    ExpectedEvent,
-    ExpectedLetter,
-    ExpectedSession,
-    Record,
-    one_bucket,
-    parse,
-)
+from spark_job.sessions import Assembled, AssemblySettings, OpenState, assemble
+from tests.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
 
 
 @dataclass
@@ -33,7 +24,7 @@ class Outcome:
     swallowed: int = 0
 
     def sort(self) -> "Outcome":
-        """By source and closing position, so that buckets and batches play no part."""
+        """By source and closing position, so that batches play no part."""
         self.sessions.sort(key=lambda session: (session.source, session.end_offset))
         self.letters.sort(
             key=lambda letter: (letter.source, letter.closing_offset, letter.first_offset, letter.reason)
@@ -45,69 +36,39 @@ class Outcome:
 def table(
     records: Sequence[Record], settings: AssemblySettings, event_ids_in_header: bool = False
 ) -> pa.Table:
-    """The records as the job gives them to the assembler."""
-    keys, raw_keys, values, raws = [], [], [], []
-    for record in records:
-        key = record.key
-        if settings.key_path is not None:
-            parsed = parse(record, settings, event_ids_in_header)
-            key = None if parsed is None else parsed.key
-        text, raw = _text(key.encode() if isinstance(key, str) else key)
-        keys.append(text)
-        raw_keys.append(raw)
-        text, raw = _text(record.value)
-        values.append(text)
-        raws.append(raw)
+    """Records of one source as the job gives them to the assembler."""
     columns = {
-        "source": pa.array([record.source for record in records], pa.int32()),
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "ts": pa.array([record.ts for record in records], pa.int64()),
-        "key": pa.array(keys, pa.string()),
-        "value": pa.array(values, pa.string()),
-        "raw": pa.array(raws, pa.binary()),
-        "raw_key": pa.array(raw_keys, pa.binary()),
+        "value": pa.array([record.value for record in records], pa.binary()),
     }
+    if settings.key_path is None:
+        columns["key"] = pa.array([_bytes(record.key) for record in records], pa.binary())
     if settings.type_path is None:
-        columns["type"] = pa.array([record.type for record in records], pa.string())
+        columns["type"] = pa.array([_bytes(record.type) for record in records], pa.binary())
     if event_ids_in_header:
-        columns["event_id"] = pa.array([record.event_id for record in records], pa.string())
+        columns["event_id"] = pa.array([_bytes(record.event_id) for record in records], pa.binary())
     return pa.table(columns)
 
 
 def assembled(
-    batches: Iterable[Sequence[Record]],
-    settings: AssemblySettings,
-    bucket_of: Callable[[str], int] = one_bucket,
-    event_ids_in_header: bool = False,
-    shuffle: random.Random | None = None,
+    batches: Iterable[Sequence[Record]], settings: AssemblySettings, event_ids_in_header: bool = False
 ) -> Outcome:
-    """The outcome of batch after batch, the state of each bucket carried on as bytes.
-
-    With `shuffle` the records of a batch arrive in any order and any chunking.
-    """
-    states: dict[int, bytes | None] = {}
+    """The outcome of batch after batch, the open sessions of each source carried on."""
+    states: dict[int, OpenState] = {}
     outcome = Outcome()
     types: dict[tuple[int, int], str | None] = {}
     for batch in batches:
         types |= {(record.source, record.offset): record.type for record in batch}
-        by_bucket: dict[int, list[Record]] = {}
-        for record in batch:
-            parsed = parse(record, settings, event_ids_in_header)
-            by_bucket.setdefault(0 if parsed is None else bucket_of(parsed.key), []).append(record)
-        for bucket, records in by_bucket.items():
-            if shuffle is not None:
-                shuffle.shuffle(records)
+        for source in sorted({record.source for record in batch}):
+            records = [record for record in batch if record.source == source]
             new = table(records, settings, event_ids_in_header)
-            if shuffle is not None:
-                cut = shuffle.randint(0, len(records))
-                new = pa.concat_tables([new.slice(0, cut), new.slice(cut)])
-            result = assemble(states.get(bucket), new, settings)
-            states[bucket] = result.open_state
-            add(outcome, result)
-            check_summary(result)
-            check_types(result, types if settings.type_path is None else None)
-    for state in states.values():
-        add_open(outcome, state)
+            result = assemble(states.get(source, OpenState.empty()), new, settings)
+            states[source] = result.state
+            add(outcome, source, result)
+            check_types(result, source, types if settings.type_path is None else None)
+    for source, state in states.items():
+        add_open(outcome, source, state)
     return outcome.sort()
 
 
@@ -130,7 +91,7 @@ def expected_outcome(expected: Expected) -> Outcome:
     ).sort()
 
 
-def add(outcome: Outcome, result: Assembled) -> None:
+def add(outcome: Outcome, source: int, result: Assembled) -> None:
     """Collect one call's sessions, letters and counts."""
     for session in result.closed:
         columns = zip(
@@ -139,13 +100,13 @@ def add(outcome: Outcome, result: Assembled) -> None:
         events = tuple(ExpectedEvent(*event) for event in columns)
         assert (session.started_ms, session.ended_ms) == (events[0].ts, events[-1].ts)
         outcome.sessions.append(
-            ExpectedSession(session.source, session.key, session.start_offset, session.end_offset, events)
+            ExpectedSession(source, session.key, session.start_offset, session.end_offset, events)
         )
     for letter in result.letters:
         assert letter.detail
         outcome.letters.append(
             ExpectedLetter(
-                letter.source,
+                source,
                 letter.first_offset,
                 letter.last_offset,
                 letter.closing_offset,
@@ -159,60 +120,48 @@ def add(outcome: Outcome, result: Assembled) -> None:
     outcome.swallowed += result.counts.swallowed
 
 
-def add_open(outcome: Outcome, blob: bytes | None) -> None:
-    """Collect what a bucket's state holds."""
-    state = OpenState.from_bytes(blob)
-    row = 0
-    for at in range(len(state.source)):
-        end = row + int(state.rows[at])
+def add_open(outcome: Outcome, source: int, state: OpenState) -> None:
+    """Collect what is open; fail unless table, chunks and safe offset agree."""
+    sessions = state.sessions
+    with_events = np.flatnonzero(sessions.rows > 0)
+    held = state.events_of(sessions.start[with_events])
+    assert held.start.tolist() == sessions.start[with_events].tolist()
+    assert sessions.n_bytes.sum() == held.events.sizes().sum()
+    assert state.safe_offset == (int(held.start.min()) if len(with_events) else None)
+    bounds = dict(
+        zip(held.start.tolist(), zip(held.first.tolist(), held.first[1:].tolist(), strict=False), strict=True)
+    )
+    for at in range(len(sessions)):
+        start = int(sessions.start[at])
+        begin, end = bounds.get(start, (0, 0))
         columns = (
-            state.offset[row:end].tolist(),
-            state.ts[row:end].tolist(),
-            state.payload[row:end].to_pylist(),
+            held.events.offset[begin:end].tolist(),
+            held.events.ts[begin:end].tolist(),
+            held.events.raws(begin, end),
         )
         outcome.open.append(
             (
-                int(state.source[at]),
-                state.key[at].as_py(),
-                int(state.start[at]),
-                int(state.last[at]),
-                int(state.max_ts[at]),
+                source,
+                sessions.key[at].as_py(),
+                start,
+                int(sessions.last[at]),
+                int(sessions.max_ts[at]),
                 tuple(zip(*columns, strict=True)),
-                state.start_hash[at].is_valid,
+                bool(sessions.is_tombstone[at]),
             )
         )
-        row = end
 
 
-def check_summary(result: Assembled) -> None:
-    """The summary says what the state holds."""
-    held = Outcome()
-    add_open(held, result.open_state)
-    oldest: dict[int, int] = {}
-    for source, _, start, *_ in held.open:
-        oldest[source] = min(start, oldest.get(source, start))
-    summary = result.summary
-    assert summary.oldest_open == oldest
-    assert summary.open_sessions == len(held.open)
-    assert summary.open_events == sum(len(events) for *_, events, _ in held.open)
-    assert summary.open_bytes == sum(len(raw) for *_, events, _ in held.open for _, _, raw in events)
-    assert summary.state_bytes == len(result.open_state or b"")
-
-
-def check_types(result: Assembled, in_headers: Mapping[tuple[int, int], str | None] | None) -> None:
+def check_types(
+    result: Assembled, source: int, in_headers: Mapping[tuple[int, int], str | None] | None
+) -> None:
     """Letters keep the types that only a header told. `in_headers`: by (source, offset); None where the values tell them."""
     for letter in result.letters:
         if in_headers is None:
             assert letter.types is None
         else:
-            assert letter.types == [in_headers[letter.source, offset] for offset, _, _ in letter.events]
+            assert letter.types == [in_headers[source, offset] for offset, _, _ in letter.events]
 
 
-def _text(value: bytes | None) -> tuple[str | None, bytes | None]:
-    """(text, None), or (None, bytes) where they are not UTF-8."""
-    if value is None:
-        return None, None
-    try:
-        return value.decode(), None
-    except UnicodeDecodeError:
-        return None, value
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,10 +1,10 @@
 """What must come out of a log of session events: one record at a time, dicts and loops, nothing clever.
 
-    expected = expected_sessions(records, settings, bucket_of)
+    expected = expected_sessions(records, settings)
 
-Written from design §3.1, not from the assembler; it shares only the settings with it. Use it as the truth wherever
-the input is known: a record is a plain Kafka record with a number for its topic and partition. Where sessions are cut
-into batches, how events are ordered in them and when things happened plays no part in it.
+Written from docs/sessions.md, not from the assembler; it shares only the settings with it. Use it as the truth wherever
+the input is known: a record is a plain Kafka record with a number for its topic and partition. Where the input is cut
+into batches and when things happened plays no part in it.
 """
 
 import json
@@ -107,25 +107,20 @@ class _Parsed:
     event_id: str | None
 
 
-def one_bucket(key: str) -> int:
-    """All keys share one bucket: each record is a clock for all sessions of its partition."""
-    return 0
-
-
 def expected_sessions(
     records: Iterable[Record],
-    settings: AssemblySettings,
-    bucket_of: Callable[[str], int] = one_bucket,
+    settings: AssemblySettings | Callable[[Record], AssemblySettings],
     event_ids_in_header: bool = False,
 ) -> Expected:
-    """Judge every record in offset order within its source. `bucket_of` gives a key's bucket."""
+    """Judge every record in offset order within its source. `settings`: also as a function, where they changed on the way."""
     expected = Expected()
     open_now: dict[tuple[int, str], OpenSession] = {}
     for record in sorted(records, key=lambda record: (record.source, record.offset)):
-        parsed = parse(record, settings, event_ids_in_header)
+        judge = settings if isinstance(settings, AssemblySettings) else settings(record)
+        parsed = parse(record, judge, event_ids_in_header)
         if parsed is None:
             alone = ((record.offset, record.ts, record.value),)
-            key = valid_key(record.key) if settings.key_path is None else None
+            key = _key_of_malformed(record, judge)
             _letter(
                 expected,
                 record.source,
@@ -136,8 +131,8 @@ def expected_sessions(
                 1,
             )
             continue
-        _silence(expected, open_now, record, parsed, settings, bucket_of)
-        _judge(expected, open_now, record, parsed, settings)
+        _silence(expected, open_now, record, parsed, judge)
+        _judge(expected, open_now, record, parsed, judge)
     expected.sessions.sort(key=lambda session: (session.source, session.end_offset))
     expected.letters.sort(
         key=lambda letter: (letter.source, letter.closing_offset, letter.first_offset, letter.reason)
@@ -152,13 +147,10 @@ def _silence(
     record: Record,
     parsed: _Parsed,
     settings: AssemblySettings,
-    bucket_of: Callable[[str], int],
 ) -> None:
-    """Sessions of other keys in the same source and bucket that this record shows to have fallen silent."""
+    """Sessions of other keys in the same source that this record shows to have fallen silent."""
     for session in list(open_now.values()):
         if session.source != record.source or session.key == parsed.key:
-            continue
-        if bucket_of(session.key) != bucket_of(parsed.key):
             continue
         if parsed.event.ts > session.latest + settings.timeout_ms + settings.grace_ms:
             _close(expected, open_now, session, "timed_out", record.offset)
@@ -284,6 +276,18 @@ def valid_key(key: str | bytes | None) -> str | None:
     if not key or "\0" in key or len(key.encode()) > MAX_KEY_BYTES:
         return None
     return key
+
+
+def _key_of_malformed(record: Record, settings: AssemblySettings) -> str | None:
+    if settings.key_path is None:
+        return valid_key(record.key)
+    try:
+        found = orjson.loads(record.value or b"")
+    except orjson.JSONDecodeError:
+        return None
+    for name in settings.key_path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return valid_key(found) if isinstance(found, str) else None
 
 
 def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool = False) -> _Parsed | None:

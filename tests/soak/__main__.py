@@ -137,11 +137,11 @@ def _run(
 ) -> Run:
     (counts,) = running.pipeline.ask(
         "SELECT split_part(current_setting('server_version'), ' ', 1),"
-        " (SELECT count(*) FROM outbox.batch), (SELECT count(*) FROM outbox.batch WHERE recomputed_at IS NOT NULL),"
+        " (SELECT count(*) FROM outbox.batch), (SELECT count(*) FROM outbox.run),"
         " (SELECT count(*) FROM outbox.generation), (SELECT count(*) FROM outbox.lane_epoch),"
         " (SELECT count(*) FROM outbox.delivery WHERE kafka_offsets IS NULL)"
     )
-    postgres, batches, recomputed, generations, lane_epochs, filled_in = counts
+    postgres, batches, starts, generations, lane_epochs, filled_in = counts
     return Run(
         began=began,
         ended=datetime.now(UTC),
@@ -154,7 +154,7 @@ def _run(
         totals=chapters.totals,
         happened=running.happened,
         batches=batches,
-        recomputed=recomputed,
+        starts=starts,
         generations=generations,
         lane_epochs=lane_epochs,
         filled_in=filled_in,

@@ -4,6 +4,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -69,20 +70,31 @@ class Faults:
         except (AssertionError, psutil.NoSuchProcess):  # it is between two
             raise NotNowError from None
 
-    def checkpoint_deleted(self) -> None:
+    def cache_deleted(self) -> None:
         pipeline = self._stand.pipeline
         pipeline.job.crash()
-        directory = pipeline.generation_directory()
-        there = directory.exists()
-        shutil.rmtree(directory, ignore_errors=True)
+        pipeline.lose_cache()
         self._start_job()
-        if not there:  # the fault before this one has deleted it, and the job was not there since
+
+    def cache_damaged(self) -> None:
+        """While the job runs; a file may be in use, or gone at this moment."""
+        tables = [
+            *self._stand.pipeline.cache.rglob("*.sessions"),
+            *self._stand.pipeline.cache.rglob("*.events"),
+        ]
+        if not tables:
             raise NotNowError
+        for table in self._chance.sample(tables, max(1, len(tables) // 2)):
+            with suppress(OSError):
+                content = table.read_bytes()
+                damaged = table.with_name(".damaged")
+                damaged.write_bytes(content[: len(content) // 2] + self._chance.randbytes(16))
+                damaged.replace(table)
 
     def _start_job(self) -> None:
         # A killed JVM leaves 10 MB: gigabytes in two hours.
-        for left in (self._stand.folder / "scratch").iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for left in self._stand.pipeline.scratch.iterdir():
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
         self._stand.pipeline.job.start()
 
     # The publishers
@@ -170,7 +182,8 @@ WEIGHTS = {
     "job_killed": 5,
     "job_machine_lost": 4,
     "jvm_killed": 4,
-    "checkpoint_deleted": 3,
+    "cache_deleted": 3,
+    "cache_damaged": 3,
     "publisher_killed": 8,
     "publisher_frozen": 6,
     "postgres_killed": 5,
@@ -185,7 +198,8 @@ TITLES = {
     "job_killed": "job: SIGKILL",
     "job_machine_lost": "job: SIGKILL to all its processes at once",
     "jvm_killed": "job: SIGKILL to its JVM",
-    "checkpoint_deleted": "job: killed, its checkpoint deleted",
+    "cache_deleted": "job: killed, its cache deleted",
+    "cache_damaged": "job: its cache damaged",
     "publisher_killed": "publisher: SIGKILL",
     "publisher_frozen": "publisher: SIGSTOP, SIGCONT",
     "postgres_killed": "Postgres: SIGKILL",

@@ -31,7 +31,8 @@ class Run:
     totals: Totals
     happened: Counter[str]
     batches: int
-    recomputed: int
+    starts: int
+    """Of the job, restarts inside the process too."""
     generations: int
     lane_epochs: int
     filled_in: int
@@ -66,8 +67,8 @@ dead letters, ledger, deliveries), and forgotten.
 | output events delivered | {totals.outputs:,}: none missing, none twice, in order |
 | dead letters | {letters or "none"} |
 | duplicates dropped | {totals.duplicates:,} |
-| batches | {run.batches:,}, of which Spark ran {run.recomputed} again after their commit (same content) |
-| generations (checkpoints) | {run.generations} |
+| batches | {run.batches:,}, in {run.starts} runs of the query |
+| generations | {run.generations} |
 | lane epochs | {run.lane_epochs} |
 | events seen twice by the consumer | 0 |
 | records in aborted Kafka transactions | {totals.aborted:,}, none of them seen |

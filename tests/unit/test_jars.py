@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_job import ivy, jars
-from spark_job.ivy import Root
-from spark_job.jars import Jar, JarsError
+from spark_job.spark import ivy, jars
+from spark_job.spark.ivy import Root
+from spark_job.spark.jars import Jar, JarsError
 
 CONTENT = b"not really a jar"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -95,7 +95,7 @@ def test_a_malformed_line_is_refused_with_its_number(line: str) -> None:
 
 
 def test_the_lock_files_of_this_repository_name_no_address_and_pin_their_roots() -> None:
-    for package in ("spark_job", "devstack"):
+    for package in ("spark_job.spark", "devstack"):
         text = (files(package) / "jars.lock").read_text(encoding="utf-8")
         assert "//" not in text
         pinned = {jar.coordinate for jar in jars.parse_lock(text, source=package)}

@@ -10,12 +10,12 @@ from prometheus_client.registry import Collector
 import publisher.endpoint
 import publisher.metrics
 import publisher.outbox_metrics
-import spark_job.endpoint
-import spark_job.metrics
-import spark_job.outbox_metrics
+import spark_job.monitoring.endpoint
+import spark_job.monitoring.metrics
+import spark_job.monitoring.outbox_metrics
 from db.settings import Settings
 from publisher.condition import Condition as PublisherCondition
-from spark_job.condition import Condition as JobCondition
+from spark_job.monitoring.condition import Condition as JobCondition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
 SUFFIXES = re.compile(r"_(total|bucket|count|sum)$")
@@ -27,9 +27,9 @@ SERVICES: dict[str, list[Collector]] = {
         publisher.endpoint.ProcessMetrics(SETTINGS, PublisherCondition()),
     ],
     "job": [
-        spark_job.metrics.REGISTRY,
-        spark_job.outbox_metrics.OutboxMetrics(1, lambda _ends: []),
-        spark_job.endpoint.ProcessMetrics(SETTINGS, JobCondition()),
+        spark_job.monitoring.metrics.REGISTRY,
+        spark_job.monitoring.outbox_metrics.OutboxMetrics(1, lambda _ends: []),
+        spark_job.monitoring.endpoint.ProcessMetrics(SETTINGS, JobCondition()),
     ],
 }
 

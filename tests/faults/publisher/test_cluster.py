@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from db.kafka_client import admin_client
 from db.settings import KafkaSettings
 from devstack.cluster import KafkaCluster, KafkaNode
-from publisher.clients import admin_client
 from publisher.topics import Topics
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp

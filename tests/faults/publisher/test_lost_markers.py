@@ -15,7 +15,7 @@ import pytest
 from db.fault_points import Action, Fault
 from devstack.kafka import Kafka
 from publisher.checks import Why
-from spark_job.jars import java_executable, resolve
+from spark_job.spark.jars import java_executable, resolve
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.rows import Outbox
+from tests.integration.db.rows import NO_OFFSETS, Outbox
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8")
 QUERIES: dict[str, str] = dict(re.findall(r"```sql\n-- query: (\w+)\n(.*?)```", PAGE, re.DOTALL))
@@ -47,7 +47,7 @@ def make_world(outbox: Outbox) -> None:
     outbox.insert(
         "batch",
         **ledger_row(5)
-        | dict.fromkeys(("spark_batch", "start_offsets", "end_offsets", "done_offsets", "safe_offsets"))
+        | NO_OFFSETS
         | {"kind": "requeue", "sessions": 1, "output_events": 2, "output_bytes": 10, "input_events": 0},
     )
     _deliver(outbox, 0, [((0, None), (2, "a"), 3, 2.5), ((2, "a"), (4, None), 5, 4.5)])
@@ -92,8 +92,6 @@ def ledger_row(number: int) -> dict[str, Any]:
         "commit_id": uuid.UUID(int=number),
         "start_offsets": offsets(number - 1),
         "end_offsets": offsets(number),
-        "done_offsets": offsets(number),
-        "safe_offsets": offsets(number),
         "input_events": 100,
         "sessions": len(LANES),
         "output_events": 2 * len(LANES),

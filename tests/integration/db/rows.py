@@ -9,13 +9,13 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 RUN = uuid.UUID(int=1)
+NO_OFFSETS = dict.fromkeys(("spark_batch", "start_offsets", "end_offsets", "open_state"))
+"""What changes in the valid row of a batch that is no batch of the stream."""
 
 VALID: dict[str, dict[str, Any]] = {
     "generation": {
         "generation": 1,
-        "directory_token": "token",
         "start_offsets": Jsonb({"topic": {"0": 0}}),
-        "high_water": Jsonb({}),
         "topics": Jsonb({"topic": "session-events"}),
         "reason": "first",
         "policy": "skip",
@@ -31,9 +31,7 @@ VALID: dict[str, dict[str, Any]] = {
         "run_id": RUN,
         "start_offsets": Jsonb({}),
         "end_offsets": Jsonb({}),
-        "done_offsets": Jsonb({}),
-        "safe_offsets": Jsonb({}),
-        "content_hash": bytes(32),
+        "open_state": Jsonb({}),
         "transform_fingerprint": "fingerprint",
     },
     "session_output": {
@@ -69,16 +67,6 @@ VALID: dict[str, dict[str, Any]] = {
         "event_times_ms": [1, 2],
         "event_values": [b"{}", None],
     },
-    "bucket": {
-        "generation": 1,
-        "bucket": 0,
-        "batch_id": 1,
-        "open_sessions": 0,
-        "open_events": 0,
-        "open_bytes": 0,
-        "state_bytes": 0,
-        "oldest_open": Jsonb({}),
-    },
     "lane_epoch": {"epoch": 1, "from_batch": 1, "lanes": 8},
     "lane": {"epoch": 1, "lane": 0},
     "delivery": {"epoch": 1, "lane": 0, "seq": 1, "to_batch": 1, "sessions": 1, "events": 2},
@@ -95,10 +83,7 @@ VALID: dict[str, dict[str, Any]] = {
         "run_id": RUN,
         "generation": 1,
         "restored": "fresh",
-        "spark_batch": 0,
         "resumes_at": Jsonb({"topic": {"0": 0}}),
-        "high_water": Jsonb({}),
-        "read_again": 0,
         "explanation": "fresh start",
         "attempt": 1,
         "transform_fingerprint": "fingerprint",
@@ -107,7 +92,17 @@ VALID: dict[str, dict[str, Any]] = {
         "system_identifier": 1,
         "timeline": 1,
     },
-    "savepoint": {"name": "before-deploy", "generation": 1, "batch_id": 1},
+    "savepoint": {
+        "name": "before-deploy",
+        "generation": 1,
+        "batch_id": 1,
+        "end_offsets": Jsonb({"topic": {"0": 0}}),
+        "open_state": Jsonb({}),
+        "lineage": Jsonb([]),
+        "assembly": Jsonb({}),
+        "topics": Jsonb({"topic": "session-events"}),
+        "revision": 0,
+    },
     "request": {"run_id": RUN, "kind": "stop"},
     "publisher_process": {
         "process_id": RUN,
@@ -133,13 +128,12 @@ PARENTS: dict[str, tuple[str, ...]] = {
     "batch": ("generation",),
     "session_output": ("generation", "batch"),
     "dead_letter": ("generation",),
-    "bucket": ("generation",),
     "lane_epoch": (),
     "lane": ("lane_epoch",),
     "delivery": ("lane_epoch", "lane"),
     "parked": ("lane_epoch", "lane"),
     "run": ("generation",),
-    "savepoint": ("generation", "batch"),
+    "savepoint": ("generation",),
     "request": (),
     "publisher_process": (),
     "replay": (),

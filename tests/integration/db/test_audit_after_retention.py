@@ -4,7 +4,7 @@ import pytest
 
 from db.statements import statement
 from tests.integration.db.audit_world import ledger_row, minutes
-from tests.integration.db.rows import Outbox
+from tests.integration.db.rows import NO_OFFSETS, Outbox
 
 FLOOR = 10_000
 FOUND = "SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation ORDER BY batch_id, check_name"
@@ -21,8 +21,7 @@ def pruned(outbox: Outbox) -> Outbox:
     spark_batch = 0
     for number in range(9_980, 10_006):
         if number == FLOOR - 1:
-            outbox.insert("batch", batch_id=number, kind="retry", spark_batch=None, start_offsets=None, end_offsets=None,
-                          done_offsets=None, safe_offsets=None, created_at=minutes(number))  # fmt: skip
+            outbox.insert("batch", batch_id=number, kind="retry", **NO_OFFSETS, created_at=minutes(number))
             continue
         spark_batch += 1
         outbox.insert(
@@ -36,7 +35,7 @@ def pruned(outbox: Outbox) -> Outbox:
                 "created_at": minutes(number),
             },
         )
-    outbox.insert("savepoint", batch_id=9_990)
+    outbox.insert("generation", generation=2, from_generation=1, from_batch=9_990)
     outbox.connection.execute(
         statement("publisher.retention", "prune_batches"), {"floor": FLOOR, "keep_s": 0, "rows": 100}
     )
@@ -50,11 +49,19 @@ def test_single_rows_that_retention_leaves_in_the_ledger_are_no_break(pruned: Ou
 
 
 def test_a_break_where_rows_are_kept_is_named_after_retention_too(pruned: Outbox) -> None:
-    pruned.connection.execute("UPDATE outbox.batch SET spark_batch = 99 WHERE batch_id = 10003")
+    pruned.connection.execute(
+        """UPDATE outbox.batch SET end_offsets = '{"topic": {"0": 1}}', start_offsets = '{}' WHERE batch_id = 10003"""
+    )
     assert [(check, batch) for check, batch, _ in pruned.rows(FOUND)] == [
         ("ledger_discontinuous", 10_003),
         ("ledger_discontinuous", 10_004),
     ]
+
+
+def test_a_generation_of_which_the_first_rows_are_pruned_is_no_break(pruned: Outbox) -> None:
+    """The first that is left need not begin where the generation does."""
+    pruned.connection.execute("""UPDATE outbox.generation SET start_offsets = '{"topic": {"0": 5}}'""")
+    assert pruned.rows(FOUND) == []
 
 
 def test_a_break_below_what_is_kept_is_named_where_no_row_is_missing(pruned: Outbox) -> None:

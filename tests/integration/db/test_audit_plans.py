@@ -23,9 +23,9 @@ BY_INDEX = {
 """Query -> relations, by the beginning of their names, that it must not read from end to end. What a plan never runs costs nothing."""
 
 LOAD = """
-INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, done_offsets, safe_offsets,
-    content_hash, transform_fingerprint, sessions, output_events, output_bytes, created_at)
-SELECT 1 + 14 * n, 'stream', 1, n, gen_random_uuid(), '{}', '{}', '{}', '{}', decode(repeat('00', 32), 'hex'), 'test', 10, 10, 20,
+INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,
+    transform_fingerprint, sessions, output_events, output_bytes, created_at)
+SELECT 1 + 14 * n, 'stream', 1, n, gen_random_uuid(), '{}', '{}', '{}', 'test', 10, 10, 20,
        now() - interval '20 days' + n * interval '14 minutes'
 FROM generate_series(0, 1999) n;
 

@@ -31,23 +31,29 @@ DAMAGES = [
         2,
         "batch 2 (Spark batch 1, part 0) does not continue batch 1 (Spark batch 0, part 0): topic/0 from 101, not 100",
     ),
-    ("UPDATE outbox.batch SET spark_batch = 7 WHERE batch_id = 4", {"ledger_discontinuous"}, 4, "(Spark batch 7, part 0)"),
+    (
+        "UPDATE outbox.batch SET start_offsets = '{}' WHERE batch_id = 2",
+        {"ledger_discontinuous"},
+        2,
+        "part 0): topic/0 from nowhere, not 100",
+    ),
+    (
+        """UPDATE outbox.batch SET start_offsets = '{"topic": {"0": 1}}' WHERE batch_id = 1""",
+        {"ledger_discontinuous"},
+        1,
+        "generation 1: batch 1 (Spark batch 0, part 0) does not begin where its generation does: topic/0 from 1, not 0",
+    ),
+    ("UPDATE outbox.batch SET part = 1 WHERE batch_id = 1", {"ledger_discontinuous"}, 1, "does not begin where its generation does"),
+    ("UPDATE outbox.batch SET spark_batch = 2, part = 2 WHERE batch_id = 4", {"ledger_discontinuous"}, 4, "(Spark batch 2, part 2)"),
+    ("UPDATE outbox.batch SET spark_batch = 2, part = 1 WHERE batch_id = 4", {"ledger_discontinuous"}, 4, "(Spark batch 2, part 1)"),
     ("UPDATE outbox.batch SET part = 1 WHERE batch_id = 4", {"ledger_discontinuous"}, 4, "(Spark batch 3, part 1) does not continue"),
     (
-        """UPDATE outbox.batch SET safe_offsets = '{"topic": {"0": 201}}' WHERE batch_id = 2""",
+        """UPDATE outbox.batch SET open_state = '{"topic": {"0": {"safe": 201}}}' WHERE batch_id = 2""",
         {"ledger_offsets"},
         2,
-        "topic/0: start 100, end 200, safe 201, done 200",
+        "topic/0: start 100, end 200, safe 201",
     ),
-    ("""UPDATE outbox.batch SET done_offsets = '{"topic": {"0": 199}}' WHERE batch_id = 2""", {"ledger_offsets"}, 2, "done 199"),
-    ("UPDATE outbox.batch SET done_offsets = '{}' WHERE batch_id = 2", {"ledger_offsets"}, 2, "done 0"),
-    (
-        """UPDATE outbox.batch SET end_offsets = '{"topic": {"0": 299}}', done_offsets = '{"topic": {"0": 299}}',
-               safe_offsets = '{"topic": {"0": 299}}' WHERE batch_id = 4""",
-        {"ledger_offsets"},
-        4,
-        "start 300, end 299",
-    ),
+    ("""UPDATE outbox.batch SET end_offsets = '{"topic": {"0": 299}}' WHERE batch_id = 4""", {"ledger_offsets"}, 4, "start 300, end 299"),
     ("UPDATE outbox.batch SET sessions = 3 WHERE batch_id = 2", {"batch_counts"}, 2, "says 3 sessions, 8 outputs, 40 bytes; its"),
     ("UPDATE outbox.batch SET output_events = 9 WHERE batch_id = 2", {"batch_counts"}, 2, "says 4 sessions, 9 outputs"),
     (ROW.format("\"values\"[1] = 'longer than it was'", "a", 2), {"batch_counts"}, 2, "its rows hold 4, 8, 50"),
@@ -89,6 +95,29 @@ def test_what_does_not_agree_is_named(
     found = world.rows("SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation")
     assert {check for check, _, _ in found} == checks
     assert any(where == batch and words in detail for _, where, detail in found), found
+
+
+SOUND = [
+    # Each run numbers its batches from 0 on, and a batch without new records leaves a number out.
+    "UPDATE outbox.batch SET spark_batch = 0, run_id = gen_random_uuid() WHERE batch_id = 3",
+    "UPDATE outbox.batch SET spark_batch = 9 WHERE batch_id = 4",
+    # What is open ends with the last record that was read, at the most.
+    """UPDATE outbox.batch SET open_state = '{"topic": {"0": {"safe": 200}}}' WHERE batch_id = 2""",
+    # A partition that was not known before begins anywhere.
+    """UPDATE outbox.batch SET start_offsets = start_offsets || '{"new": {"0": 7}}', end_offsets = end_offsets || '{"new": {"0": 9}}'
+       WHERE batch_id = 4""",
+    """UPDATE outbox.generation SET start_offsets = '{}'""",
+    # Written before 0005: a generation began to read at safe offsets.
+    """ALTER TABLE outbox.batch DROP CONSTRAINT batch_open_state_known;
+       UPDATE outbox.batch SET open_state = NULL;
+       UPDATE outbox.generation SET start_offsets = '{"topic": {"0": 5}}'""",
+]
+
+
+@pytest.mark.parametrize("sql", SOUND)
+def test_what_is_no_break_is_not_named(world: Outbox, sql: str) -> None:
+    world.connection.execute(sql.encode())
+    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
 def test_a_parked_row_that_is_gone_is_named(world: Outbox) -> None:

@@ -1,7 +1,5 @@
 """audit_service and audit_input: who is at work, and how far the input is dealt with."""
 
-import uuid
-
 from psycopg.types.json import Jsonb
 
 from tests.integration.db.audit_world import minutes, offsets
@@ -40,16 +38,31 @@ def test_each_partition_tells_how_far_it_is_read_and_since_when_something_is_ope
     newest = "SELECT topic, partition, read_to, open_from, newest_batch, committed_at FROM outbox.audit_input"
     assert world.rows(newest) == [("session-events", 0, 400, None, 4, minutes(4))]
 
-    world.connection.execute(
-        "UPDATE outbox.batch SET safe_offsets = %s WHERE batch_id = 4", [Jsonb({"topic": {"0": 380}})]
-    )
+    world.connection.execute("UPDATE outbox.batch SET open_state = %s WHERE batch_id = 4", [opened(380)])
     assert world.rows(newest)[0][3] == 380
 
+    # A partition with nothing but tombstones has no open session.
+    world.connection.execute("UPDATE outbox.batch SET open_state = %s WHERE batch_id = 4", [opened(400)])
+    assert world.rows(newest)[0][3] is None
+
+
+def test_a_generation_that_has_committed_nothing_stands_at_its_start(world: Outbox) -> None:
     world.insert(
         "generation",
         generation=2,
-        directory_token=uuid.uuid4().hex,
-        start_offsets=offsets(4),
-        reason="requested",
+        start_offsets=offsets(3),
+        open_state=opened(250),
+        reason="savepoint",
+        savepoint="before",
     )
-    assert world.rows(newest) == [], "nothing of the new generation is committed yet"
+    found = (
+        "SELECT topic, partition, read_to, open_from, newest_batch, committed_at, age FROM outbox.audit_input"
+    )
+    assert world.rows(found) == [("session-events", 0, 300, 250, None, None, None)]
+
+
+def opened(safe: int) -> Jsonb:
+    """What is open in the one partition."""
+    return Jsonb(
+        {"topic": {"0": {"safe": safe, "sessions": 1, "events": 2, "bytes": 30, "digest": "0" * 24}}}
+    )

@@ -1,13 +1,14 @@
 """Each audit view answers its question."""
 
+import uuid
 from collections import Counter
 from datetime import timedelta
 
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.audit_world import ledger_row, minutes, row
-from tests.integration.db.rows import Outbox
+from tests.integration.db.audit_world import ledger_row, minutes, offsets, row
+from tests.integration.db.rows import NO_OFFSETS, Outbox
 
 
 def test_a_session_tells_where_it_came_from_and_when_it_went_out(shared_world: Outbox) -> None:
@@ -145,8 +146,8 @@ def test_a_delivery_whose_offsets_are_lost_says_so(world: Outbox) -> None:
 
 def test_retries_are_called_so(world: Outbox) -> None:
     world.connection.execute(
-        """UPDATE outbox.batch SET kind = 'retry', spark_batch = NULL, start_offsets = NULL, end_offsets = NULL, done_offsets = NULL,
-               safe_offsets = NULL WHERE batch_id = 3"""
+        """UPDATE outbox.batch SET kind = 'retry', spark_batch = NULL, start_offsets = NULL, end_offsets = NULL, open_state = NULL
+           WHERE batch_id = 3"""
     )
     found = "SELECT batch_id, what FROM outbox.audit_history WHERE session_key = 'a' AND what IN ('closed', 'retried') ORDER BY 1"
     assert world.rows(found)[1:3] == [(2, "closed"), (3, "retried")]
@@ -155,16 +156,32 @@ def test_retries_are_called_so(world: Outbox) -> None:
 def test_reissued_is_what_an_earlier_generation_was_done_with_and_no_later_session(world: Outbox) -> None:
     """After a restore with policy reissue all rows have its revision, those of a later generation too."""
     for generation, batch, end in ((2, 6, 400), (3, 7, 500)):
-        world.insert("generation", generation=generation, directory_token=str(generation), revision=1)
+        world.insert("generation", generation=generation, revision=1)
         world.insert(
             "batch",
             **ledger_row(batch)
-            | {"generation": generation, "spark_batch": 0, "done_offsets": Jsonb({"topic": {"0": end}})},
+            | {
+                "generation": generation,
+                "run_id": uuid.UUID(int=generation),
+                "spark_batch": 0,
+                "end_offsets": Jsonb({"topic": {"0": end}}),
+            },
         )
     world.insert("session_output", **row("a", 4, 0, 0) | {"batch_id": 6, "revision": 1})
     world.insert("session_output", **row("n", 5, 0, 0) | {"batch_id": 7, "revision": 1})
     found = "SELECT batch_id, what, revision FROM outbox.audit_history WHERE session_key IN ('a', 'n') AND batch_id > 5 ORDER BY 1"
     assert world.rows(found) == [(6, "reissued", 1), (7, "closed", 1)]
+
+
+def test_reissued_is_also_what_a_generation_without_batches_began_beyond(world: Outbox) -> None:
+    world.connection.execute("DELETE FROM outbox.batch WHERE kind = 'stream'")
+    world.insert("generation", generation=2, start_offsets=offsets(4), open_state=Jsonb({}))
+    world.insert("generation", generation=3, revision=1)
+    world.insert("batch", **ledger_row(6) | {"generation": 3})
+    for key, batch in (("a", 4), ("n", 5)):
+        world.insert("session_output", **row(key, batch, 0, 0) | {"batch_id": 6, "revision": 1})
+    found = "SELECT session_key, what FROM outbox.audit_history WHERE batch_id = 6 ORDER BY 1"
+    assert world.rows(found) == [("a", "reissued"), ("n", "closed")]
 
 
 def test_what_was_sent_is_what_the_deliveries_carried_without_what_was_put_aside(
@@ -205,8 +222,7 @@ def test_a_spark_batch_of_two_parts_is_one_batch_and_a_requeue_none(world: Outbo
     """Minute 5 holds the requeue, which copies what minute 2 counted."""
     world.connection.execute(
         """UPDATE outbox.batch b
-           SET spark_batch = 2, part = 1, start_offsets = f.start_offsets, end_offsets = f.end_offsets, safe_offsets = f.safe_offsets,
-               created_at = %s
+           SET spark_batch = 2, part = 1, start_offsets = f.start_offsets, end_offsets = f.end_offsets, created_at = %s
            FROM outbox.batch f WHERE b.batch_id = 4 AND f.batch_id = 3""",
         [minutes(3.5)],
     )
@@ -215,9 +231,17 @@ def test_a_spark_batch_of_two_parts_is_one_batch_and_a_requeue_none(world: Outbo
     assert world.rows(minute) == [(minutes(1), 1, 4), (minutes(2), 1, 4), (minutes(3), 1, 8)]
 
 
+def test_batches_of_two_runs_are_two_though_spark_numbers_them_alike(world: Outbox) -> None:
+    world.connection.execute(
+        "UPDATE outbox.batch SET spark_batch = 0, run_id = gen_random_uuid(), created_at = %s WHERE batch_id = 2",
+        [minutes(1.5)],
+    )
+    minute = "SELECT batches, sessions FROM outbox.audit_minute WHERE minute = %s"
+    assert world.rows(minute, minutes(1)) == [(2, 8)]
+
+
 def test_a_minute_with_nothing_but_a_retry_counts_its_sessions(world: Outbox) -> None:
-    world.insert("batch", batch_id=6, kind="retry", spark_batch=None, start_offsets=None, end_offsets=None, done_offsets=None,
-                 safe_offsets=None, sessions=2, created_at=minutes(9))  # fmt: skip
+    world.insert("batch", batch_id=6, kind="retry", **NO_OFFSETS, sessions=2, created_at=minutes(9))
     minute = "SELECT batches, sessions FROM outbox.audit_minute WHERE minute = %s"
     assert world.rows(minute, minutes(9)) == [(0, 2)]
 
@@ -323,7 +347,7 @@ def test_a_replay_of_some_keys_or_topics_has_sent_no_others(world: Outbox) -> No
 def test_the_topic_of_a_retried_session_is_found_though_its_generation_has_forgotten_it(
     world: Outbox,
 ) -> None:
-    world.insert("generation", generation=2, directory_token="other", topics=Jsonb({"new": "new-events"}))
+    world.insert("generation", generation=2, topics=Jsonb({"new": "new-events"}))
     world.connection.execute("UPDATE outbox.batch SET generation = 2 WHERE batch_id = 4")
     topics = "SELECT DISTINCT topic FROM outbox.audit_session"
     assert world.rows(topics) == [("session-events",)]

@@ -1,5 +1,8 @@
 """What every connection of both services is, whatever server, database or DSN say: a commit is confirmed once it is durable."""
 
+import os
+import socket
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -41,3 +44,21 @@ def test_a_commit_is_durable_although_the_database_or_the_dsn_says_it_need_not_b
         "idle_in_transaction_session_timeout": ("1min",),
         "application_name": ("a service",),
     }
+
+
+def test_each_side_notices_within_half_a_minute_that_the_other_one_vanished(database: str) -> None:
+    """A client that is gone in the middle of a COPY must not hold the writer lock for the two hours that TCP takes by itself."""
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+    with connect(PostgresSettings(dsn=SecretStr(database)), "a service") as connection:
+        assert not connection.info.host.startswith("/"), "a Unix socket has none of this"
+        server = {name: connection.execute("SELECT current_setting(%s)", [name]).fetchone() for name in names}
+        with socket.socket(fileno=os.dup(connection.fileno())) as client:
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            options = (
+                socket.TCP_KEEPIDLE,
+                socket.TCP_KEEPINTVL,
+                socket.TCP_KEEPCNT,
+                socket.TCP_USER_TIMEOUT,
+            )
+            assert [client.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [10, 5, 3, 30_000]
+    assert server == dict(zip(names, [("10",), ("5",), ("3",), ("30000",)], strict=True))

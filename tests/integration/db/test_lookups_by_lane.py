@@ -16,8 +16,8 @@ LANES = """
     SELECT 1, lane, 990, 990, gen_random_uuid() FROM generate_series(0, 3) lane
 """
 LEDGER = """
-    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, content_hash, transform_fingerprint, created_at)
-    SELECT b, 'requeue', 1, gen_random_uuid(), decode(repeat('00', 32), 'hex'), 'test', now() - (1000 - b) * interval '1 minute'
+    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, transform_fingerprint, created_at)
+    SELECT b, 'requeue', 1, gen_random_uuid(), 'test', now() - (1000 - b) * interval '1 minute'
     FROM generate_series(1, 1000) b
 """
 DELIVERIES = """

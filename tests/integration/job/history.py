@@ -1,348 +1,335 @@
-"""Random histories of one outbox: input, crashes, lost checkpoints, restores. All code is the job's own except Spark and Kafka.
+"""The life of one outbox, step by step: history_steps.py has the steps.
 
-What stands for Spark (memory_checkpoint.py) calls the executors' function for each bucket. What decides (`Start`), what opens generations,
-and what writes batches is the real thing on a real Postgres.
+All code is the job's own except Spark (memory_spark.py) and Kafka (random_log.py): the start, the slices, the tasks, the sink and its
+transaction, on a real Postgres. What must come of it is told beside it (expected_outbox.py).
 """
 
-import copy
 import random
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-import orjson
-import pandas as pd
 import psycopg
-import pyarrow as pa
-from psycopg.rows import TupleRow
+import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
 
+from db import fault_points
+from db.errors import ContinuityError
+from db.fault_points import Action, Fault, InjectedFaultError, Plan
 from db.settings import SessionSettings, Settings
-from spark_job import Event, OutputEvent, Session, requests, savepoints, writer
-from spark_job.assembly import assembly_settings
-from spark_job.buckets import bucket_values
-from spark_job.kafka_input import InputTopics
-from spark_job.offsets import Offsets, TopicPartition
-from spark_job.query import batch_range
-from spark_job.recovery import Accepted
-from spark_job.requests import Kind, Request
-from spark_job.sink import Sink
-from spark_job.start import Start, Started
-from spark_job.worker import BucketWorker
-from tests.acceptance.expectation import spark_hash
-from tests.integration.job.memory_checkpoint import Bounds, Disk, Files, State
-from tests.integration.job.random_log import random_log
-from tests.integration.job.sink_world import SCHEMA
-from tests.reference.assembled import table
-from tests.reference.model import Record
+from spark_job import Event, OutputEvent, Session
+from spark_job.assembly import rebuild, task, transform
+from spark_job.input.offsets import Offsets
+from spark_job.job import task_settings
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership, published, requests, runs
+from spark_job.recovery.description import described
+from spark_job.recovery.findings import Accepted
+from spark_job.recovery.judges import assembly_of
+from spark_job.recovery.published import Delivered
+from spark_job.recovery.requests import Request
+from spark_job.recovery.start import RequestRefusedError, Start, Started
+from spark_job.sessions import AssemblySettings
+from spark_job.sink.commit import Sink
+from spark_job.spark.query import Run
+from tests.integration.job.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
+from tests.integration.job.memory_spark import Frame, MemoryLoop
+from tests.integration.job.random_log import TOPIC, RandomLog
 
-Connection = psycopg.Connection[TupleRow]
+Connection = psycopg.Connection[Any]
+Row = dict[str, Any]
+SessionWritten = tuple[int, int, tuple[str, int], str, int, int, tuple[bytes, ...]]
+"""(generation, revision, (topic id, partition), key, first offset, end offset, values)"""
 
-TOPIC, TOPIC_ID = "input", "dG9waWMgaWQgZm9yIHRlc3Q"
-_CHECKPOINT = "/checkpoint"
-_MOST_IN_A_BATCH = (0, 1, 3, 8, 30)
+MAX_ROW_BYTES = 1_024
+_FUNCTION = "tests.integration.job.history:outputs"
+_AT_ONCE = (0, 1, 3, 8, 30)
 
 
 def outputs(session: Session) -> list[OutputEvent]:
-    """The transform: what it returns depends on every event of the session."""
+    """The transform: what it returns depends on every event of the session, and it fails for some."""
     events: list[Event] = list(session.events)
-    text = f"{session.key} {[event.offset for event in events]} {[event.raw for event in events]}".encode()
-    return [OutputEvent("out", text), OutputEvent("out", {"events": len(events)})]
+    return values_of(session.key, [event.offset for event in events], [event.raw for event in events])
 
 
-def settings() -> Settings:
+def values_of(key: str, offsets: list[int], raws: list[bytes]) -> list[OutputEvent]:
+    """Its outputs. Raises where it fails."""
+    if b'"body":1}' in raws[-1]:
+        raise ValueError(f"no luck with {key}")
+    return [OutputEvent("out", f"{key} {offsets} {raws}".encode()), OutputEvent("out", {"events": len(raws)})]
+
+
+FINGERPRINT = transform.fingerprint(outputs)
+
+
+def settings(timeout_s: int = 60) -> Settings:
     """Short sessions; the transform is `outputs`."""
     return Settings.model_validate(
         {
             "postgres": {"dsn": "postgresql://localhost/unused"},
             "kafka": {"bootstrap_servers": "unused:9092"},
             "source": {"topics": [TOPIC]},
-            "session": SessionSettings(timeout_s=60, grace_s=20, max_events=5).model_dump(),
-            "transform": {"function": "tests.integration.job.history:outputs"},
-            "job": {"checkpoint": _CHECKPOINT, "buckets": 4},
+            "session": SessionSettings(timeout_s=timeout_s, grace_s=20, max_events=5).model_dump(),
+            "transform": {"function": _FUNCTION},
+            "job": {"max_events_per_batch": 64, "max_row_bytes": MAX_ROW_BYTES},
         }
     )
 
 
-@dataclass(frozen=True)
-class Reissue:
-    """A promise: everything that closes from here on goes out with this revision."""
+def stand_ins(patch: pytest.MonkeyPatch) -> None:
+    """Small pieces, so that what is cut is cut."""
+    patch.setattr(rebuild, "_PIECE_EVENTS", 7)
+    patch.setattr(task, "_PIECE_BYTES", 900)
 
-    revision: int
-    floor: Offsets
+
+@dataclass
+class Process:
+    """A job that runs."""
+
+    connection: Connection
+    run_id: UUID
+    started: Started
+    loop: MemoryLoop
+
+    @property
+    def sink(self) -> Sink:
+        sink: Sink = self.loop.run_of.sink
+        return sink
 
 
 class History:
-    """The life of one outbox. `run` plays it; the tables then hold what came of it."""
+    """The life of one outbox. `run` plays it; the tables then hold what came of it, and `expected` what must have."""
 
-    def __init__(self, connection: Connection, seed: int) -> None:
+    def __init__(self, dsn: str, folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
-        self.connection = connection
-        self.log = random_log(self.chance)
-        # The last partition is added on the way.
-        self.visible = max(1, len(self.log) - self.chance.randint(0, 1))
+        self.dsn = dsn
+        self.log = RandomLog(self.chance)
         self.settings = settings()
-        self.disk = Disk()
-        self.copies: list[tuple[str, Files]] = []
-        self.savepoints = 0
-        self.accepted = Accepted()
-        self.reissue: Reissue | None = None
-        self.skips: dict[int, Offsets] = {}
-        """{generation of a restore with skip: what had been done before}"""
-        self.restored: list[str] = []
+        self.expected = ExpectedOutbox()
+        self.disks = [folder / "disk-0", folder / "disk-1"]
         self.steps: list[str] = []
-        self._worker = BucketWorker(
-            assembly_settings(self.settings), (TOPIC,), self.settings.transform.function, False, 1 << 20
+        self.folder = folder
+        folder.mkdir()
+        self._faults = Plan(folder / "faults.json")
+        self.former: tuple[UUID, ...] = ()
+        self._connections: list[Connection] = []
+        self._accepted = Accepted()
+        self.observer = self.connect()
+        patch.setattr(rebuild, "committed_records", lambda *given: self.log.committed_records(*given))
+        patch.setattr(published, "newest_delivered", lambda _settings, _uuid: self._delivered())
+        self.process: Process
+
+    def begin(self) -> None:
+        """The first start."""
+        self.expected.open(self.named({}), self.rules, 0)
+        self.process = self.start()
+
+    def close(self) -> None:
+        """Let nothing be left of it."""
+        fault_points.arm(None)
+        for connection in self._connections:
+            connection.close()
+
+    def finish(self) -> None:
+        """Read all that is there."""
+        self.log.visible = len(self.log.partitions)
+        while self.process.loop.read_to != self.log.latest:
+            self.batch(10)
+
+    def sessions_written(self) -> Iterator[SessionWritten]:
+        """Each session in the outbox."""
+        rows = self.observer.execute(
+            """
+            SELECT b.generation, o.revision, o.session_key, o.session_topic_ids, o.session_partitions, o.session_starts,
+                o.session_ends, o.session_outputs, o."values"
+            FROM outbox.session_output o JOIN outbox.batch b USING (batch_id)
+            """
         )
-        self._next: int
-        self._sink: Sink
-        self.now = self._start()
+        for generation, revision, key, *columns, counts, values in rows:
+            at = 0
+            for topic_id, partition, first, end, count in zip(*columns, counts, strict=True):
+                outputs = tuple(values[at : at + count])
+                yield generation, revision, (topic_id, partition), key, first, end, outputs
+                at += count
+
+    def letters_written(self) -> list[Row]:
+        """Each letter."""
+        with self.observer.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute("SELECT * FROM outbox.dead_letter ORDER BY dead_letter_id").fetchall()
+
+    # What the job does
+
+    def batch(self, most: int | None = None) -> None:
+        """One micro-batch."""
+        frame = self.frame(most)
+        self.process.loop.batch(frame)
+        self.note(frame.ends)
+
+    def note(self, ends: Offsets) -> None:
+        logs = {self.log.where(p): self.log.partitions[p].log for p in range(self.log.visible)}
+        self.expected.read_to(ends, logs)
+
+    def frame(self, most: int | None = None) -> Frame:
+        loop = self.process.loop
+        start, left = loop.read_to, loop.max_events
+        ends = {}
+        for where, latest in self.log.latest.items():
+            wanted = self.chance.choice(_AT_ONCE) if most is None else most
+            ends[where] = min(latest, start.at(where) + min(wanted, left))
+            left -= ends[where] - start.at(where)
+        return Frame(self.log, start, Offsets(ends), self.chance, self.disks)
+
+    def restart(self, request: Request | None = None, *, killed: bool = True) -> None:
+        """The process ends, and another starts. `killed`: without a word."""
+        if not killed:
+            ownership.give_back(self.process.connection, self.process.run_id)
+            runs.end(self.process.connection, self.process.run_id, runs.STOPPED)
+        self.end(self.process.connection)
+        self.process = self.start(request)
+
+    def end(self, connection: Connection) -> None:
+        """End a process; Postgres sees it a moment later."""
+        pid = connection.info.backend_pid
+        connection.close()
+        while (
+            self.observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone() is not None
+        ):
+            pass
+
+    def start(self, request: Request | None = None, *, take_over: bool = False) -> Process:
+        connection, run_id = self.connect(), uuid4()
+        topics = self.log.describe()
+        begin = Start(self.settings, run_id, 1, FINGERPRINT, self._accepted, take_over, request, self.former)
+        kafka: Any = self.log
+        try:
+            started = begin.run(connection, kafka, topics)
+        except BaseException:
+            self.end(connection)
+            raise
+        accepted, self._accepted, self.former = self._accepted, Accepted(), ()
+        sink = Sink(
+            connection,
+            started.position,
+            run_id=run_id,
+            transform_fingerprint=FINGERPRINT,
+            max_row_bytes=MAX_ROW_BYTES,
+            input_topics=lambda: self.log.describe_unchanged(topics),
+        )
+        told = task_settings(
+            self.settings, started.outbox_uuid, FINGERPRINT, accept_differing=accepted.data_loss
+        )
+        nothing: Any = None
+        spark: Any = _Spark()
+        run = Run(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing)
+        loop = MemoryLoop(run, started.begun.resumes_at, started.begun.max_events, nothing, Condition())
+        self._check_start(started)
+        return Process(connection, run_id, started, loop)
+
+    def _check_start(self, started: Started) -> None:
+        """It begins where the outbox must be, with what is open there."""
+        now = self.named(self.expected.now.position)
+        assert started.begun.resumes_at == as_offsets(now)
+        assert started.position.generation.number == len(self.expected.generations)
+        assert started.position.generation.revision == self.expected.now.revision
+        for where, place in now.items():
+            if where in started.position.end:
+                safe, opened = started.position.safe(where), started.position.open.get(where)
+                is_known = opened is None or opened.digest is not None
+                assert safe == place.safe if is_known else safe <= place.safe
+
+    def named(self, places: Places) -> Places:
+        """These places, and the beginning of every partition that they do not name."""
+        begin = {}
+        for where, earliest in self.log.earliest.items():
+            log = self.log.partitions[where.partition].log
+            begin[where] = Place(log, earliest, earliest, ((0, self.rules),))
+        return {
+            where: place for where, place in (begin | places).items() if where.topic_id == self.log.topic_id
+        }
 
     @property
-    def files(self) -> Files:
-        """Of the generation in force."""
-        return self.disk.directories.setdefault(self.now.directory.path, Files())
+    def rules(self) -> AssemblySettings:
+        return assembly_of(described(self.settings)).settings
 
-    def run(self, steps: int) -> None:
-        """Play so many random steps, then read the input to its end."""
-        for _ in range(steps):
-            step = self.chance.choices([s for s, _ in _STEPS], [weight for _, weight in _STEPS])[0]
-            self.steps.append(step.__name__.strip("_"))
-            step(self)
-        self.visible = len(self.log)
-        while self._end() != self._latest():
-            self.batch(most=10)
+    def connect(self) -> Connection:
+        made = psycopg.connect(self.dsn, autocommit=True, options="-c role=outbox_writer")
+        self._connections.append(made)
+        return made
 
-    def batch(self, *, crash: str | None = None, most: int | None = None) -> None:
-        """One micro-batch as Spark runs it. `crash`: "before" the sink's commit, or "after" it and before Spark's own."""
-        files, number = self.files, self._next
-        if number not in files.planned:
-            files.planned[number] = self._plan(most)
-        planned = batch_range(self.now, number)
-        if crash == "before":
-            return
-        rows, states = self._execute(planned.start, planned.end, files.states.get(number - 1, {}))
-        self._sink.write(rows, number, planned)
-        if crash == "after":
-            return
-        files.states[number] = states
-        files.committed = number
-        self._next = number + 1
+    def _delivered(self) -> list[Delivered]:
+        """The publisher is as far as it can be."""
+        query = "SELECT batch_id, commit_id FROM outbox.batch ORDER BY batch_id DESC LIMIT 1"
+        return [Delivered(*row) for row in self.observer.execute(query)]
 
-    def restart(self, kind: Kind | None = None, **arguments: Any) -> None:
-        """The process ends, and another starts."""
-        writer.give_back(self.connection, self._run_id)
-        request = None
-        if kind is not None:
-            number = requests.ask(self.connection, self._run_id, kind, arguments)
-            request = Request(number, self._run_id, kind, dict(arguments))
-        self.now = self._start(request)
+    def count(self, table: str) -> int:
+        query = sql.SQL("SELECT count(*) FROM outbox.{}").format(sql.Identifier(table))
+        (number,) = self.observer.execute(query).fetchone() or (0,)
+        return int(number)
 
-    def _start(self, request: Request | None = None) -> Started:
-        self._run_id = uuid4()
-        topics = InputTopics({TOPIC: TOPIC_ID}, {TOPIC: list(range(self.visible))})
-        begin = Start(self.settings, self._run_id, 1, "transform", self.accepted, False, request)
-        kafka: Any = Bounds(self._latest(), lambda: writer.read_owner(self.connection).run_id == self._run_id)
-        disk: Any = self.disk
-        started = begin.run(self.connection, kafka, topics, disk)
-        self.restored.append(started.resumption.restored)
-        self._next = started.resumption.spark_batch
-        self._sink = Sink(
-            self.connection,
-            run_id=self._run_id,
-            generation=started.generation,
-            transform_fingerprint="transform",
-            max_row_bytes=1 << 20,
-            input_topics=lambda: InputTopics({TOPIC: TOPIC_ID}, {TOPIC: list(range(self.visible))}),
-        )
-        return started
+    # What ends a process, or makes one begin
 
-    def _latest(self) -> Offsets:
-        return Offsets({TopicPartition(TOPIC_ID, p): len(self.log[p]) for p in range(self.visible)})
+    def fails(self, points: Sequence[str], act: Callable[[], None]) -> bool:
+        """Let it fail at one of these points. Return False where it did not get there, and was done."""
+        fault_points.arm(self._faults.file)
+        self._faults.write(Fault(self.chance.choice(points), Action.RAISE, self.chance.choice([1, 1, 2])))
+        try:
+            act()
+        except InjectedFaultError:
+            return True
+        finally:
+            fault_points.arm(None)
+        return False
 
-    def _end(self) -> Offsets:
-        return self.files.planned.get(self._next - 1, self.now.generation.start)
+    def start_again(self) -> None:
+        """After the end of the process."""
+        self.process = self.start()
 
-    def _plan(self, most: int | None) -> Offsets:
-        begin = self._end()
-        return Offsets(
-            {
-                where: min(
-                    latest,
-                    begin.at(where) + (self.chance.choice(_MOST_IN_A_BATCH) if most is None else most),
-                )
-                for where, latest in self._latest().items()
-            }
-        )
+    def open_by_flags(self, flags: set[str], places: Places, revision: int) -> None:
+        """The next start does not go on by itself, and writes nothing before a person's word."""
+        self.end(self.process.connection)
+        before = self.count("generation"), self.count("run")
+        with pytest.raises(ContinuityError) as refused:
+            self.start()
+        assert flags_in(refused.value) == flags
+        assert (self.count("generation"), self.count("run")) == before
+        assert ownership.read_owner(self.observer).run_id == self.process.run_id
+        self.expected.open(self.named(places), self.rules, revision)
+        self._accepted = Accepted(**dict.fromkeys(map(_name, flags), True))
+        self.start_again()
 
-    def _execute(
-        self, begin: Offsets, end: Offsets, states: Mapping[int, bytes]
-    ) -> tuple[pa.Table, dict[int, bytes]]:
-        """Let the executors' function work on each bucket that has records."""
-        generation = self.now.generation
-        values = bucket_values(generation.buckets, generation.shuffle_partitions)
-        of_bucket: dict[int, list[Record]] = {}
-        for where, to in end.items():
-            for record in self.log[where.partition][begin.at(where) : to]:
-                of_bucket.setdefault(values[spark_hash(_key(record)) % len(values)], []).append(record)
-        after = dict(states)
-        frames = []
-        for bucket, records in of_bucket.items():
-            state: Any = State(states.get(bucket))
-            packed = pd.DataFrame({"events": [_stream(table(records, self._worker.assembly))]})
-            frames += list(self._worker((bucket,), [packed], state))
-            after.pop(bucket, None)
-            if state.blob is not None:
-                after[bucket] = state.blob
-        parts = [pa.Table.from_pandas(frame, SCHEMA, preserve_index=False) for frame in frames]
-        return pa.concat_tables(parts) if parts else SCHEMA.empty_table(), after
+    def open_by_request(
+        self, arguments: Mapping[str, Any], flags: set[str], places: Places, revision: int
+    ) -> None:
+        """What a command asks of the running job needs the same word."""
+        if flags:
+            with pytest.raises(RequestRefusedError) as refused:
+                self.ask(arguments)
+            assert flags_in(refused.value) == flags
+            self.start_again()
+        self.expected.open(self.named(places), self.rules, revision)
+        self.ask({**arguments, **{f"accept_{_name(flag)}": True for flag in flags}})
 
-    # Steps
-
-    def _batch(self) -> None:
-        self.batch()
-
-    def _crash_before_the_commit(self) -> None:
-        self.batch(crash="before")
-        self.restart()
-
-    def _crash_between_the_commits(self) -> None:
-        self.batch(crash="after")
-        self.restart()
-
-    def _restart(self) -> None:
-        self.restart()
-
-    def _lose_the_checkpoint(self) -> None:
-        self.disk.directories.pop(self.now.directory.path, None)
-        self.restart()
-
-    def _lose_it_between_the_commits(self) -> None:
-        self.batch(crash="after")
-        self._lose_the_checkpoint()
-
-    def _lose_it_twice(self) -> None:
-        self._lose_the_checkpoint()
-        if self.chance.random() < 0.7:
-            self.batch()
-        self._lose_the_checkpoint()
-
-    def _lose_the_newest_plan(self) -> None:
-        self.files.planned.pop(max(self.files.planned, default=0), None)
-        self.restart()
-
-    def _copy_the_checkpoint(self) -> None:
-        self.copies.append((self.now.directory.path, copy.deepcopy(self.files)))
-
-    def _roll_the_checkpoint_back(self) -> None:
-        """Put a copy in the place of the newest directory: an older one, or another generation's, however far that is."""
-        number = self._next - 1
-        fitting = [
-            files
-            for path, files in self.copies
-            if path == self.now.directory.path or files.planned.get(number) != self.files.planned.get(number)
-        ]
-        if fitting and not self._is_unused(self.now.generation.number):
-            self.disk.directories[self.now.directory.path] = copy.deepcopy(self.chance.choice(fitting))
-        self.restart()
-
-    def _rescale(self) -> None:
-        partitions = self.chance.randint(1, 2)
-        self.restart("rescale", buckets=partitions * self.chance.randint(1, 3), shuffle_partitions=partitions)
-
-    def _add_the_partition(self) -> None:
-        self.visible = len(self.log)
-
-    def save(self) -> None:
-        """Name the current position s1, s2, ..."""
-        self.savepoints += 1
-        with self.connection.transaction():
-            writer.lock_and_check(self.connection, self._run_id)
-            savepoints.create(self.connection, f"s{self.savepoints}")
-
-    def _restore(self) -> None:
-        if not self.savepoints:
-            return
-        name = f"s{self.chance.randint(1, self.savepoints)}"
-        self.restore(name, "skip" if self.chance.random() < 0.5 else "reissue")
-
-    def restore(self, name: str, policy: str) -> None:
-        """Restore a savepoint, and note what is promised from then on."""
-        done = self._done()
-        if policy == "skip":
-            self.restart("restore", savepoint=name, policy="skip")
-            self.skips[self.now.generation.number] = done
-            self.reissue = None
-        else:
-            floor = savepoints.get(self.connection, name).done
-            self.restart("restore", savepoint=name, policy="reissue")
-            self.reissue = Reissue(self.now.generation.revision, floor)
-
-    def _die_while_opening(self) -> None:
-        """Killed between the insert of a generation and its first batch: the next start uses the generation as it stands."""
-        self.chance.choice([self._lose_the_checkpoint, self._rescale, self._restore])()
-        number = self.now.generation.number
-        if self.chance.random() < 0.5:
-            self.batch(crash="before")
-        self.restart()
-        assert self.now.generation.number == number or not self._is_unused(number)
-
-    def _is_unused(self, number: int) -> bool:
-        rows = self.connection.execute("SELECT FROM outbox.batch WHERE generation = %s LIMIT 1", [number])
-        return rows.fetchone() is None
-
-    def _done(self) -> Offsets:
-        """The greatest done of all time, read plainly."""
-        rows = self.connection.execute(
-            "SELECT done_offsets FROM outbox.batch UNION ALL SELECT high_water FROM outbox.generation"
-        )
-        done = Offsets()
-        for (value,) in rows:
-            done = done.max(Offsets.from_json(value))
-        return done
+    def ask(self, arguments: Mapping[str, Any]) -> None:
+        """Let the job do it between two batches. Raises RequestRefusedError; the job goes on then with another start."""
+        number = requests.ask(self.observer, self.process.run_id, "restore", arguments)
+        self.restart(Request(number, self.process.run_id, "restore", dict(arguments)), killed=False)
 
 
-_STEPS = (
-    (History._batch, 50),
-    (History._crash_before_the_commit, 7),
-    (History._crash_between_the_commits, 7),
-    (History._restart, 3),
-    (History._lose_the_checkpoint, 6),
-    (History._lose_it_between_the_commits, 4),
-    (History._lose_it_twice, 5),
-    (History._lose_the_newest_plan, 2),
-    (History._copy_the_checkpoint, 4),
-    (History._roll_the_checkpoint_back, 3),
-    (History._rescale, 4),
-    (History._add_the_partition, 2),
-    (History.save, 6),
-    (History._restore, 5),
-    (History._die_while_opening, 5),
-)
+def flags_in(error: BaseException) -> set[str]:
+    """The flags that a refusal names."""
+    return set(re.findall("--accept-[a-z-]*[a-z]", str(error)))
 
 
-def sessions_written(connection: Connection) -> Iterator[tuple[int, int, int, int, int]]:
-    """(generation, partition, first offset, end offset, revision) of each session in the outbox."""
-    yield from connection.execute(
-        """
-        SELECT b.generation, s.partition, s.starts, s.ends, o.revision
-        FROM outbox.session_output o JOIN outbox.batch b USING (batch_id),
-             UNNEST(o.session_partitions, o.session_starts, o.session_ends) AS s (partition, starts, ends)
-        """
-    ).fetchall()
+def _name(flag: str) -> str:
+    return flag.removeprefix("--accept-").replace("-", "_")
 
 
-def _key(record: Record) -> bytes:
-    """As Spark sees it: empty where the value is no JSON."""
-    try:
-        key: str = orjson.loads(record.value or b"")["session_key"]
-    except orjson.JSONDecodeError:
-        return b""
-    return key.encode()
+class _Spark:
+    """As much of a SparkSession as the loop asks for."""
 
-
-def _stream(events: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, events.schema) as stream:
-        stream.write_table(events)
-    return bytes(sink.getvalue())
+    class sparkContext:  # noqa: N801 - Spark's name
+        defaultParallelism = 2  # noqa: N815 - Spark's name

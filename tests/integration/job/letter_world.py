@@ -9,10 +9,10 @@ from db.settings import Settings
 from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Outcome, Retry
 from spark_job.dead_letters.store import Filter
-from spark_job.ledger import Connection
+from spark_job.recovery.generations import Connection
 from spark_job.sessions import AssemblySettings
-from spark_job.sink import Committed
-from tests.integration.job.sink_world import Row, World, letter, summary
+from spark_job.sink.commit import Committed
+from tests.integration.job.sink_world import Row, World, letter, still_open
 
 HERE = "tests.integration.job.letter_world"
 WHOLE = ("start_event", "entry_event", "end_event")
@@ -78,7 +78,7 @@ def with_letters(connection: Connection, *letters: Row, end: int = 100, **option
     """A generation whose batch 1 wrote these letters and read partition 0 to `end`."""
     world = World(connection, **options)
     world.plan(0, (0, 0), (end, 50))
-    written: Committed | None = world.write(0, *letters, summary(0, {}))
+    written: Committed | None = world.write(0, *letters, still_open(0))
     assert written is not None
     assert written.dead_letters == len(letters)
     return world

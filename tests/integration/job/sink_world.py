@@ -1,6 +1,6 @@
-"""A sink on a real outbox without Spark: batches are given as the rows that executors would return."""
+"""A sink on a real outbox without Spark: batches are given as the rows that tasks would return."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,27 +11,24 @@ from psycopg.rows import TupleRow
 
 from db.lanes import lane_hash
 from db.settings import JobSettings
-from spark_job import OutputEvent, ledger, rows, writer
-from spark_job.continuity import BatchRange
-from spark_job.kafka_input import InputTopics
-from spark_job.ledger import Generation
-from spark_job.offsets import Offsets, TopicPartition
-from spark_job.outputs import encode
-from spark_job.pgcopy import int8s, nullable
-from spark_job.sink import Committed, Sink
+from db.statements import statement
+from spark_job import OutputEvent
+from spark_job.assembly import rows
+from spark_job.assembly.outputs import encode
+from spark_job.assembly.pgcopy import int8s, nullable
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import InputTopics
+from spark_job.recovery import generations, ownership, position, runs
+from spark_job.recovery.generations import Generation
+from spark_job.recovery.lineage import Lineage
+from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.position import Position
+from spark_job.recovery.runs import Begun
+from spark_job.sink.commit import BatchRange, Committed, Sink
 
 TOPIC_ID = "dG9waWMgaWQgZm9yIHRlc3Q"
 P0, P1 = TopicPartition(TOPIC_ID, 0), TopicPartition(TOPIC_ID, 1)
 Row = dict[str, Any]
-
-_ARROW = {
-    "tinyint": pa.int8(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
-SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in rows.COLUMNS])
 
 
 def session(key: str, start: int, end: int, outputs: Sequence[OutputEvent], source: int = 0) -> Row:
@@ -80,70 +77,104 @@ def letter(
     }
 
 
-def summary(bucket: int, oldest: dict[int, int], events: int = 0) -> Row:
-    """A bucket's summary row."""
+def still_open(source: int, *starts: int, events: int = 0, tombstones: bytes = b"") -> Row:
+    """What a task says of a partition that had records: sessions that began at `starts` are open, of two events and ten bytes each."""
     detail = {
-        "open_sessions": len(oldest),
-        "open_events": len(oldest),
-        "open_bytes": 10,
-        "state_bytes": 20,
-        "oldest": sorted(oldest.items()),
+        "safe": min(starts, default=None),
+        "sessions": len(starts),
+        "events": 2 * len(starts),
+        "bytes": 10 * len(starts),
+        "digest": f"digest of {sorted(starts)}" if starts or tombstones else "",
         "counts": {"events": events, "duplicates": 0},
         "seconds": {},
+        "rebuilt": None,
+        "problem": "",
     }
-    return {"kind": rows.SUMMARY, "bucket": bucket, "detail": orjson.dumps(detail).decode()}
+    return {
+        "kind": rows.PARTITION,
+        "source": source,
+        "detail": orjson.dumps(detail).decode(),
+        "tombstones": tombstones or None,
+    }
 
 
 class World:
-    """One generation, one run, and the offset log that Spark would have."""
+    """One generation, one run, and what Spark would say of each batch's range."""
 
     def __init__(
-        self, connection: psycopg.Connection[TupleRow], high_water: Offsets | None = None, revision: int = 0
+        self,
+        connection: psycopg.Connection[TupleRow],
+        start: Offsets | None = None,
+        revision: int = 0,
+        reason: str = "first",
+        opened: OpenPartitions | None = None,
+        cut: Offsets | None = None,
+        topic: tuple[str, str] = ("input", TOPIC_ID),
+        assembly: Mapping[str, Any] | None = None,
     ) -> None:
+        """`topic`: (name, id) of the input, which has two partitions."""
+        name, topic_id = topic
+        self.partitions = TopicPartition(topic_id, 0), TopicPartition(topic_id, 1)
         self.connection = connection
         self.run_id: UUID = uuid4()
         self.planned: dict[int, BatchRange] = {}
-        start = Offsets({P0: 0, P1: 0})
-        newest = ledger.newest_generation(connection)
-        number = newest.number + 1 if newest else 1
+        newest = generations.newest_generation(connection)
         self.generation = Generation(
-            number,
-            uuid4().hex,
-            start,
-            high_water or start,
-            {TOPIC_ID: "input"},
-            "first",
-            "skip",
-            revision,
-            {},
-            "f",
+            number=newest.number + 1 if newest else 1,
+            start=start or Offsets(dict.fromkeys(self.partitions, 0)),
+            open=opened or OpenPartitions(),
+            lineage=Lineage(),
+            topics={topic_id: name},
+            reason=reason,
+            policy="reissue" if reason == "savepoint" else "skip",
+            revision=revision,
+            assembly=assembly or {},
+            savepoint="monday" if reason == "savepoint" else None,
+            cut=cut or Offsets(),
         )
         with connection.transaction():
-            writer.take_over(connection, self.run_id, JobSettings(), force=True)
-            ledger.insert_first_lane_epoch(connection, 4)
-            ledger.insert_generation(connection, self.generation, self.run_id)
+            ownership.take_over(connection, self.run_id, JobSettings(), force=True)
+            connection.execute(statement("spark_job", "insert_first_lane_epoch"), {"lanes": 4})
+            generations.insert(connection, self.generation, "fingerprint", self.run_id)
+            self._record_run()
+        self.topics = InputTopics({name: topic_id}, {name: [0, 1]})
         self.sink = self.new_sink()
 
+    def _record_run(self) -> None:
+        of = self.generation
+        restored = {"first": "fresh", "savepoint": "savepoint"}.get(of.reason, "new_generation")
+        begun = Begun(of, restored, of.start, of.open, "a test", 500_000)
+        runs.record(self.connection, self.run_id, begun, attempt=1, transform_fingerprint="transform")
+
     def new_sink(
-        self, connection: psycopg.Connection[TupleRow] | None = None, max_row_bytes: int = 1 << 20
+        self,
+        connection: psycopg.Connection[TupleRow] | None = None,
+        max_row_bytes: int = 1 << 20,
+        at: Position | None = None,
     ) -> Sink:
-        """A sink of this run, as after a restart."""
+        """A sink of this run that goes on `at` a position, by default where the outbox is."""
+        connection = connection or self.connection
+        at = at or position.read(connection)
+        assert at is not None
         return Sink(
-            connection or self.connection,
+            connection,
+            at,
             run_id=self.run_id,
-            generation=self.generation,
             transform_fingerprint="transform",
             max_row_bytes=max_row_bytes,
-            input_topics=lambda: InputTopics({"input": TOPIC_ID}, {"input": [0, 1]}),
+            input_topics=lambda: self.topics,
         )
 
     def plan(self, spark_batch: int, start: tuple[int, int], end: tuple[int, int]) -> None:
-        """Write the offset log: (offset of partition 0, of partition 1)."""
-        as_offsets = [Offsets(zip((P0, P1), pair, strict=True)) for pair in (start, end)]
+        """Let a batch have this range: (offset of partition 0, of partition 1)."""
+        as_offsets = [Offsets(zip(self.partitions, pair, strict=True)) for pair in (start, end)]
         self.planned[spark_batch] = BatchRange(*as_offsets)
 
     def write(self, spark_batch: int, *found: Row, sink: Sink | None = None) -> Committed | None:
-        """Let the sink write a batch."""
-        return (sink or self.sink).write(
-            pa.Table.from_pylist(list(found), SCHEMA), spark_batch, self.planned[spark_batch]
+        """Let the sink write a batch. A partition with sessions or letters tells what is open, by default nothing, as tasks do."""
+        told = {row["source"] for row in found if row["kind"] == rows.PARTITION}
+        others = {row["source"] for row in found} - told
+        table = pa.Table.from_pylist(
+            [*found, *(still_open(source) for source in sorted(others))], rows.SCHEMA
         )
+        return (sink or self.sink).write(table, spark_batch, self.planned[spark_batch])

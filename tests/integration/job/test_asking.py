@@ -10,8 +10,9 @@ from psycopg.rows import TupleRow
 
 from db.errors import UnavailableError
 from db.settings import JobSettings
-from spark_job import asking, requests, writer
-from spark_job.requests import Request
+from spark_job.commands import request_client
+from spark_job.recovery import ownership, requests
+from spark_job.recovery.requests import Request
 
 Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings()
@@ -38,7 +39,7 @@ class Job:
         """Take the outbox over as a new run."""
         self.run_id = uuid4()
         with self.connection.transaction():
-            writer.take_over(self.connection, self.run_id, SETTINGS, force=True)
+            ownership.take_over(self.connection, self.run_id, SETTINGS, force=True)
         return self.run_id
 
     def asked(self) -> Request:
@@ -71,7 +72,7 @@ class Asking:
 
     def _run(self, connection: Connection, run_id: UUID, kind: requests.Kind, timeout_s: float) -> None:
         try:
-            self.answer = asking.ask(connection, run_id, kind, {}, timeout_s=timeout_s)
+            self.answer = request_client.ask(connection, run_id, kind, {}, timeout_s=timeout_s)
         except Exception as error:  # noqa: BLE001 - looked at by the test
             self.error = error
 
@@ -91,24 +92,24 @@ def test_a_refusal_is_an_error_with_the_jobs_reason(connection: Connection, job:
     found = Asking(connection, job, "restore")
     requests.answer(job.connection, job.asked().request_id, "refused", "no such savepoint")
     found.end()
-    assert isinstance(found.error, asking.NotDoneError)
+    assert isinstance(found.error, request_client.NotDoneError)
     assert "no such savepoint" in str(found.error)
 
 
 def test_the_next_run_of_the_process_answers_as_it_takes_the_outbox(connection: Connection, job: Job) -> None:
-    found = Asking(connection, job, "rescale")
+    found = Asking(connection, job, "restore")
     request = job.asked()
-    writer.give_back(job.connection, job.run_id)
+    ownership.give_back(job.connection, job.run_id)
     with job.connection.transaction():
         job.run_id = uuid4()
-        writer.take_over(job.connection, job.run_id, SETTINGS, force=False)
-        requests.answer(job.connection, request.request_id, "done", "rescaled")
+        ownership.take_over(job.connection, job.run_id, SETTINGS, force=False)
+        requests.answer(job.connection, request.request_id, "done", "restored")
     found.end()
-    assert (found.answer, found.error) == ("rescaled", None)
+    assert (found.answer, found.error) == ("restored", None)
 
 
 def test_a_run_that_takes_its_place_without_an_answer_is_told(connection: Connection, job: Job) -> None:
-    found = Asking(connection, job, "rescale")
+    found = Asking(connection, job, "restore")
     job.asked()
     job.own()
     found.end()
@@ -129,10 +130,10 @@ def test_a_job_that_dies_is_told_at_once(connection: Connection, job: Job, kind:
 def test_a_process_that_dies_between_two_runs_is_told(
     database: str, connection: Connection, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_GONE_S", 1.0)
+    monkeypatch.setattr(request_client, "_GONE_S", 1.0)
     found = Asking(connection, job, "restore")
     request = job.asked()
-    writer.give_back(job.connection, job.run_id)
+    ownership.give_back(job.connection, job.run_id)
     job.connection.close()
     found.end()
     assert isinstance(found.error, UnavailableError)
@@ -144,7 +145,7 @@ def test_a_process_that_dies_between_two_runs_is_told(
 def test_a_run_that_was_to_stop_and_ended_by_itself_is_no_error(connection: Connection, job: Job) -> None:
     found = Asking(connection, job, "stop")
     job.asked()
-    writer.give_back(job.connection, job.run_id)
+    ownership.give_back(job.connection, job.run_id)
     found.end()
     assert (found.answer, found.error) == (None, None)
 
@@ -158,15 +159,15 @@ def test_a_job_in_a_long_batch_is_waited_for_as_long_as_asked(connection: Connec
 
 
 def test_only_a_living_owner_is_asked(connection: Connection, job: Job) -> None:
-    owner = asking.living_owner(connection, SETTINGS)
+    owner = request_client.living_owner(connection, SETTINGS)
     assert owner is not None
     assert owner.run_id == job.run_id
     job.connection.execute("UPDATE outbox.writer SET heartbeat_at = clock_timestamp() - interval '1 hour'")
-    assert asking.living_owner(connection, SETTINGS) is None
+    assert request_client.living_owner(connection, SETTINGS) is None
 
 
 def test_the_end_of_a_run_is_waited_for(connection: Connection, job: Job) -> None:
     with pytest.raises(UnavailableError, match="did not end within"):
-        asking.wait_for_end(connection, job.run_id, timeout_s=0.3)
-    writer.give_back(job.connection, job.run_id)
-    asking.wait_for_end(connection, job.run_id, timeout_s=TIMEOUT_S)
+        request_client.wait_for_end(connection, job.run_id, timeout_s=0.3)
+    ownership.give_back(job.connection, job.run_id)
+    request_client.wait_for_end(connection, job.run_id, timeout_s=TIMEOUT_S)

@@ -8,9 +8,11 @@ import pytest
 from psycopg.rows import TupleRow
 
 from db.settings import JobSettings
-from spark_job import OutputEvent, backlog, writer
-from spark_job.backlog import Backlog, Brake
-from spark_job.condition import Condition
+from spark_job import OutputEvent
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership
+from spark_job.sink import backpressure
+from spark_job.sink.backpressure import Backlog, Backpressure
 from tests.integration.job.sink_world import World, session
 
 LANES = 4  # as World opens the epoch
@@ -42,11 +44,11 @@ def advance(
 
 
 def events(world: World) -> int:
-    return backlog.read(world.connection).events
+    return backpressure.read(world.connection).events
 
 
 def test_all_of_it_waits_while_no_publisher_has_run(world: World) -> None:
-    found = backlog.read(world.connection)
+    found = backpressure.read(world.connection)
     assert found.events == 6
     assert found.bytes >= 6 * len(VALUE)
 
@@ -59,7 +61,7 @@ def test_the_slowest_lane_counts(world: World) -> None:
     advance(world.connection, 3, "key-1")
     assert events(world) == 2, "a batch counts until all of it is through"
     advance(world.connection, 3)
-    assert backlog.read(world.connection) == Backlog(0, 0)
+    assert backpressure.read(world.connection) == Backlog(0, 0)
 
 
 def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
@@ -80,25 +82,27 @@ def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
 def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
     world: World, database: str, settings: JobSettings, because: str
 ) -> None:
-    brake = Brake(world.connection, world.run_id, settings, Condition())
-    waiting = threading.Thread(target=brake.wait, args=(lambda: False,))
+    held = Backpressure(world.connection, world.run_id, settings, Condition())
+    waiting = threading.Thread(target=held.wait, args=(lambda: False,))
     with psycopg.connect(database, autocommit=True) as observer:
         waiting.start()
-        wait_for(lambda: writer.read_owner(observer).held_back_since is not None)
-        assert because in (writer.read_owner(observer).held_back_because or "")
+        wait_for(lambda: ownership.read_owner(observer).held_back_since is not None)
+        assert because in (ownership.read_owner(observer).held_back_because or "")
         advance(observer, 2)
         waiting.join(timeout=30)
         assert not waiting.is_alive()
-        assert writer.read_owner(observer).held_back_since is None
+        assert ownership.read_owner(observer).held_back_since is None
 
 
 def test_a_stop_ends_the_wait(world: World) -> None:
-    Brake(world.connection, world.run_id, JobSettings(max_backlog_events=1), Condition()).wait(lambda: True)
+    Backpressure(world.connection, world.run_id, JobSettings(max_backlog_events=1), Condition()).wait(
+        lambda: True
+    )
 
 
 def test_without_a_bound_nothing_is_asked(world: World) -> None:
     world.connection.close()
-    Brake(world.connection, world.run_id, JobSettings(), Condition()).wait(lambda: False)
+    Backpressure(world.connection, world.run_id, JobSettings(), Condition()).wait(lambda: False)
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -5,9 +5,9 @@ from confluent_kafka import Producer
 from db.settings import KafkaSettings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from spark_job.input_lag import Ends, InputLag
-from spark_job.kafka_input import KafkaInput
-from spark_job.offsets import Offsets, TopicPartition
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import KafkaInput
+from spark_job.monitoring.input_lag import Ends, InputLag
 
 
 def test_the_lag_is_that_of_the_topic_and_of_none_that_has_its_name(

@@ -9,11 +9,12 @@ import orjson
 import psycopg
 import pytest
 
-from spark_job import OutputEvent, ledger, position, transform, writer
-from spark_job.batch import content_hash, parts
-from spark_job.ledger import Connection
-from spark_job.offsets import Offsets
-from spark_job.pgcopy import nullable
+from spark_job import OutputEvent
+from spark_job.assembly import transform
+from spark_job.assembly.pgcopy import nullable
+from spark_job.input.offsets import Offsets
+from spark_job.recovery import ownership, position
+from spark_job.recovery.generations import Connection
 from tests.acceptance.service import wait_until
 from tests.integration.job import letter_world
 from tests.integration.job.letter_world import (
@@ -27,7 +28,7 @@ from tests.integration.job.letter_world import (
     unended,
     with_letters,
 )
-from tests.integration.job.sink_world import P0, P1, World, letter, session, summary
+from tests.integration.job.sink_world import P0, P1, World, letter, session, still_open
 
 E = OutputEvent
 
@@ -45,7 +46,7 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     writing: Connection, database: str
 ) -> None:
     world = with_letters(writing, failed("a"))
-    owner = writer.read_owner(writing)
+    owner = ownership.read_owner(writing)
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN outbox_batch")
         outcome = retry(writing, database)
@@ -58,25 +59,22 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     assert orjson.loads(value) == {"key": "a", "ends": 12, "events": said}
     ledger_row = one(
         writing,
-        "SELECT kind, generation, spark_batch, part, start_offsets, end_offsets, done_offsets, safe_offsets, input_events, sessions,"
+        "SELECT kind, generation, spark_batch, part, start_offsets, end_offsets, open_state, input_events, sessions,"
         " output_events, output_bytes, dead_letters, transform_fingerprint FROM outbox.batch WHERE batch_id = 2",
     )
     size = len(value)
     fingerprint = transform.fingerprint(transform.load(f"{HERE}:good"))
-    assert ledger_row == ("retry", 1, None, 0, *[None] * 4, 0, 1, 1, size, 0, fingerprint)
-    (ready,) = outcome.retried
-    (rows,) = parts([ready.session], 1 << 20)
-    assert one(writing, "SELECT content_hash FROM outbox.batch WHERE batch_id = 2") == content_hash(rows)
+    assert ledger_row == ("retry", 1, None, 0, *[None] * 3, 0, 1, 1, size, 0, fingerprint)
     # The running job notices nothing but that a number is taken.
-    after = writer.read_owner(writing)
+    after = ownership.read_owner(writing)
     assert (after.run_id, after.backend_pid, after.started_at) == (
         owner.run_id,
         owner.backend_pid,
         owner.started_at,
     )
-    newest = ledger.newest_stream_batch(writing, 1)
+    newest = position.newest_row(writing, 1)
     assert newest is not None
-    assert (newest.batch_id, newest.spark_batch) == (1, 0)
+    assert newest.batch_id == 1
     world.plan(1, (100, 50), (200, 50))
     written = world.write(1, session("b", 120, 130, [E("t", b"v")]))
     assert written is not None
@@ -129,26 +127,26 @@ def test_a_letter_keeps_its_revision_and_a_batch_holds_one(writing: Connection, 
 def test_a_letter_that_the_stream_will_judge_again_is_refused(
     writing: Connection, database: str, closing: int
 ) -> None:
-    """⚠ design §3.1: a restored savepoint reads it again and sends its outputs; a retry would send them twice."""
+    """A restored savepoint reads it again and sends its outputs; a retry would send them twice."""
     with_letters(writing, failed("a", closing - 2), end=200)
-    World(writing, high_water=Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
+    World(writing, Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
     outcome = retry(writing, database)
     if closing < 100:
         assert states(writing) == {"a": ("resolved", 2)}
     else:
-        assert "about to read again (done: 100)" in reasons(outcome)[1]
+        assert "about to read again (it has read up to 100)" in reasons(outcome)[1]
         assert states(writing) == {"a": ("open", None)}
         assert outputs(writing) == []
 
 
-def test_done_is_that_of_the_newest_stream_batch_where_there_is_one(
+def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
     writing: Connection, database: str
 ) -> None:
-    """⚠ design §3.1, during the catch-up: what is done grows with the generation's batches, retries between them change nothing."""
+    """During a reissue the end grows with the generation's batches; retries between them change nothing."""
     with_letters(writing, failed("a", 100), failed("b", 160), end=200)
-    world = World(writing, high_water=Offsets({P0: 50, P1: 0}), revision=1)
-    world.plan(0, (0, 0), (150, 50))
-    world.write(0, summary(0, {}))
+    world = World(writing, Offsets({P0: 50, P1: 0}), revision=1)
+    world.plan(0, (50, 0), (150, 50))
+    world.write(0, still_open(0))
     assert set(reasons(retry(writing, database))) == {2}
     assert set(reasons(retry(writing, database))) == {2}
     assert [state for state, _ in states(writing).values()] == ["resolved", "open"]
@@ -167,7 +165,10 @@ def test_done_is_that_of_the_newest_stream_batch_where_there_is_one(
         (failed("k", types=WHOLE[1:]), "its first kept event is 'entry_event'"),
         (failed("k", types=[*WHOLE, WHOLE[1]]), "its event at offset 12 is 'end_event' within a session"),
         (failed("k", types=[*WHOLE[:2], WHOLE[0]]), "its last event, at offset 12, is a second start"),
-        (failed("other") | {"session_key": "k"}, "is malformed: field session_key is not the key"),
+        (
+            letter("k", 10, 11, "transform_failed", [*events("k")[:1], b"no JSON"]),
+            "its event at offset 11 is malformed",
+        ),
         (unended("k", 10, 90), "`--incomplete` transforms the events that did"),
         (unended("k", 10, 90, "restarted"), "`--incomplete` transforms the events that did"),
     ],
@@ -261,8 +262,8 @@ def test_two_retries_at_once_send_the_outputs_once(
 
 def restored(connection: Connection, *written: dict[str, Any]) -> World:
     """A savepoint at offset 10 is restored with policy reissue; its first batch wrote these rows, where there are any."""
-    world = World(connection, high_water=Offsets({P0: 10, P1: 0}), revision=1)
-    world.plan(0, (0, 0), (200, 50))
+    world = World(connection, Offsets({P0: 10, P1: 0}), revision=1)
+    world.plan(0, (10, 0), (200, 50))
     if written:
         world.write(0, *written)
     return world
@@ -271,7 +272,7 @@ def restored(connection: Connection, *written: dict[str, Any]) -> World:
 def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
     as_writer: Callable[[], Connection], writing: Connection, database: str
 ) -> None:
-    """⚠ The last word is spoken under the writer lock."""
+    """The last word is spoken under the writer lock."""
     with_letters(writing, failed("a"))
     letter_world.meanwhile[:] = [lambda: restored(as_writer(), session("a", 10, 12, [E("t", b"mended")]))]
     try:
@@ -286,14 +287,14 @@ def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
 def test_a_retry_refuses_what_is_to_be_read_again_since_the_transform_ran(
     as_writer: Callable[[], Connection], writing: Connection, database: str
 ) -> None:
-    """⚠ The same for the position: the stream will send this letter's outputs itself."""
+    """The same for the position: the stream will send this letter's outputs itself."""
     with_letters(writing, failed("a"))
     letter_world.meanwhile[:] = [lambda: restored(as_writer())]
     try:
         outcome = retry(as_writer(), database, function="interrupted")
     finally:
         letter_world.meanwhile.clear()
-    assert "about to read again (done: 10)" in reasons(outcome)[1]
+    assert "about to read again (it has read up to 10)" in reasons(outcome)[1]
     assert states(as_writer()) == {"a": ("open", None)}
     assert outputs(as_writer()) == []
 
@@ -311,8 +312,11 @@ def test_a_reissue_after_a_retry_sends_its_own_revision_and_leaves_the_letter_as
 def test_of_two_judgements_on_the_same_events_the_newer_is_retried_and_resolves_both(
     writing: Connection, database: str
 ) -> None:
+    """A reissue resolves the older one by itself; versions before schema 0005 left it open."""
     with_letters(writing, failed("a"))
     with_letters(writing, failed("a"), revision=1)
+    assert states(writing) == {"a": ("open", None)}
+    writing.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
     outcome = retry(writing, database)
     assert "letter 2 says" in reasons(outcome)[1]
     assert outcome.covered == 1
@@ -328,7 +332,7 @@ def test_a_retry_waits_for_the_batch_that_is_being_written(
     with_letters(writing, failed("a"))
     with psycopg.connect(database, autocommit=True) as admin, ThreadPoolExecutor(1) as pool:
         with as_writer() as other, other.transaction():
-            writer.lock(other)
+            ownership.lock(other)
             call = pool.submit(retry, as_writer(), database)
             wait_until(
                 lambda: (
@@ -340,8 +344,8 @@ def test_a_retry_waits_for_the_batch_that_is_being_written(
                 "a retry that waits for the writer lock",
             )
             other.execute(
-                "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, content_hash, transform_fingerprint)"
-                " VALUES (2, 'requeue', 1, gen_random_uuid(), sha256(''), '')"
+                "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, transform_fingerprint)"
+                " VALUES (2, 'requeue', 1, gen_random_uuid(), '')"
             )
         assert call.result().batches == [3]
 

@@ -1,33 +1,33 @@
-"""What is not promised: letters of an old input, read again, are compared with the outputs that retention has left."""
+"""What is not promised: whether a letter's outputs were delivered long ago is forgotten with the outputs."""
 
 import psycopg
 import pytest
 
 from spark_job import OutputEvent
-from spark_job.ledger import Connection
-from spark_job.offsets import Offsets
+from spark_job.recovery.generations import Connection
 from tests.integration.job.letter_world import failed, retry, states
-from tests.integration.job.sink_world import P0, P1, World, session, summary
+from tests.integration.job.sink_world import World, session, still_open
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["outputs are there", "outputs are dropped"])
-def test_a_letter_read_again_is_known_as_delivered_only_while_its_outputs_are_there(
+def test_a_letter_of_a_reissue_is_written_and_retried_whether_or_not_its_outputs_are_still_there(
     writing: Connection, database: str, dropped: bool
 ) -> None:
+    """An older savepoint is restored, with a transform that fails for what the earlier one could do."""
     world = World(writing)
     world.plan(0, (0, 0), (100, 50))
-    world.write(0, session("k", 10, 12, [OutputEvent("t", b"v")]), summary(0, {}))
+    world.write(0, session("k", 10, 12, [OutputEvent("t", b"v")]), still_open(0))
     sent = writing.execute("SELECT outbox_id FROM outbox.event").fetchall()
     if dropped:
         with psycopg.connect(database, autocommit=True) as owner:
             owner.execute("DELETE FROM outbox.session_output")
-    # An older savepoint is restored, with a transform that fails for what the earlier one could do.
-    again = World(writing, high_water=Offsets({P0: 100, P1: 50}))
+    again = World(writing, revision=1)
     again.plan(0, (0, 0), (100, 50))
-    written = again.write(0, failed("k"), summary(0, {}))
+    written = again.write(0, failed("k"))
     assert written is not None
-    assert written.dead_letters == dropped
+    assert written.dead_letters == 1
     retry(writing, database)
-    assert states(writing) == ({"k": ("resolved", 3)} if dropped else {})
-    # Dropped or not, it is the id that consumers have seen: they can drop it.
-    assert writing.execute("SELECT outbox_id FROM outbox.event").fetchall() == sent
+    assert states(writing) == {"k": ("resolved", 3)}
+    # Dropped or not, it is the id that consumers have seen, with a greater revision: they can drop it.
+    found = writing.execute("SELECT outbox_id FROM outbox.event WHERE revision = 1").fetchall()
+    assert found == sent

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from db.errors import OutboxError
 from spark_job.cli import app
-from spark_job.ledger import Connection
+from spark_job.recovery.generations import Connection
 from tests.integration.job.letter_world import HERE, failed, states, unended, with_letters
 from tests.integration.job.sink_world import letter
 

@@ -8,10 +8,11 @@ from db.statements import statement
 from spark_job import OutputEvent
 from spark_job.dead_letters import covered
 from spark_job.dead_letters.covered import Horizon
-from spark_job.ledger import Connection
-from spark_job.offsets import Offsets
+from spark_job.input.offsets import Offsets
+from spark_job.recovery import position
+from spark_job.recovery.generations import Connection
 from tests.integration.job.letter_world import failed, states, unended, with_letters
-from tests.integration.job.sink_world import P0, P1, World, letter, session, summary
+from tests.integration.job.sink_world import P0, P1, World, letter, session, still_open
 
 OUT = [OutputEvent("t", b"v")]
 
@@ -54,10 +55,10 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
 ) -> None:
     """With a longer timeout: the letter closed at 30, the session at 150."""
     with_letters(writing, unended("k", 20, 30))
-    world = reading_again(writing, revision=0)
-    world.write(0, summary(0, {0: 20}))
+    world = reading_again(writing)
+    world.write(0, still_open(0, 20))
     assert states(writing) == {"k": ("open", None)}
-    world.write(1, session("k", 20, 150, OUT), summary(0, {}), sink=world.new_sink())
+    world.write(1, session("k", 20, 150, OUT), sink=world.new_sink())
     assert states(writing) == {"k": ("resolved", 3)}
 
 
@@ -78,30 +79,53 @@ def test_other_sessions_leave_it_open(writing: Connection, closed: dict[str, Any
     assert states(writing) == {"k": ("open", None)}
 
 
-def test_a_malformed_record_within_a_session_stays_open(writing: Connection) -> None:
-    """The session does not hold it, whoever reads it again; it is not written a second time either."""
-    with_letters(writing, letter("k", 11, 11, "malformed"), failed("other", 60))
-    world = World(writing, high_water=Offsets({P0: 90, P1: 50}), revision=1)
-    world.plan(0, (0, 0), (100, 50))
-    written = world.write(0, letter("k", 11, 11, "malformed"), session("k", 10, 95, OUT))
-    assert written is not None
-    assert written.dead_letters == 0
-    assert states(writing) == {"k": ("open", None), "other": ("open", None)}
+def test_a_malformed_record_within_a_session_is_resolved_by_its_own_letter_of_a_reissue_alone(
+    writing: Connection,
+) -> None:
+    """The session does not hold it, whoever reads it again."""
+    with_letters(writing, letter("k", 11, 11, "malformed"))
+    reading_again(writing).write(0, session("k", 10, 95, OUT))
+    assert judgements(writing) == [("malformed", 11, 0, "open", None)]
+    reading_again(writing, revision=2).write(0, letter("k", 11, 11, "malformed"), session("k", 10, 95, OUT))
+    assert judgements(writing) == [("malformed", 11, 0, "resolved", 3), ("malformed", 11, 2, "open", None)]
 
 
-def test_a_malformed_record_is_kept_though_a_session_around_it_is_there(writing: Connection) -> None:
-    """Other settings made it malformed, below the high water: the earlier generation left no letter of it."""
-    earlier = with_letters(writing)
-    earlier.plan(1, (100, 50), (200, 90))
-    earlier.write(1, session("k", 110, 150, OUT))
-    world = World(writing, high_water=Offsets({P0: 200, P1: 90}))
-    world.plan(0, (0, 0), (200, 90))
-    written = world.write(0, letter("k", 120, 120, "malformed"), letter("k", 121, 121, "restarted"))
-    assert written is not None
-    assert written.dead_letters == 1
-    assert states(writing) == {"k": ("open", None)}
-    reasons = writing.execute("SELECT reason FROM outbox.dead_letter").fetchall()
-    assert reasons == [("malformed",)]
+@pytest.mark.parametrize("key", ["k", None], ids=["with a key", "without one"])
+def test_a_letter_that_a_reissue_writes_again_resolves_the_older_one(
+    writing: Connection, key: str | None
+) -> None:
+    """Of what is judged the same way again one letter is open: that of the newest revision."""
+    with_letters(writing, letter(key, 11, 11, "malformed"), letter("other", 11, 11, "no_start"))
+    reading_again(writing).write(0, letter(key, 11, 11, "malformed"))
+    assert judgements(writing) == [
+        ("malformed", 11, 0, "resolved", 2),
+        ("malformed", 11, 1, "open", None),
+        ("no_start", 11, 0, "open", None),
+    ]
+
+
+def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(writing: Connection) -> None:
+    """With a longer timeout what was two letters is one; one that ends later says something else."""
+    with_letters(
+        writing, unended("k", 20, 30), unended("k", 40, 50), unended("k", 60, 75, number=8), failed("k", 10)
+    )
+    reading_again(writing).write(0, unended("k", 20, 70, number=45))
+    assert judgements(writing) == [
+        ("timed_out", 20, 0, "resolved", 2),
+        ("timed_out", 20, 1, "open", None),
+        ("timed_out", 40, 0, "resolved", 2),
+        ("timed_out", 60, 0, "open", None),
+        ("transform_failed", 10, 0, "open", None),
+    ]
+
+
+def test_a_generation_that_sends_nothing_again_resolves_no_letter_by_a_letter(writing: Connection) -> None:
+    """It has the revision of the letters before it."""
+    with_letters(writing, letter("k", 11, 11, "malformed"), revision=1)
+    world = World(writing, Offsets({P0: 100, P1: 50}), revision=1, reason="changed_assembly")
+    world.plan(0, (100, 50), (200, 90))
+    world.write(0, letter("k", 11, 120, "timed_out"))
+    assert [found[3] for found in judgements(writing)] == ["open", "open"]
 
 
 def test_an_older_revision_resolves_nothing_of_a_newer_one(writing: Connection) -> None:
@@ -138,7 +162,7 @@ def test_resolving_is_part_of_the_batch(writing: Connection, monkeypatch: pytest
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("after the letters")
 
-    monkeypatch.setattr("spark_job.storing.insert_ledger_rows", fail)
+    monkeypatch.setattr("spark_job.sink.ledger.insert_rows", fail)
     with pytest.raises(RuntimeError, match="after the letters"):
         world.write(0, session("k", 10, 12, OUT))
     assert states(writing) == {"k": ("open", None)}
@@ -157,13 +181,27 @@ def test_a_generation_that_reads_nothing_again_never_asks(
 
     monkeypatch.setattr(covered, "statement", counted)
     world = reading_again(writing)
-    world.write(0, session("x", 70, 80, OUT), summary(0, {0: 50}))
+    world.write(0, session("x", 70, 80, OUT), still_open(0, 50))
     assert asked == ["letter_horizon"]
-    assert Horizon.read(writing, world.generation)
-    world.write(1, session("y", 50, 120, OUT), summary(0, {}))
+    assert horizon(writing)
+    world.write(1, session("y", 50, 120, OUT))
     assert asked.count("resolve_covered") == 1
-    assert not Horizon.read(writing, world.generation)
+    assert not horizon(writing)
     world.plan(2, (200, 90), (300, 90))
     asked.clear()
     world.write(2, session("z", 210, 220, OUT), sink=world.new_sink())
     assert asked == ["letter_horizon"]
+
+
+def horizon(connection: Connection) -> Horizon:
+    """As the next start reads it."""
+    at = position.read(connection)
+    assert at is not None
+    return Horizon.read(connection, at)
+
+
+def judgements(connection: Connection) -> list[tuple[Any, ...]]:
+    """(reason, first offset, revision, state, resolving batch) of all letters."""
+    return connection.execute(
+        "SELECT reason, first_offset, revision, state, resolved_batch FROM outbox.dead_letter ORDER BY reason, first_offset, revision"
+    ).fetchall()

@@ -6,14 +6,16 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.rows import TupleRow
-from psycopg.types.json import Jsonb
 
 from db.errors import SettingsError
 from db.statements import statement
-from spark_job import OutputEvent, requests, savepoints
-from spark_job.offsets import Offsets
-from spark_job.savepoints import Savepoint
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, session, summary
+from spark_job import OutputEvent
+from spark_job.input.offsets import Offsets
+from spark_job.recovery import requests, savepoints
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.savepoints import Savepoint
+from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
@@ -35,16 +37,17 @@ def create(connection: Connection, name: str) -> Savepoint:
 def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection) -> None:
     world = World(connection)
     world.plan(0, (0, 0), (10, 5))
-    world.write(0, session("a", 0, 9, EVENT), summary(0, {0: 7}, 10))
+    world.write(0, session("a", 0, 6, EVENT), still_open(0, 7, events=10))
     made = create(connection, "before-deploy")
     world.plan(1, (10, 5), (20, 5))
-    world.write(1, session("a", 10, 19, EVENT), summary(0, {}, 10))
+    world.write(1, session("a", 10, 19, EVENT))
 
     found = savepoints.get(connection, "before-deploy")
     assert found == made
     assert (found.generation, found.batch_id, found.revision) == (1, 1, 0)
+    assert found.end == {P0: 10, P1: 5}
+    assert found.open == {P0: OpenPartition(7, 1, 2, 10, "digest of [7]")}
     assert found.safe == {P0: 7, P1: 5}
-    assert found.done == {P0: 10, P1: 5}
     assert found.topics == {TOPIC_ID: "input"}
     assert create(connection, "after").batch_id == 2
     assert [savepoint.name for savepoint in savepoints.all(connection)] == ["before-deploy", "after"]
@@ -52,12 +55,12 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
 
 def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
     World(connection)
-    high_water = Offsets({P0: 30, P1: 9})
-    World(connection, high_water, revision=2)
+    start, opened = Offsets({P0: 30, P1: 9}), OpenPartitions({P0: OpenPartition(12, 1, 2, 10, "digest")})
+    World(connection, start, revision=2, reason="savepoint", opened=opened)
     found = create(connection, "opened")
     assert (found.generation, found.batch_id, found.revision) == (2, None, 2)
-    assert found.safe == {P0: 0, P1: 0}
-    assert found.done == high_water
+    assert (found.end, found.open) == (start, opened)
+    assert found.safe == {P0: 12, P1: 9}
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ü", "a" * 101, "x\n", "a/b"])
@@ -89,7 +92,7 @@ def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
     world = World(connection)
     create(connection, "monday")
     world.plan(0, (0, 0), (10, 5))
-    world.write(0, summary(0, {}, 10))
+    world.write(0, still_open(0))
     savepoints.delete(connection, "monday")
     assert savepoints.all(connection) == []
     assert create(connection, "monday").batch_id == 1
@@ -99,29 +102,39 @@ def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
         savepoints.delete(connection, "mondya")
 
 
-def test_the_greatest_done_is_over_all_generations(connection: Connection) -> None:
-    assert savepoints.greatest_done(connection) == Offsets()
+def test_the_greatest_position_is_over_all_generations_each_partition_with_what_is_open_there(
+    connection: Connection,
+) -> None:
     first = World(connection)
     first.plan(0, (0, 0), (10, 50))
-    first.write(0, summary(0, {}, 1))
+    first.write(0, still_open(0), still_open(1, 44))
     first.plan(1, (10, 50), (100, 50))
-    first.write(1, summary(0, {}, 1))
-    # A reissue goes back behind that; its high water is older than its start may be.
-    second = World(connection, Offsets({P0: 40, P1: 20}), revision=1)
-    assert savepoints.greatest_done(connection) == {P0: 100, P1: 50}
-    second.plan(0, (0, 0), (60, 70))
-    second.write(0, summary(0, {}, 1))
-    assert savepoints.greatest_done(connection) == {P0: 100, P1: 70}
-    # A high water counts even before its generation has a batch.
-    World(connection, Offsets({P0: 200, P1: 0}))
-    assert savepoints.greatest_done(connection) == {P0: 200, P1: 70}
+    first.write(1, still_open(0, 90))
+    # A reissue goes back behind that.
+    second = World(connection, Offsets({P0: 40, P1: 20}), revision=1, reason="savepoint")
+    found = greatest_position(connection)
+    assert found.end == {P0: 100, P1: 50}
+    assert found.open == {
+        P0: OpenPartition(90, 1, 2, 10, "digest of [90]"),
+        P1: OpenPartition(44, 1, 2, 10, "digest of [44]"),
+    }
+    second.plan(0, (40, 20), (60, 70))
+    second.write(0, still_open(0, 55), still_open(1, 66))
+    found = greatest_position(connection)
+    assert found.end == {P0: 100, P1: 70}
+    assert {where: opened.safe for where, opened in found.open.items()} == {P0: 90, P1: 66}
+    # A start counts even before its generation has a batch.
+    World(connection, Offsets({P0: 200, P1: 0}), reason="data_loss")
+    found = greatest_position(connection)
+    assert found.end == {P0: 200, P1: 70}
+    assert list(found.open) == [P1]
 
 
 def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connection) -> None:
     run, other = uuid4(), uuid4()
     assert requests.pending(connection, run) is None
     first = requests.ask(connection, run, "stop", {"savepoint": "x"})
-    second = requests.ask(connection, run, "rescale", {"buckets": 8, "shuffle_partitions": 4})
+    second = requests.ask(connection, run, "restore", {"policy": "skip"})
     assert requests.pending(connection, other) is None
     assert requests.pending(connection, run) == requests.Request(first, run, "stop", {"savepoint": "x"})
     assert requests.outcome(connection, first) is None
@@ -132,7 +145,7 @@ def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connect
     )
     found = requests.pending(connection, run)
     assert found is not None
-    assert (found.request_id, found.kind) == (second, "rescale")
+    assert (found.request_id, found.kind) == (second, "restore")
     requests.answer(connection, second, "done", "done")
     assert requests.pending(connection, run) is None
     with pytest.raises(requests.WithdrawnError, match="given up"):
@@ -154,22 +167,23 @@ def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> Non
     assert requests.outcome(connection, request_id) == requests.Outcome("refused", "withdrawn by the command")
 
 
-def test_what_was_done_of_offsets_that_kafka_gives_out_again_does_not_count(connection: Connection) -> None:
+def test_what_was_read_of_offsets_that_kafka_gives_out_again_does_not_count(connection: Connection) -> None:
     """Kafka lost the end of partition 0: its offsets from 100 on mean other records since."""
     world = World(connection)
     world.plan(0, (0, 0), (150, 40))
-    world.write(0, session("a", 0, 140, EVENT), summary(0, {}, 10))
+    world.write(0, session("a", 0, 140, EVENT), still_open(0, 90, 120), still_open(1, 30))
     create(connection, "before-the-cut")
-    after = World(connection, Offsets({P0: 100, P1: 40}), revision=1)
-    connection.execute("SET ROLE NONE")
-    connection.execute(
-        "UPDATE outbox.generation SET cut_offsets = %s WHERE generation = 2",
-        (Jsonb(Offsets({P0: 100}).to_json()),),
+    after = World(
+        connection, Offsets({P0: 100, P1: 40}), revision=1, reason="truncation", cut=Offsets({P0: 100})
     )
-    after.plan(0, (0, 0), (120, 40))
-    after.write(0, session("a", 101, 110, EVENT), summary(0, {}, 10))
-
-    assert savepoints.greatest_done(connection) == {P0: 120, P1: 40}
+    after.plan(0, (100, 40), (120, 40))
+    after.write(0, session("a", 101, 110, EVENT))
+    assert greatest_position(connection).end == {P0: 120, P1: 40}
     old = savepoints.get(connection, "before-the-cut")
-    assert old.done == {P0: 100, P1: 40}
-    assert old.safe == {P0: 100, P1: 40}
+    assert old.end == {P0: 100, P1: 40}
+    assert old.open == {P0: OpenPartition.unknown(90), P1: OpenPartition(30, 1, 2, 10, "digest of [30]")}
+    assert old.safe == {P0: 90, P1: 30}
+    assert create(connection, "after-the-cut").end == {P0: 120, P1: 40}
+    World(connection, Offsets({P0: 80, P1: 40}), revision=2, reason="truncation", cut=Offsets({P0: 80}))
+    assert savepoints.get(connection, "before-the-cut").end == {P0: 80, P1: 40}
+    assert P0 not in savepoints.get(connection, "before-the-cut").open

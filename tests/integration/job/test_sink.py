@@ -1,27 +1,36 @@
 """The sink's transaction on a real Postgres: all of a batch or nothing of it, and only by the run that owns the outbox."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, LiteralString
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import ContinuityError, FencedError
-from spark_job import OutputEvent, metrics
-from spark_job.offsets import Offsets
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, summary
+from db.errors import ContinuityError, FencedError, MovedError
+from db.settings import JobSettings
+from spark_job import OutputEvent
+from spark_job.dead_letters.store import REASONS
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import InputTopics
+from spark_job.monitoring import metrics
+from spark_job.recovery import ownership, position
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.sink import storing
+from spark_job.sink.commit import BatchRange
+from spark_job.spark.failures import passes_by_itself
+from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 
 @pytest.fixture
-def connection(database: str) -> Iterator[Connection]:
+def connection(as_writer: Callable[[], Connection]) -> Connection:
     """As the job connects: with the writer's privileges and no more."""
-    with psycopg.connect(database, autocommit=True, options="-c role=outbox_writer") as connection:
-        yield connection
+    return as_writer()
 
 
 @pytest.fixture
@@ -37,6 +46,24 @@ def one(connection: Connection, query: LiteralString) -> Any:
     return row[0] if row and len(row) == 1 else row
 
 
+def of_batch(connection: Connection, batch_id: int) -> tuple[Offsets, Offsets, OpenPartitions]:
+    """Start, end and what is open, of a ledger row."""
+    row = connection.execute(
+        "SELECT start_offsets, end_offsets, open_state FROM outbox.batch WHERE batch_id = %s", [batch_id]
+    ).fetchone()
+    assert row is not None
+    return Offsets.from_json(row[0]), Offsets.from_json(row[1]), OpenPartitions.from_json(row[2])
+
+
+def nothing_is_written(connection: Connection, *, but_batches: int = 0) -> bool:
+    counts = one(
+        connection,
+        "SELECT (SELECT count(*) FROM outbox.batch), (SELECT count(*) FROM outbox.session_output),"
+        " (SELECT count(*) FROM outbox.dead_letter)",
+    )
+    return bool(counts == (but_batches, but_batches, 0))
+
+
 def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Connection) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     outputs = [
@@ -45,7 +72,7 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Con
         E("t.one", None),
     ]
     committed = world.write(
-        0, session("schlüssel", 5, 9, outputs), session("empty", 1, 2, []), summary(0, {}, events=7)
+        0, session("schlüssel", 5, 9, outputs), session("empty", 1, 2, []), still_open(0, events=7)
     )
     assert committed is not None
     assert (committed.batch_id, committed.sessions, committed.output_events) == (1, 2, 3)
@@ -60,17 +87,13 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Con
     assert row[1] == ("empty", 0, [], [], None, None, None, None, [1], [2], [0], [2], [TOPIC_ID])
     batch = one(
         connection,
-        "SELECT input_events, sessions, output_events, spark_batch, generation, length(content_hash) FROM outbox.batch",
+        "SELECT kind, input_events, sessions, output_events, spark_batch, part, generation, run_id FROM outbox.batch",
     )
-    assert batch == (7, 2, 3, 0, 1, 32)
+    assert batch == ("stream", 7, 2, 3, 0, 0, 1, world.run_id)
 
 
 def counted(name: str, **labels: str) -> float:
     return metrics.REGISTRY.get_sample_value(f"outbox_{name}_total", labels) or 0.0
-
-
-def recomputed(content: str) -> float:
-    return counted("recomputed_batches", content=content)
 
 
 def test_a_count_that_fails_after_the_commit_costs_only_itself(
@@ -94,7 +117,7 @@ def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: 
         E("t.two", {"k": "\u00e4"}, key="other", headers=[("h", "v")]),
         E("t.one", None),
     ]
-    world.write(0, session("a", 5, 9, outputs), session("empty", 1, 2, []), summary(0, {}, events=7))
+    world.write(0, session("a", 5, 9, outputs), session("empty", 1, 2, []), still_open(0, events=7))
     connection.execute("SET ROLE outbox_auditor")
     assert connection.execute("SELECT * FROM outbox.audit_reconciliation").fetchall() == []
     assert one(connection, "SELECT output_bytes FROM outbox.batch") == len(b"\x00\xff") + len(
@@ -102,163 +125,246 @@ def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: 
     )
 
 
-def test_a_zombie_is_fenced_and_writes_nothing(world: World, connection: Connection, database: str) -> None:
-    """⚠ design §3.3 step 1."""
+# Whose the outbox is
+
+
+def test_a_zombie_is_fenced_and_writes_nothing(
+    world: World, database: str, as_writer: Callable[[], Connection]
+) -> None:
     before = counted("takeovers")
+    rows = session("a", 0, 9, [E("t", b"v")])
     with psycopg.connect(database, autocommit=True) as other:
         successor = World(other)
         assert counted("takeovers") - before == 1
-        with pytest.raises(FencedError, match=f"no longer owns the outbox, run {successor.run_id}"):
-            # the takeover has ended the zombie's own backend; a zombie that reconnects is fenced all the same
-            world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=world.new_sink(other))
-        assert one(other, "SELECT count(*) FROM outbox.session_output") == 0
-        assert one(other, "SELECT count(*) FROM outbox.batch") == 0
+        with pytest.raises(psycopg.OperationalError):
+            world.write(0, rows)  # the takeover has ended the zombie's own backend
+        with pytest.raises(FencedError, match=rf"run {successor.run_id} .* has taken this outbox over"):
+            world.write(0, rows, sink=world.new_sink(as_writer()))
+        assert nothing_is_written(other)
 
 
-def test_a_batch_that_spark_repeats_is_written_once(world: World, connection: Connection) -> None:
-    """⚠ design §3.3 step 2: a crash between Postgres' commit and Spark's."""
-    rows = (session("a", 0, 9, [E("t", b"v")]), summary(0, {}))
-    world.write(0, *rows)
-    before = counted("batches"), recomputed("same"), counted("recomputed_rows")
-    assert world.write(0, *rows, sink=world.new_sink()) is None
-    after = counted("batches"), recomputed("same"), counted("recomputed_rows")
-    assert [new - old for old, new in zip(before, after, strict=True)] == [0, 1, 1]
-    assert one(connection, "SELECT count(*) FROM outbox.session_output") == 1
-    assert one(connection, "SELECT recomputed_at IS NOT NULL AND recomputed_hash IS NULL FROM outbox.batch")
+def test_a_zombie_is_fenced_by_its_run_where_the_position_is_still_its_own(
+    world: World, connection: Connection, database: str
+) -> None:
+    """The next run has begun, and written nothing yet; nobody was allowed to end the zombie's backend."""
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("UPDATE outbox.writer SET run_id = gen_random_uuid()")
+    with pytest.raises(FencedError):
+        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    assert nothing_is_written(connection)
 
 
-def test_a_repeated_batch_with_other_content_keeps_the_first_and_records_the_difference(
+def test_a_zombie_in_an_outbox_that_nobody_owns_has_to_look_anew(
     world: World, connection: Connection
 ) -> None:
-    world.write(0, session("a", 0, 9, [E("t", b"first")]))
-    before = recomputed("different")
-    assert world.write(0, session("a", 0, 9, [E("t", b"second")])) is None
-    assert recomputed("different") - before == 1
-    assert one(connection, 'SELECT "values"[1] FROM outbox.session_output') == b"first"
-    assert one(
-        connection, "SELECT recomputed_hash IS NOT NULL AND recomputed_hash <> content_hash FROM outbox.batch"
-    )
+    """A command used it meanwhile."""
+    ownership.give_back(connection, world.run_id)
+    with pytest.raises(MovedError, match=r"no later one does.*Nothing was written") as caught:
+        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    assert passes_by_itself(caught.value)
+    assert nothing_is_written(connection)
+
+
+@pytest.mark.parametrize("has_an_owner", [True, False])
+def test_an_outbox_that_does_not_know_the_run_has_moved_and_the_next_attempt_looks_anew(
+    world: World, connection: Connection, database: str, has_an_owner: bool
+) -> None:
+    """A failover to a standby that has not got the start: nobody owns the outbox there, or a run of before does."""
+    ownership.give_back(connection, world.run_id)
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("DELETE FROM outbox.run")
+    if has_an_owner:
+        with connection.transaction():
+            ownership.take_over(connection, uuid4(), JobSettings(), force=False)
+    with pytest.raises(MovedError, match="Nothing was written") as caught:
+        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    assert passes_by_itself(caught.value)
+    assert nothing_is_written(connection)
+
+
+# Continuity
+
+
+def test_a_batch_that_is_in_the_outbox_cannot_be_written_again(
+    world: World, connection: Connection, as_writer: Callable[[], Connection]
+) -> None:
+    """By the same run neither, which did not learn of its commit, nor by one that begins at an older position."""
+    before = world.sink.position
+    rows = session("a", 0, 9, [E("t", b"v")])
+    world.write(0, rows)
+    with pytest.raises(ContinuityError, match=r"does not begin where the ledger ends: .*/0: 0 != 100"):
+        world.write(0, rows)
+    for number in (0, 1):
+        world.plan(number, (0, 0), (100, 50))
+        with pytest.raises(MovedError, match=r"ledger ends with batch 1 .* this run has written batch None"):
+            world.write(number, rows, sink=world.new_sink(at=before))
+    assert nothing_is_written(connection, but_batches=1)
 
 
 def test_a_batch_that_starts_elsewhere_than_the_ledger_ends_is_refused(
     world: World, connection: Connection
 ) -> None:
-    """⚠ design §3.3 step 2: without it a foreign checkpoint would skip or repeat sessions."""
     world.write(0, session("a", 0, 9, [E("t", b"v")]))
-    world.plan(1, (99, 50), (200, 90))
-    with pytest.raises(ContinuityError, match=r"did not end: .*/0: 99 != 100"):
-        world.write(1, session("b", 10, 19, [E("t", b"v")]))
-    assert one(connection, "SELECT count(*) FROM outbox.batch") == 1
-    assert one(connection, "SELECT count(*) FROM outbox.session_output") == 1
+    for start in (99, 101):
+        world.plan(1, (start, 50), (200, 90))
+        with pytest.raises(
+            ContinuityError, match=rf"does not begin where the ledger ends: .*/0: {start} != 100"
+        ):
+            world.write(1, session("b", 110, 119, [E("t", b"v")]))
+    assert nothing_is_written(connection, but_batches=1)
 
 
-def test_a_repeated_batch_with_another_range_is_refused(world: World) -> None:
-    world.write(0, session("a", 0, 9, [E("t", b"v")]))
-    world.plan(0, (0, 0), (101, 50))
-    with pytest.raises(ContinuityError, match=r"with another range: start same, end .*101 != 100"):
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
-
-
-@pytest.mark.parametrize(("written", "then"), [(0, 1), (1, 2), (2, 0)])
-def test_a_gap_between_checkpoint_and_ledger_is_refused(
-    world: World, connection: Connection, written: int, then: int
+def test_a_ledger_that_lost_its_end_is_not_gone_on_with(
+    world: World, connection: Connection, database: str
 ) -> None:
-    ranges = [((0, 0), (100, 50)), ((100, 50), (200, 90)), ((200, 90), (300, 100)), ((300, 100), (400, 100))]
-    for number, (start, end) in enumerate(ranges):
-        world.plan(number, start, end)
-    for number in range(written):
-        world.write(number)
-    with pytest.raises(ContinuityError, match="Nothing was written"):
-        world.write(then if written != 1 else 3, session("x", 1, 2, [E("t", b"v")]))
-    assert one(connection, "SELECT count(*) FROM outbox.session_output") == 0
+    """The database was restored under the running job."""
+    world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("DELETE FROM outbox.session_output")
+        owner.execute("DELETE FROM outbox.batch")
+    with pytest.raises(MovedError, match="ledger ends with batch None") as caught:
+        world.write(1, session("b", 110, 119, [E("t", b"v")]))
+    assert passes_by_itself(caught.value)
+    assert nothing_is_written(connection)
 
 
-def test_a_first_batch_that_does_not_start_where_its_generation_does_is_refused(world: World) -> None:
-    world.plan(0, (1, 0), (100, 50))
-    with pytest.raises(ContinuityError, match="must be 0 and start at"):
-        world.write(0)
+def test_a_generation_that_a_command_opened_meanwhile_is_not_written_into(
+    world: World, connection: Connection
+) -> None:
+    sink = world.sink
+    World(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    with connection.transaction():
+        ownership.take_over(connection, world.run_id, JobSettings(), force=True)
+    with pytest.raises(MovedError, match="of generation 2, this run has written batch None of generation 1"):
+        world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
+    assert nothing_is_written(connection)
 
 
-def test_outputs_and_orphans_below_the_high_water_are_dropped(connection: Connection) -> None:
-    """⚠ design §3.3 step 3: an earlier generation has sent them."""
-    world = World(connection, high_water=Offsets({P0: 50, P1: 0}))
+def test_spark_counts_anew_with_each_run_and_the_ledger_does_not(
+    world: World, connection: Connection
+) -> None:
+    world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    after = World(connection, Offsets({P0: 100, P1: 50}), reason="savepoint")
+    after.plan(0, (100, 50), (200, 90))
+    after.write(0, session("b", 110, 119, [E("t", b"v")]))
+    rows = "SELECT array_agg((batch_id, spark_batch, generation)::text ORDER BY batch_id) FROM outbox.batch"
+    assert one(connection, rows) == ["(1,0,1)", "(2,0,2)"]
+    found = position.read(connection)
+    assert found is not None
+    assert found.batch_id == 2
+
+
+def test_a_number_of_spark_that_comes_twice_in_a_run_is_refused(world: World, connection: Connection) -> None:
+    world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    world.plan(0, (100, 50), (200, 90))
+    with pytest.raises(psycopg.errors.UniqueViolation) as caught:
+        world.write(0, session("b", 110, 119, [E("t", b"v")]))
+    assert caught.value.diag.constraint_name == "batch_spark_batch_key"
+    assert nothing_is_written(connection, but_batches=1)
+
+
+def test_a_batch_without_offsets_writes_nothing(world: World, connection: Connection) -> None:
+    world.plan(0, (0, 0), (0, 0))
+    assert world.write(0) is None
+    assert one(connection, "SELECT count(*) FROM outbox.batch") == 0
+
+
+def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_written(
+    world: World, connection: Connection
+) -> None:
+    """And before the writer lock is taken: Kafka may take its time."""
+
+    def input_topics() -> InputTopics:
+        locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert one(connection, locks) == 0
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        raise ContinuityError("the topic was made again")
+
+    sink = world.new_sink()
+    sink._input_topics = input_topics
+    with pytest.raises(ContinuityError, match="made again"):
+        world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
+    assert nothing_is_written(connection)
+
+
+# The open state
+
+
+def test_the_ledger_says_of_every_partition_what_is_open_there(world: World, connection: Connection) -> None:
+    """A partition without new records keeps its own, one without open sessions is not named."""
     world.plan(0, (0, 0), (100, 50))
-    committed = world.write(
-        0,
-        session("below", 10, 49, [E("t", b"v")]),
-        session("at", 20, 50, [E("t", b"v")]),
-        session("elsewhere", 0, 9, [E("t", b"v")], source=1),
-        letter("orphan", 49, 49, "no_start"),
-        letter("orphan-at", 50, 50, "no_start"),
-        letter("late", 40, 45, "timed_out"),
+    world.write(0, still_open(0, 40, 60), still_open(1, 20))
+    assert of_batch(connection, 1) == (
+        Offsets({P0: 0, P1: 0}),
+        Offsets({P0: 100, P1: 50}),
+        OpenPartitions(
+            {
+                P0: OpenPartition(40, 2, 4, 20, "digest of [40, 60]"),
+                P1: OpenPartition(20, 1, 2, 10, "digest of [20]"),
+            }
+        ),
     )
-    assert committed is not None
-    assert (committed.skipped, committed.dead_letters) == (2, 2)
-    assert one(
-        connection, "SELECT array_agg(session_key ORDER BY session_key) FROM outbox.session_output"
-    ) == ["at", "elsewhere"]
-    assert one(connection, "SELECT array_agg(session_key ORDER BY session_key) FROM outbox.dead_letter") == [
-        "late",
-        "orphan-at",
-    ]
-    done = one(connection, "SELECT done_offsets FROM outbox.batch")
-    assert done == {TOPIC_ID: {"0": 100, "1": 50}}
+    world.plan(1, (100, 50), (200, 50))
+    world.write(1, still_open(0))
+    assert of_batch(connection, 2) == (
+        Offsets({P0: 100, P1: 50}),
+        Offsets({P0: 200, P1: 50}),
+        OpenPartitions({P1: OpenPartition(20, 1, 2, 10, "digest of [20]")}),
+    )
 
 
-def test_done_never_falls_below_the_high_water(connection: Connection) -> None:
-    """⚠ design §3.4: with the batch's end instead, a second loss during the catch-up would repeat outputs."""
-    world = World(connection, high_water=Offsets({P0: 500, P1: 3}))
-    world.plan(0, (0, 0), (100, 50))
+def test_a_slice_of_nothing_but_aborted_records_moves_the_end_and_keeps_what_is_open(
+    world: World, connection: Connection
+) -> None:
+    """It reaches no task. What is not open anywhere is needed from the end on."""
+    world.write(0, still_open(0, 40))
+    world.write(1)
+    start, end, opened = of_batch(connection, 2)
+    assert (start, end) == (Offsets({P0: 100, P1: 50}), Offsets({P0: 200, P1: 90}))
+    assert list(opened) == [P0]
+    found = position.read(connection)
+    assert found is not None
+    assert found.safe_offsets == {P0: 40, P1: 90}
+
+
+def test_tombstones_travel_on_the_ledger_row_and_hold_the_safe_offset_nowhere(
+    world: World, connection: Connection
+) -> None:
+    world.write(0, still_open(0, tombstones=b"\x00too large"), still_open(1, 20))
+    _, _, opened = of_batch(connection, 1)
+    assert opened[P0] == OpenPartition(100, 0, 0, 0, "digest of []", b"\x00too large")
+    world.write(1)  # nothing but aborted records
+    _, _, opened = of_batch(connection, 2)
+    assert {where: each.safe for where, each in opened.items()} == {P0: 200, P1: 20}
+
+
+def test_a_partition_that_appears_during_a_run_begins_where_spark_began_it(
+    world: World, connection: Connection
+) -> None:
+    added = TopicPartition(TOPIC_ID, 2)
     world.write(0)
-    assert one(connection, "SELECT done_offsets FROM outbox.batch") == {TOPIC_ID: {"0": 500, "1": 50}}
+    world.topics = InputTopics({"input": TOPIC_ID}, {"input": [0, 1, 2]})
+    end = Offsets({P0: 200, P1: 90, added: 7})
+    world.planned[1] = BatchRange(Offsets({P0: 100, P1: 50}), end)
+    world.write(1, session("a", 1, 2, [E("t", b"v")], source=2), still_open(2, 5))
+    start, found, opened = of_batch(connection, 2)
+    assert (start.at(added), found, list(opened)) == (0, end, [added])
+    world.planned[2] = BatchRange(Offsets({**end, added: 6}), Offsets({**end, added: 9}))
+    with pytest.raises(ContinuityError, match=r"/2: 6 != 7"):
+        world.write(2)
 
 
-def test_a_letter_below_the_high_water_is_kept_unless_there_or_covered(
-    world: World, connection: Connection
-) -> None:
-    world.write(0, session("covered", 10, 20, [E("t", b"v")]), letter("there", 30, 40, "timed_out"))
-    again = World(connection, high_water=Offsets({P0: 100, P1: 50}))
-    again.plan(0, (0, 0), (100, 50))
-    committed = again.write(
-        0,
-        letter("covered", 12, 13, "restarted"),
-        letter("there", 30, 40, "timed_out"),
-        letter("new", 60, 70, "timed_out"),
-    )
-    assert committed is not None
-    assert committed.dead_letters == 1
-    assert one(connection, "SELECT array_agg(session_key ORDER BY session_key) FROM outbox.dead_letter") == [
-        "new",
-        "there",
-    ]
+def test_a_partition_that_came_from_two_tasks_is_refused(world: World, connection: Connection) -> None:
+    with pytest.raises(RuntimeError, match="minPartitions"):
+        world.write(0, still_open(0), still_open(0))
+    assert nothing_is_written(connection)
 
 
-def test_a_part_of_what_an_earlier_letter_covers_is_no_letter_of_its_own(
-    world: World, connection: Connection
-) -> None:
-    """A new generation may begin inside a session that was dead-lettered long ago, at a repetition of its start."""
-    world.write(0, letter("k", 5, 10, "restarted", [b"start", b"start again"]))
-    again = World(connection, high_water=Offsets({P0: 100, P1: 50}))
-    again.plan(0, (0, 0), (100, 50))
-    committed = again.write(0, letter("k", 6, 10, "restarted", [b"start again"]))
-    assert committed is not None
-    assert committed.dead_letters == 0
-    assert connection.execute("SELECT first_offset FROM outbox.dead_letter").fetchall() == [(5,)]
-
-
-def test_safe_offsets_are_the_oldest_open_position_over_all_buckets(
-    world: World, connection: Connection
-) -> None:
-    """⚠ design §3.1: a bucket without new data sends no summary, and its open sessions must not be forgotten."""
-    world.write(0, summary(1, {0: 40}), summary(2, {0: 70, 1: 20}))
-    world.write(1, summary(2, {}))
-    safe = one(connection, "SELECT safe_offsets FROM outbox.batch WHERE batch_id = 2")
-    assert safe == {TOPIC_ID: {"0": 40, "1": 90}}
-    assert one(connection, "SELECT count(*) FROM outbox.bucket") == 2
+# Rows and letters
 
 
 def test_all_sessions_of_a_key_in_a_batch_share_a_row(world: World, connection: Connection) -> None:
-    """⚠ design §3.3 step 4: nothing is lost to the unique constraint."""
+    """In closing order: nothing is lost to the unique constraint."""
     world.write(
         0,
         session("k", 0, 5, [E("t", b"1")]),
@@ -276,25 +382,34 @@ def test_a_key_that_overfills_a_row_takes_several_batches_of_one_transaction(
     world: World, connection: Connection
 ) -> None:
     big = [E("t", b"x" * 900)]
+    rows = (session("k", 0, 5, big), session("k", 6, 9, big), session("other", 10, 19, big))
     sink = world.new_sink(max_row_bytes=1_000)
-    committed = world.write(
-        0, session("k", 0, 5, big), session("k", 6, 9, big), session("other", 10, 19, big), sink=sink
-    )
+    committed = world.write(0, *rows, letter("l", 1, 2, "timed_out"), still_open(0, 20, events=9), sink=sink)
     assert committed is not None
     assert (committed.batch_id, committed.sessions) == (2, 3)
-    assert connection.execute("SELECT batch_id, part, sessions FROM outbox.batch ORDER BY 1").fetchall() == [
-        (1, 0, 2),
-        (2, 1, 1),
-    ]
-    assert (
-        world.write(
-            0, session("k", 0, 5, big), session("k", 6, 9, big), session("other", 10, 19, big), sink=sink
-        )
-        is None
-    )
-    assert one(connection, "SELECT recomputed_hash IS NULL FROM outbox.batch WHERE part = 0")
+    assert connection.execute(
+        "SELECT batch_id, part, sessions, input_events, dead_letters, end_offsets->%s->>'0' FROM outbox.batch ORDER BY 1",
+        [TOPIC_ID],
+    ).fetchall() == [(1, 0, 2, 9, 1, "100"), (2, 1, 1, 0, 0, "100")]
+    assert of_batch(connection, 1) == of_batch(connection, 2)
     world.write(1, session("k", 100, 105, big), sink=sink)
     assert one(connection, "SELECT max(batch_id) FROM outbox.batch") == 3
+
+
+def test_a_second_row_of_a_key_in_a_batch_is_refused(
+    world: World, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_rows = storing.copy_rows
+
+    def twice(*arguments: Any) -> None:
+        copy_rows(*arguments)
+        copy_rows(*arguments)
+
+    monkeypatch.setattr(storing, "copy_rows", twice)
+    with pytest.raises(psycopg.errors.UniqueViolation) as caught:
+        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    assert caught.value.diag.constraint_name == "session_output_p00000000_key"
+    assert nothing_is_written(connection)
 
 
 def test_a_row_that_breaks_the_contract_takes_the_whole_batch_with_it(
@@ -302,27 +417,73 @@ def test_a_row_that_breaks_the_contract_takes_the_whole_batch_with_it(
 ) -> None:
     wrong = session("k", 0, 5, [E("t", b"v")]) | {"session_key": "x" * 1_025}
     with pytest.raises(psycopg.errors.CheckViolation) as caught:
-        world.write(
-            0, session("a", 6, 9, [E("t", b"v")]), wrong, letter("b", 1, 2, "timed_out"), summary(0, {0: 1})
-        )
+        world.write(0, session("a", 6, 9, [E("t", b"v")]), wrong, letter("b", 1, 2, "timed_out"))
     assert caught.value.diag.constraint_name == "session_output_key_bounds"
-    for table in ("session_output", "batch", "dead_letter", "bucket"):
-        query = psycopg.sql.SQL("SELECT count(*) FROM outbox.{}").format(psycopg.sql.Identifier(table))
-        assert connection.execute(query).fetchone() == (0,)
+    assert nothing_is_written(connection)
     assert world.write(0, session("a", 6, 9, [E("t", b"v")])) is not None
 
 
-def test_a_dead_letter_keeps_the_exact_bytes(world: World, connection: Connection) -> None:
-    world.write(
-        0, letter(None, 7, 7, "malformed", [b"\xff\x00"]), letter("k", 8, 12, "timed_out", [b"a", None, b""])
-    )
+def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
+    world: World, connection: Connection
+) -> None:
+    letters = [
+        letter(f"k{n}", 10 * n, 10 * n + 5, reason, [b"a", None, b""]) for n, reason in enumerate(REASONS)
+    ]
+    nobodys = letter(None, 70, 70, "malformed", [b"\xff\x00"])
+    committed = world.write(0, *letters, nobodys)
+    assert committed is not None
+    assert committed.dead_letters == len(REASONS) + 1
+    again = world.write(1, *letters, nobodys)
+    assert again is not None
+    assert again.dead_letters == 0
     rows = connection.execute(
-        "SELECT session_key, event_values, event_offsets, event_times_ms, topic, batch_id FROM outbox.dead_letter ORDER BY first_offset"
+        "SELECT session_key, reason, event_values, event_offsets, event_times_ms, closing_offset, topic, batch_id, state"
+        " FROM outbox.dead_letter ORDER BY first_offset"
     ).fetchall()
     assert rows == [
-        (None, [b"\xff\x00"], [7], [1_007], "input", 1),
-        ("k", [b"a", None, b""], [8, 9, 10], [1_008, 1_009, 1_010], "input", 1),
+        *(
+            (f"k{n}", reason, [b"a", None, b""], [10 * n, 10 * n + 1, 10 * n + 2], [1_000 + 10 * n + i for i in range(3)],
+             10 * n + 5, "input", 1, "open")
+            for n, reason in enumerate(REASONS)
+        ),
+        (None, "malformed", [b"\xff\x00"], [70], [1_070], 70, "input", 1, "open"),
+    ]  # fmt: skip
+
+
+def test_the_first_batch_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
+    world: World, connection: Connection
+) -> None:
+    """The old version judged silence bucket by bucket: it may have written a letter already, or have seen the session go on and end."""
+    world.write(
+        0,
+        session("went-on", 10, 90, [E("t", b"v")]),
+        letter("there", 30, 40, "timed_out"),
+        letter("longer", 20, 45, "restarted", [b"x", b"y", b"z"]),
+    )
+    after = World(connection, Offsets({P0: 100, P1: 50}), reason="upgrade")
+    after.plan(0, (100, 50), (200, 90))
+    after.plan(1, (200, 90), (300, 90))
+    missing = [
+        letter("went-on", 10, 60, "timed_out"),
+        letter("there", 30, 40, "timed_out"),
+        letter("longer", 22, 60, "timed_out"),
     ]
+    new = [
+        letter("silent", 50, 80, "timed_out"),
+        letter("went-on", 95, 150, "timed_out"),
+        letter("there", 110, 120, "no_start"),
+    ]
+    committed = after.write(0, *missing, *new)
+    assert committed is not None
+    assert committed.dead_letters == len(new)
+    written = (
+        "SELECT session_key, first_offset FROM outbox.dead_letter WHERE batch_id = 2 ORDER BY first_offset"
+    )
+    assert connection.execute(written).fetchall() == [("silent", 50), ("went-on", 95), ("there", 110)]
+    # Only that batch looks back.
+    committed = after.write(1, letter("went-on", 11, 60, "timed_out"))
+    assert committed is not None
+    assert committed.dead_letters == 1
 
 
 def test_the_publisher_is_woken_by_the_commit(world: World, database: str) -> None:
@@ -341,14 +502,3 @@ def test_the_lane_follows_the_current_epoch(world: World, connection: Connection
         2,
         3,
     ]
-
-
-def test_offsets_of_every_known_partition_are_named_even_idle_ones(
-    world: World, connection: Connection
-) -> None:
-    world.plan(0, (0, 0), (100, 0))
-    world.write(0)
-    assert one(connection, "SELECT end_offsets FROM outbox.batch") == {TOPIC_ID: {"0": 100, "1": 0}}
-    assert Offsets.from_json(one(connection, "SELECT safe_offsets FROM outbox.batch")) == Offsets(
-        {P0: 100, P1: 0}
-    )

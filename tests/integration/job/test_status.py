@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
-from db.settings import PostgresSettings, Settings
-from spark_job import OutputEvent, status
-from spark_job.status import Rate
-from tests.integration.job.sink_world import World, session
+from db.settings import JobSettings, PostgresSettings, Settings
+from spark_job import OutputEvent
+from spark_job.monitoring import status
+from spark_job.monitoring.status import Rate
+from tests.integration.job.sink_world import TOPIC_ID, World, session, still_open
 
 
 @pytest.fixture
@@ -25,9 +25,6 @@ def world(database: str) -> Iterator[World]:
                 "UPDATE outbox.batch SET created_at = now() - %s::interval, input_events = 600 WHERE spark_batch = %s",
                 (age, n),
             )
-        connection.execute(
-            "UPDATE outbox.generation SET assembly = %s", [Jsonb({"buckets": 8, "shuffle_partitions": 2})]
-        )
         yield world
 
 
@@ -57,3 +54,18 @@ def test_rates_are_of_the_last_minute_and_the_last_five(world: World, database: 
 def test_an_outbox_without_batches_has_rates_of_nothing(database: str) -> None:
     settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
     assert status.read(settings).rates == [Rate(60, 0, 0, 0, 0, 0, 0), Rate(300, 0, 0, 0, 0, 0, 0)]
+
+
+def test_the_position_and_what_is_open_there_are_the_newest_stream_rows(world: World, database: str) -> None:
+    world.plan(3, (30, 0), (40, 7))
+    world.write(3, still_open(0, 33, 35), still_open(1, 2))
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)), job=JobSettings())
+    found = status.read(settings)
+    shown = found.to_json()
+    assert (shown["batch"], shown["generation"]) == (4, 1)
+    assert (shown["start"]["run"], shown["start"]["restored"]) == (str(world.run_id), "fresh")
+    assert shown["end_offsets"] == {TOPIC_ID: {"0": 40, "1": 7}}
+    assert shown["safe_offsets"] == {TOPIC_ID: {"0": 33, "1": 2}}
+    assert shown["open"] == {"open_sessions": 3, "open_events": 6, "open_bytes": 30}
+    rows = [str(cell) for column in status.table(found).columns for cell in column.cells]
+    assert "read to 40, 2 open since 33" in rows

@@ -12,8 +12,10 @@ from pydantic import SecretStr
 
 from db.errors import FencedError, UnavailableError
 from db.settings import JobSettings, PostgresSettings
-from spark_job import OutputEvent, storing, writer
-from spark_job.condition import Condition
+from spark_job import OutputEvent
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership
+from spark_job.sink import ledger
 from tests.integration.job.sink_world import World, session
 
 Connection = psycopg.Connection[TupleRow]
@@ -33,7 +35,7 @@ def as_postgres(database: str) -> PostgresSettings:
 
 def own(connection: Connection, *, force: bool = False) -> None:
     with connection.transaction():
-        writer.take_over(connection, uuid4(), SETTINGS, force=force)
+        ownership.take_over(connection, uuid4(), SETTINGS, force=force)
 
 
 def test_a_second_run_is_refused_while_the_first_is_alive(database: str, connection: Connection) -> None:
@@ -56,14 +58,12 @@ def test_a_process_takes_over_from_its_own_former_run_although_that_seems_alive(
     database: str, connection: Connection
 ) -> None:
     """After a cut network Postgres still sees the old connection; the restart inside the process must not wait for it."""
-    former, run_id = uuid4(), uuid4()
-    with connection.transaction():
-        writer.take_over(connection, former, SETTINGS, force=False)
+    former, run_id = World(connection).run_id, uuid4()
     with psycopg.connect(database, autocommit=True, options=ROLE) as other, other.transaction():
-        writer.take_over(other, run_id, SETTINGS, force=False, own={former})
-        assert writer.read_owner(other).run_id == run_id
+        ownership.take_over(other, run_id, SETTINGS, force=False, own={former})
+        assert ownership.read_owner(other).run_id == run_id
     with pytest.raises(FencedError), connection.transaction():
-        writer.lock_and_check(connection, former)
+        ownership.lock_and_check(connection, former)
 
 
 def test_a_run_without_heartbeats_is_dead_after_its_timeout(database: str, connection: Connection) -> None:
@@ -77,13 +77,13 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
     """A long transaction must not make a healthy owner look dead."""
     run_id = uuid4()
     with connection.transaction():
-        writer.take_over(connection, run_id, SETTINGS, force=False)
+        ownership.take_over(connection, run_id, SETTINGS, force=False)
     fenced = threading.Event()
     with connection.transaction():
-        writer.lock_and_check(connection, run_id)
+        ownership.lock_and_check(connection, run_id)
         with (
             psycopg.connect(database, autocommit=True) as observer,
-            writer.Heartbeat(
+            ownership.Heartbeat(
                 as_postgres(database),
                 run_id,
                 0.05,
@@ -92,23 +92,22 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
                 condition=Condition(),
             ),
         ):
-            first = writer.read_owner(observer).heartbeat_at
+            first = ownership.read_owner(observer).heartbeat_at
             deadline = time.monotonic() + 10
-            while writer.read_owner(observer).heartbeat_at == first:
+            while ownership.read_owner(observer).heartbeat_at == first:
                 assert time.monotonic() < deadline, "no heartbeat while the writer lock is held"
     assert not fenced.is_set()
 
 
 def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection) -> None:
-    run_id, fenced = uuid4(), threading.Event()
-    with connection.transaction():
-        writer.take_over(connection, run_id, SETTINGS, force=False)
-    with writer.Heartbeat(
+    world, fenced = World(connection), threading.Event()
+    run_id = world.run_id
+    with ownership.Heartbeat(
         as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, condition=Condition()
     ):
         own(connection, force=True)
         assert fenced.wait(10)
-    assert writer.was_taken_over(as_postgres(database), run_id)
+    assert isinstance(ownership.ask_disowned(as_postgres(database), run_id), FencedError)
 
 
 def test_two_runs_that_start_at_once_have_one_winner(database: str) -> None:
@@ -136,9 +135,9 @@ def test_two_runs_that_start_at_once_have_one_winner(database: str) -> None:
 def test_release_lets_the_next_run_in(database: str, connection: Connection) -> None:
     run_id = uuid4()
     with connection.transaction():
-        writer.take_over(connection, run_id, SETTINGS, force=False)
-    writer.release(as_postgres(database), run_id, "test")
-    assert writer.read_owner(connection).run_id is None
+        ownership.take_over(connection, run_id, SETTINGS, force=False)
+    ownership.release(as_postgres(database), run_id, "test")
+    assert ownership.read_owner(connection).run_id is None
 
 
 def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
@@ -147,13 +146,13 @@ def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
     """psycopg ends such a transaction silently; Spark would be told that the batch is stored."""
     world = World(connection)
     world.plan(0, (0, 0), (100, 50))
-    insert = storing.insert_ledger_rows
+    insert = ledger.insert_rows
 
     def insert_and_lose_the_connection(*arguments: object, **options: object) -> None:
         insert(*arguments, **options)  # type: ignore[arg-type]
         connection.close()
 
-    monkeypatch.setattr(storing, "insert_ledger_rows", insert_and_lose_the_connection)
+    monkeypatch.setattr(ledger, "insert_rows", insert_and_lose_the_connection)
     with pytest.raises(UnavailableError, match="was closed during a batch"):
         world.write(0, session("a", 0, 9, [OutputEvent("t", b"v")]))
     with psycopg.connect(database) as other:

@@ -101,7 +101,7 @@ TWICE = ", ".join(
 
 OFFSETS_OF_SIMPLE = """
     UPDATE outbox.batch b
-    SET start_offsets = f.start, end_offsets = f.finish, done_offsets = f.finish, safe_offsets = f.finish
+    SET start_offsets = f.start, end_offsets = f.finish
     FROM (SELECT batch_id, jsonb_build_object(%(topic)s::text, jsonb_build_object('0', batch_id * 100000)) AS start,
                  jsonb_build_object(%(topic)s::text, jsonb_build_object('0', (batch_id + 1) * 100000)) AS finish
           FROM outbox.batch WHERE kind = 'stream') f

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from devstack.kafka import Kafka
 from devstack.port import LOOPBACK, ReservedPort
-from spark_job.jars import java_executable
+from spark_job.spark.jars import java_executable
 
 USER = "publisher"
 PASSWORD = "right-horse-battery"

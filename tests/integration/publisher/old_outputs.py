@@ -27,12 +27,12 @@ def add_batches(dsn: str, to_batch: int, *, every: int = 1, age_s: int = 10 * DA
             (to_batch, to_batch),
         )
         connection.execute(
-            "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, done_offsets,"
-            " safe_offsets, content_hash, transform_fingerprint)"
-            " SELECT n, 'stream', 1, n, %(run)s, %(o)s, %(o)s, %(o)s, %(o)s, %(hash)s, 'test'"
+            "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+            " transform_fingerprint)"
+            " SELECT n, 'stream', 1, n, %(run)s, %(o)s, %(o)s, '{}', 'test'"
             " FROM generate_series((SELECT coalesce(max(batch_id), 0) + 1 FROM outbox.batch), %(to)s) n"
             " WHERE n %% %(every)s = 0 OR n = %(to)s",
-            {"run": uuid4(), "o": OFFSETS, "hash": bytes(32), "to": to_batch, "every": every},
+            {"run": uuid4(), "o": OFFSETS, "to": to_batch, "every": every},
         )
         connection.execute(
             "UPDATE outbox.batch SET created_at = created_at - make_interval(secs => %s)", (age_s,)

@@ -39,9 +39,10 @@ class Outbox:
     def __post_init__(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(
-                "INSERT INTO outbox.generation (generation, directory_token, start_offsets, high_water, topics, reason, policy,"
-                " assembly, assembly_fingerprint, run_id) VALUES (1, 'test', %s, %s, %s, 'first', 'skip', '{}', 'test', %s)",
-                (OFFSETS, OFFSETS, Jsonb({TOPIC_ID: "session-events"}), uuid4()),
+                # It names no partition: each begins with its first batch.
+                "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, assembly_fingerprint, run_id)"
+                " VALUES (1, '{}', %s, 'first', 'skip', '{}', 'test', %s)",
+                (Jsonb({TOPIC_ID: "session-events"}), uuid4()),
             )
             self.add_epoch(1, 1, self.lanes)
 
@@ -73,10 +74,10 @@ class Outbox:
             closed_here = [session for closed in sessions.values() for session in closed]
             values = [value for session in closed_here for value in session.values]
             connection.execute(
-                "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets,"
-                " done_offsets, safe_offsets, sessions, output_events, output_bytes, content_hash, transform_fingerprint)"
-                " SELECT %(id)s, 'stream', 1, coalesce(max(spark_batch) + 1, 0), %(run)s, %(o)s, %(o)s, %(o)s, %(o)s,"
-                " %(sessions)s, %(events)s, %(bytes)s, %(hash)s, 'test' FROM outbox.batch",
+                "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+                " sessions, output_events, output_bytes, transform_fingerprint)"
+                " SELECT %(id)s, 'stream', 1, coalesce(max(spark_batch) + 1, 0), %(run)s, %(o)s, %(o)s, '{}',"
+                " %(sessions)s, %(events)s, %(bytes)s, 'test' FROM outbox.batch",
                 {
                     "id": batch_id,
                     "run": uuid4(),
@@ -84,7 +85,6 @@ class Outbox:
                     "sessions": len(closed_here),
                     "events": len(values),
                     "bytes": sum(len(value) for value in values if value is not None),
-                    "hash": b"\0" * 32,
                 },
             )
             connection.execute("NOTIFY outbox_batch")

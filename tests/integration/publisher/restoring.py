@@ -11,11 +11,12 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from db.errors import OutboxError
+from db.kafka_client import admin_client
 from db.settings import KafkaSettings, Settings
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from publisher.clients import admin_client, progress_consumer
+from publisher.clients import progress_consumer
 from publisher.progress_reader import Record, records_backwards
 from publisher.topics import Topics
 from tests.integration.publisher.harness import (

@@ -30,7 +30,7 @@ GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = '
     [
         ("DELETE FROM outbox.batch WHERE batch_id = 3", {"ledger_dense", "rows_in_ledger", "stream_continuity"}, "batch 3 is missing"),
         ("DELETE FROM outbox.batch WHERE batch_id <= 2", {"ledger_dense", "rows_in_ledger"}, "batches 1 to 2 are missing"),
-        ("UPDATE outbox.batch SET spark_batch = 9 WHERE batch_id = 4", {"stream_continuity"}, "batch 4 (Spark batch 9, part 0)"),
+        ("UPDATE outbox.batch SET part = 1 WHERE batch_id = 4", {"stream_continuity"}, "batch 4 (Spark batch 3, part 1)"),
         (
             """UPDATE outbox.batch SET start_offsets = '{"AAAAAAAAAAAAAAAAAAAAAA": {"0": 7}}' WHERE batch_id = 2""",
             {"stream_continuity"},

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from db.kafka_client import admin_client
 from db.migrate import upgrade
 from db.settings import KafkaSettings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher.clients import admin_client, progress_consumer
+from publisher.clients import progress_consumer
 from publisher.progress import Progress
 from publisher.progress_reader import read_newest
 from publisher.topics import Topics

@@ -131,7 +131,9 @@ def test_what_one_lane_has_not_delivered_stays_also_a_lane_that_nobody_has_run_y
     assert "0" in partitions(old.dsn)
 
 
-def test_outputs_that_a_lost_checkpoint_would_be_compared_with_stay(old: Outbox, command: Command) -> None:
+def test_outputs_that_the_first_batch_after_an_upgrade_looks_at_stay_until_it_is_there(
+    old: Outbox, command: Command
+) -> None:
     def ends(offset: int) -> Jsonb:
         return Jsonb({TOPIC_ID: {"0": offset}})
 
@@ -143,11 +145,29 @@ def test_outputs_that_a_lost_checkpoint_would_be_compared_with_stay(old: Outbox,
             ends(end),
             batch,
         )
-    query(old.dsn, "UPDATE outbox.batch SET safe_offsets = %s WHERE batch_id = %s", ends(60), NEWEST)
+    query(
+        old.dsn,
+        "INSERT INTO outbox.generation (generation, start_offsets, open_state, topics, reason, policy, assembly, assembly_fingerprint,"
+        " run_id, from_generation) VALUES (2, %s, %s, '{}', 'upgrade', 'skip', '{}', 'upgraded', gen_random_uuid(), 1)",
+        ends(90),
+        Jsonb({TOPIC_ID: {"0": {"safe": 60, "sessions": 0, "events": 0, "bytes": 0}}}),
+    )
     code, output = command.run("run", "--yes", "--json")
     report = json.loads(output)
     assert (code, report["dropped"]) == (1, ["session_output_p00000000", "session_output_p00000002"])
-    assert f"{TOPIC_ID}/0 since offset 60" in report["refused"][0]["reasons"][0]
+    reason = report["refused"][0]["reasons"][0]
+    assert f"{TOPIC_ID}/0 since offset 60 when the schema was upgraded" in reason
+    assert "in 1 batches from 10500 to 10500. Start `spark-job run`" in reason
+
+    query(
+        old.dsn,
+        "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+        " transform_fingerprint) VALUES (%s, 'stream', 2, 0, gen_random_uuid(), '{}', '{}', '{}', 'test')",
+        NEWEST + 1,
+    )
+    deliver_all(old.dsn, NEWEST + 1)
+    code, output = command.run("run", "--yes", "--json")
+    assert (code, json.loads(output)["dropped"]) == (0, ["session_output_p00000001"])
 
 
 def test_nothing_is_dropped_unless_a_limit_is_set_and_somebody_agrees(old: Outbox, tmp_path: Path) -> None:

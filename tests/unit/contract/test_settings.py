@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from db.errors import SettingsError
 from db.settings import PostgresSettings, known_keys, load_settings
+from db.settings.removed import REMOVED
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +31,10 @@ def test_defaults_need_no_file() -> None:
 
 
 def test_the_environment_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written('[job]\nbuckets = 16\ncheckpoint = "/a"\n')
-    monkeypatch.setenv("OUTBOX_JOB__BUCKETS", "32")
+    file = written('[job]\ntasks = 16\ncache = "/a"\n')
+    monkeypatch.setenv("OUTBOX_JOB__TASKS", "32")
     job = load_settings(file).job
-    assert (job.buckets, job.checkpoint) == (32, "/a")
+    assert (job.tasks, job.cache) == (32, "/a")
 
 
 def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,10 +48,9 @@ def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[job]\nbuckts = 3\n", "job.buckts: unknown key, did you mean job.buckets?"),
-        ("[jop]\nbuckets = 3\n", "jop: unknown key, did you mean job?"),
+        ("[job]\ntaks = 3\n", "job.taks: unknown key, did you mean job.tasks?"),
+        ("[jop]\ntasks = 3\n", "jop: unknown key, did you mean job?"),
         ("[publisher]\nlanes = 0\n", "publisher.lanes"),
-        ("[job]\nbuckets = 5\n", "job.buckets (5) must be a multiple of job.shuffle_partitions (2)"),
         ('[session]\nkey = "session_key"\n', "`key`, `$.field` or `header:NAME`"),
         ('[session]\nstart = "x"\nend = "x"\n', "start, entry and end must differ"),
         ("[publisher]\nlease_s = 1\npoll_ms = 900\n", "poll_ms (900) must be at most half of lease_s"),
@@ -70,9 +70,38 @@ def test_a_wrong_setting_is_named_with_the_way_out(text: str, expected: str) -> 
 def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("OUTBOX_JOB__BUCKTS", "3")
-    with pytest.raises(SettingsError, match="did you mean OUTBOX_JOB__BUCKETS"):
+    monkeypatch.setenv("OUTBOX_JOB__TAKS", "3")
+    with pytest.raises(SettingsError, match="did you mean OUTBOX_JOB__TASKS"):
         load_settings()
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_setting_of_before_is_refused_by_a_sentence_that_names_it_and_says_why(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section, _, name = key.partition(".")
+    with pytest.raises(SettingsError) as in_file:
+        load_settings(written(f"[{section}]\n{name} = 4\n"))
+    assert f"{key} was removed: {REMOVED[key]}" in str(in_file.value)
+    Path("outbox.toml").unlink()
+    variable = f"OUTBOX_{section}__{name}".upper()
+    monkeypatch.setenv(variable, "4")
+    with pytest.raises(SettingsError) as in_environment:
+        load_settings()
+    assert f"{variable} was removed: {REMOVED[key]}" in str(in_environment.value)
+    assert key not in known_keys()
+    assert "Remove it" in REMOVED[key]
+
+
+def test_the_settings_that_went_with_the_checkpoint_the_buckets_and_the_shuffle_are_known_as_removed() -> (
+    None
+):
+    assert set(REMOVED) >= {
+        "job.checkpoint",
+        "job.buckets",
+        "job.shuffle_partitions",
+        "session.max_bucket_bytes",
+    }
 
 
 def test_a_named_file_that_is_missing_is_an_error() -> None:

@@ -7,15 +7,14 @@ import pytest
 
 from db.errors import FencedError, OutboxError, UnavailableError
 from db.settings import JobSettings, RestartSettings
-from spark_job.attempts import Plan, Restarts
-from spark_job.condition import Condition
-from spark_job.failures import CheckpointUnusableError
-from spark_job.recovery import Accepted
-from spark_job.requests import Request
-from spark_job.spark import LazySession
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery.attempts import Plan, Restarts
+from spark_job.recovery.findings import Accepted
+from spark_job.recovery.requests import Request
+from spark_job.spark.session import LazySession
 
 AT_ONCE = RestartSettings(strategy="fixed_delay", delay_s=0)
-AWAY, UNUSABLE = UnavailableError("away"), CheckpointUnusableError("state is gone")
+AWAY = UnavailableError("away")
 
 
 def after(plan: Plan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> Plan | None:
@@ -34,19 +33,6 @@ def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() 
     assert (third.attempt, third.accepted, third.take_over) == (3, Accepted(), False)
 
 
-def test_an_unusable_checkpoint_is_remembered_until_a_start_succeeds() -> None:
-    plan = Plan()
-    plan.use()
-    told = after(plan, UNUSABLE)
-    assert told is not None
-    assert told.unusable == "state is gone"
-    still = after(told, AWAY)
-    assert still is not None
-    assert still.unusable == "state is gone"
-    still.use()
-    assert still.unusable is None
-
-
 def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
     first = Plan()
     second = first.following()
@@ -56,7 +42,7 @@ def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
 
 
 def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
-    request = Request(1, uuid4(), "rescale", {})
+    request = Request(1, uuid4(), "restore", {"policy": "skip"})
     again = after(Plan(request=request), AWAY)
     assert again is not None
     assert again.request == request

@@ -1,12 +1,19 @@
-"""A batch on the driver: what is dropped, how rows are formed, what the hash sees."""
+"""A batch on the driver: how rows are formed, and what is open after it."""
 
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_job import batch, pgcopy
-from spark_job.batch import SessionRow
-from spark_job.offsets import Offsets, TopicPartition
-from spark_job.outputs import EncodedOutputs
+from spark_job.assembly import pgcopy, rows
+from spark_job.assembly.outputs import EncodedOutputs
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.open_partitions import OpenPartition
+from spark_job.sink import batch
+from spark_job.sink.batch import SessionRow
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 
@@ -18,25 +25,19 @@ def session(
     return SessionRow(key.encode(), where, end - 2, end, 0, 1, 3, 7, outputs)
 
 
-def test_sessions_that_close_below_the_high_water_are_dropped_and_others_kept() -> None:
-    sessions = [session("a", 9), session("b", 10), session("c", 9, P1)]
-    kept = batch.above_high_water(sessions, Offsets({P0: 10}))
-    assert [s.key for s in kept] == [b"b", b"c"]
-
-
 def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
-    """⚠ design §3.3 step 4: two rows of one key in a batch would collide, and one of them be lost."""
+    """⚠ two rows of one key in a batch would collide, and one of them be lost."""
     sessions = [session("a", 30), session("b", 20), session("a", 10), session("a", 5, P1)]
-    (rows,) = batch.parts(sessions, 1_000)
-    assert [(row.key, row.sessions, row.outputs) for row in rows] == [(b"a", 3, 3), (b"b", 1, 1)]
+    (found,) = batch.parts(sessions, 1_000)
+    assert [(row.key, row.sessions, row.outputs) for row in found] == [(b"a", 3, 3), (b"b", 1, 1)]
     ends = pgcopy.array(pgcopy.INT8, 3, pgcopy.int8s([10, 30, 5]))
-    assert ends in rows[0].fields
+    assert ends in found[0].fields
 
 
 def test_a_key_that_overfills_a_row_goes_on_in_the_next_part() -> None:
     sessions = [session("a", end, value=b"x" * 100) for end in (10, 20, 30)] + [session("b", 40)]
     parts = batch.parts(sessions, 220)
-    assert [[(row.key, row.sessions) for row in rows] for rows in parts] == [
+    assert [[(row.key, row.sessions) for row in part] for part in parts] == [
         [(b"a", 2), (b"b", 1)],
         [(b"a", 1)],
     ]
@@ -47,35 +48,68 @@ def test_a_batch_without_sessions_still_has_its_part() -> None:
 
 
 def test_sessions_without_own_keys_get_null_elements_beside_one_that_has() -> None:
-    (rows,) = batch.parts([session("a", 1), session("a", 2, keys=pgcopy.data(b"k"))], 1_000)
-    assert pgcopy.array(pgcopy.BYTEA, 2, pgcopy.NULL + pgcopy.data(b"k")) in rows[0].fields
+    (found,) = batch.parts([session("a", 1), session("a", 2, keys=pgcopy.data(b"k"))], 1_000)
+    assert pgcopy.array(pgcopy.BYTEA, 2, pgcopy.NULL + pgcopy.data(b"k")) in found[0].fields
 
 
 @given(
     st.permutations([session("a", 1), session("b", 2), session("a", 3), session("ä", 4), session("a", 9, P1)])
 )
-def test_rows_and_hash_do_not_depend_on_the_order_of_arrival(sessions: list[SessionRow]) -> None:
-    (rows,) = batch.parts(sessions, 1_000)
+def test_rows_do_not_depend_on_the_order_of_arrival(sessions: list[SessionRow]) -> None:
+    (found,) = batch.parts(sessions, 1_000)
     (expected,) = batch.parts(sorted(sessions), 1_000)
-    assert rows == expected
-    assert [row.key for row in rows] == sorted(row.key for row in rows)
-    assert batch.content_hash(rows) == batch.content_hash(expected)
+    assert found == expected
+    assert [row.key for row in found] == sorted(row.key for row in found)
 
 
-def test_the_hash_sees_every_byte_of_the_content() -> None:
-    def hashed(*sessions: SessionRow) -> bytes:
-        return batch.content_hash(batch.parts(sessions, 1_000)[0])
+def partition_row(source: int, **detail: Any) -> dict[str, Any]:
+    """What a task tells of a partition in which nothing is open."""
+    default = {
+        "safe": None,
+        "sessions": 0,
+        "events": 0,
+        "bytes": 0,
+        "digest": "",
+        "rebuilt": None,
+        "problem": "",
+    }
+    counted = {"counts": {"events": 5, "duplicates": 1}, "seconds": {"open_s": 0.5}}
+    return {
+        "kind": rows.PARTITION,
+        "source": source,
+        "detail": orjson.dumps(default | counted | detail).decode(),
+        "tombstones": None,
+    }
 
-    base = hashed(session("a", 1))
-    assert (
-        len(
-            {
-                base,
-                hashed(session("a", 1, value=b"w")),
-                hashed(session("b", 1)),
-                hashed(session("a", 2)),
-                hashed(),
-            }
+
+def read(*found: dict[str, Any]) -> batch.BatchResult:
+    columns = {
+        field.name: pa.array([row.get(field.name) for row in found], field.type) for field in rows.SCHEMA
+    }
+    return batch.read(pa.table(columns), {0: P0, 1: P1})
+
+
+def test_what_the_tasks_counted_is_added_up() -> None:
+    result = read(partition_row(0), partition_row(1))
+    assert (result.counts, result.seconds) == ({"events": 10, "duplicates": 2}, {"open_s": 1.0})
+
+
+def test_a_partition_whose_records_were_cut_apart_among_tasks_stops_the_batch() -> None:
+    """Each task would have assembled its part over the same open sessions."""
+    with pytest.raises(RuntimeError, match="cut apart among tasks: minPartitions"):
+        read(partition_row(0), partition_row(0))
+
+
+def test_where_nothing_is_open_the_ledger_keeps_nothing_and_tombstones_alone_pin_no_offset() -> None:
+    nothing, opened, buried = (
+        read(each).partitions[0].open(100)
+        for each in (
+            partition_row(0),
+            partition_row(0, safe=40, sessions=2, events=7, bytes=9, digest="d"),
+            partition_row(0)
+            | {"detail": partition_row(0, sessions=1, digest="t")["detail"], "tombstones": b"encoded"},
         )
-        == 5
     )
+    assert nothing is None
+    assert opened == OpenPartition(40, 2, 7, 9, "d")
+    assert buried == OpenPartition(100, 1, 0, 0, "t", b"encoded")

@@ -8,213 +8,494 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 import db.errors
-import spark_job.ivy
-from db.errors import ContinuityError, FencedError, OutboxError, SchemaError, SettingsError, UnavailableError
-from spark_job import failures
-from spark_job.failures import (
-    BucketTooLargeError,
-    CheckpointUnusableError,
-    DiskFullError,
-    JobFailedError,
-    OutOfMemoryError,
+import spark_job.spark.ivy
+from db.errors import (
+    ContinuityError,
+    FencedError,
+    MovedError,
+    OutboxError,
     RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+from spark_job.assembly import errors as task_errors
+from spark_job.input import reading
+from spark_job.spark import failures, jvm
+from spark_job.spark.failures import (
+    BatchTooLargeError,
+    CodeChangedError,
+    DiskFullError,
+    InputTimestampError,
+    JobFailedError,
+    OpenSessionsTooLargeError,
     SparkLostError,
     TransformFailedError,
+    WorkerDiedError,
     explain,
     explained,
     passes_by_itself,
 )
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
-DIED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times\nCaused by: {}\n\tat org.apache.spark.X.y(X.scala:1)"
+ABORTED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 4 times, most recent failure: Lost task 0.3 in stage 8.0 (TID 9)"
+STACK = "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)"
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "text"),
-    [
-        (FencedError("mine"), FencedError, "mine"),
-        (psycopg.OperationalError("server closed"), UnavailableError, "server closed"),
-        (psycopg.InterfaceError("the connection is closed"), UnavailableError, "connection is closed"),
-        (
-            psycopg.errors.IdleInTransactionSessionTimeout("idle"),
-            UnavailableError,
-            "idle_in_transaction_timeout_ms",
-        ),
-        (psycopg.errors.DiskFull("no space"), UnavailableError, "the disk of Postgres is full: no space"),
-        (psycopg.errors.LockNotAvailable("canceled"), UnavailableError, "lock_timeout_ms"),
-        # a connection that led to a standby during a failover
-        (
-            psycopg.errors.ReadOnlySqlTransaction("read-only"),
-            UnavailableError,
-            "target_session_attrs=read-write",
-        ),
-        (psycopg.errors.AdminShutdown("terminating"), UnavailableError, "terminating"),
-        (psycopg.errors.DeadlockDetected("deadlock"), UnavailableError, "deadlock"),
-        (psycopg.errors.CheckViolation("violates\nDETAIL:  row contains (secret)"), RefusedError, "violates"),
-        (psycopg.errors.InsufficientPrivilege("denied for table batch"), RefusedError, "denied for table"),
-        (psycopg.errors.ProgramLimitExceeded("row is too big"), RefusedError, "row is too big"),
-        (psycopg.errors.DataCorrupted("invalid page"), RefusedError, "invalid page"),
-        (KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), UnavailableError, "Kafka: "),
-        (RuntimeError("... Some data may have been lost because ..."), ContinuityError, "deleted offsets"),
-        (
-            RuntimeError(DIED.format("spark_job.sessions.errors.BucketTooLarge: the 5 open sessions")),
-            BucketTooLargeError,
-            "the 5 open sessions",
-        ),
-        (
-            RuntimeError(DIED.format("spark_job.worker.TransformStoppedError: session k")),
-            TransformFailedError,
-            "session k",
-        ),
-        (
-            RuntimeError(DIED.format("db.errors.SettingsError: importing m failed")),
-            SettingsError,
-            "importing m",
-        ),
-        (
-            RuntimeError(DIED.format("java.lang.OutOfMemoryError: Java heap space")),
-            OutOfMemoryError,
-            "heap space",
-        ),
-        (
-            RuntimeError("bigger than spark.driver.maxResultSize (1024.0 MiB)"),
-            OutOfMemoryError,
-            "driver_memory",
-        ),
-        (
-            RuntimeError(DIED.format("java.io.IOException: No space left on device")),
-            DiskFullError,
-            "No space left",
-        ),
-        (
-            RuntimeError(
-                DIED.format("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node")
-            ),
-            UnavailableError,
-            "Timed out waiting for a node",
-        ),
-        (
-            RuntimeError(
-                DIED.format(
-                    "java.net.ConnectException: refused\n\tat x.MicroBatchExecution.initializeExecution("
-                )
-            ),
-            UnavailableError,
-            "file system of the checkpoint",
-        ),
-        (
-            RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update"),
-            JobFailedError,
-            "another query still writes",
-        ),
-        (KeyError(5), JobFailedError, "KeyError: 5"),
-    ],
-)
-def test_every_cause_has_its_kind_and_its_words(
-    error: BaseException, kind: type[OutboxError], text: str
-) -> None:
-    explanation = explain(error)
-    assert type(explanation) is kind
-    assert text in str(explanation)
-    assert "secret" not in str(explanation)
-    assert "\tat " not in str(explanation)
+class ShownError(Exception):
+    """As pyspark raises it: a message, and the Java stack beside it."""
+
+    def __init__(self, message: str, stack: str = "") -> None:
+        super().__init__(message)
+        self._stackTrace = stack
 
 
-# What Spark 4.2.0 was seen to say after each damage: the line that names it, and what stands before the next stack frame.
-# tests/acceptance/test_damaged_checkpoint.py does the damages to a real checkpoint.
-_RUN = "\tat org.apache.spark.sql.execution.streaming."
-DAMAGES = {
-    "state deleted": "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart streaming query with stateful operators",
-    "state of a partition deleted": (
-        "Caused by: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred"
+def in_worker(raised: str) -> ShownError:
+    """What a Python worker raised, as Spark shows it."""
+    return ShownError(
+        f"{ABORTED} (host executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "/app/spark_job/assembly/task.py", line 120, in take\n'
+        "    assembled = assemble(state, new, self._of.rules)\n"
+        f"{raised}\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:800)\n"
+        "\nDriver stacktrace:\n" + STACK
+    )
+
+
+def in_java(cause: str) -> ShownError:
+    """What happened inside of the JVM, as Spark shows it: message, and the stack with its causes."""
+    stack = f"org.apache.spark.SparkException: {ABORTED}\n{STACK}\nCaused by: {cause}\n\tat org.apache.spark.X.y(X.scala:1)\n\t... 12 more"
+    return ShownError(f"{ABORTED}: {cause}\n{STACK}", stack)
+
+
+def kafka(code: int, text: str = "") -> KafkaException:
+    return KafkaException(KafkaError(code, text))
+
+
+AS_RAISED = {
+    TransformFailedError: in_worker(
+        "spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k' that ends at in/0/5"
     ),
-    "state files garbled": "Caused by: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred",
-    "state of another version": "UnknownStateVersion: the bucket's state begins with b'x'",
-    "state schema garbled": (
-        f"Caused by: java.io.EOFException\n{_RUN}state.StateSchemaCompatibilityChecker$.readSchemaFile(X.scala)"
+    OpenSessionsTooLargeError: in_worker(
+        "spark_job.assembly.errors.PartitionTooLargeError: in/0 has 5 open sessions"
     ),
-    "newest commit garbled": (
-        "Caused by: java.lang.IllegalStateException: Failed to read log file commits/12. [MALFORMED_LOG_FILE] Log file was malformed\n"
-        f"{_RUN}checkpointing.HDFSMetadataLog.getExistingBatch(HDFSMetadataLog.scala:252)"
+    CodeChangedError: in_worker("spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"),
+}
+
+# (exception, our error, exit code, whether it passes, what is shown of the cause)
+FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
+    "an explained one": (FencedError("mine"), FencedError, 4, False, "mine"),
+    # Postgres
+    "server gone": (psycopg.OperationalError("server closed"), UnavailableError, 6, True, "server closed"),
+    "connection closed": (
+        psycopg.InterfaceError("the connection is closed"),
+        UnavailableError,
+        6,
+        True,
+        "connection is closed",
     ),
-    "newest commit empty": (
-        "Caused by: java.lang.IllegalStateException: Incomplete log file in the offset commit log\n"
-        f"{_RUN}checkpointing.HDFSMetadataLog.getExistingBatch(HDFSMetadataLog.scala:252)"
+    "wrong password": (
+        psycopg.errors.InvalidPassword("password authentication failed"),
+        UnavailableError,
+        6,
+        True,
+        "authentication failed",
     ),
-    "newest offsets cut short": (
-        "Caused by: com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input in field name\n"
-        f"{_RUN}checkpointing.HDFSMetadataLog.getExistingBatch(HDFSMetadataLog.scala:252)"
+    "stood still": (
+        psycopg.errors.IdleInTransactionSessionTimeout("x"),
+        UnavailableError,
+        6,
+        True,
+        "idle_in_transaction_timeout_ms",
     ),
-    "newest offsets not the source's": (
-        'Caused by: java.lang.IllegalArgumentException: Expected e.g. {"topicA":{"0":23,"1":-1}}, got {not json\n'
-        "\tat org.apache.spark.sql.kafka010.KafkaMicroBatchStream.deserializeOffset(KafkaMicroBatchStream.scala:161)"
+    "disk of Postgres": (
+        psycopg.errors.DiskFull("no space"),
+        UnavailableError,
+        6,
+        True,
+        "the disk of Postgres is full: no space",
     ),
-    "offsets before the newest deleted": (
-        "Caused by: java.lang.IllegalStateException: batch 11 doesn't exist\n"
-        f"{_RUN}runtime.MicroBatchExecution.initializeExecution(MicroBatchExecution.scala:548)"
+    "lock": (psycopg.errors.LockNotAvailable("canceled"), UnavailableError, 6, True, "lock_timeout_ms"),
+    "standby": (
+        psycopg.errors.ReadOnlySqlTransaction("read-only"),
+        UnavailableError,
+        6,
+        True,
+        "target_session_attrs=read-write",
     ),
-    "offsets deleted": (
-        "Caused by: java.lang.AssertionError: assertion failed\n"
-        f"{_RUN}runtime.MicroBatchExecution.initializeExecution(MicroBatchExecution.scala:525)"
+    "shutdown": (psycopg.errors.AdminShutdown("terminating"), UnavailableError, 6, True, "terminating"),
+    "deadlock": (psycopg.errors.DeadlockDetected("deadlock"), UnavailableError, 6, True, "deadlock"),
+    "out of locks": (
+        psycopg.errors.OutOfMemory("out of shared memory"),
+        UnavailableError,
+        6,
+        True,
+        "out of shared memory",
     ),
-    "metadata deleted": "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location x is in an inconsistent state",
-    "metadata garbled": (
-        ": com.fasterxml.jackson.core.JsonParseException: Unrecognized token 'garbage'\n"
-        f"{_RUN}runtime.StreamMetadata$.read(StreamMetadata.scala:60)"
+    "constraint": (
+        psycopg.errors.CheckViolation("violates\nDETAIL:  row contains (secret)"),
+        RefusedError,
+        16,
+        False,
+        "violates",
     ),
+    "right": (
+        psycopg.errors.InsufficientPrivilege("denied for table batch"),
+        RefusedError,
+        16,
+        False,
+        "denied for table",
+    ),
+    "no such table": (
+        psycopg.errors.UndefinedTable("batch does not exist"),
+        RefusedError,
+        16,
+        False,
+        "batch does not exist",
+    ),
+    "row too big": (
+        psycopg.errors.ProgramLimitExceeded("row is too big"),
+        RefusedError,
+        16,
+        False,
+        "row is too big",
+    ),
+    "corrupted": (psycopg.errors.DataCorrupted("invalid page"), RefusedError, 16, False, "invalid page"),
+    # Kafka, asked by the driver
+    "brokers down": (kafka(KafkaError._ALL_BROKERS_DOWN), UnavailableError, 6, True, "Kafka: "),
+    "SASL": (
+        kafka(KafkaError._AUTHENTICATION, "bad password"),
+        RefusedError,
+        16,
+        False,
+        "Kafka refuses the job: bad password",
+    ),
+    "ACL": (
+        kafka(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied"),
+        RefusedError,
+        16,
+        False,
+        "grant the right",
+    ),
+    "option of librdkafka": (
+        kafka(KafkaError._INVALID_ARG, "No such property"),
+        SettingsError,
+        2,
+        False,
+        "No such property. Correct [kafka.options]",
+    ),
+    # The job's own, in a worker
+    "transform": (
+        AS_RAISED[TransformFailedError],
+        TransformFailedError,
+        11,
+        False,
+        "m:f failed for session 'k' that ends at in/0/5",
+    ),
+    "open sessions too large": (
+        AS_RAISED[OpenSessionsTooLargeError],
+        OpenSessionsTooLargeError,
+        12,
+        False,
+        "in/0 has 5 open sessions",
+    ),
+    "code changed": (AS_RAISED[CodeChangedError], CodeChangedError, 18, False, "m:f was edited or replaced"),
+    "open sessions differ": (
+        in_worker(
+            "spark_job.assembly.errors.OpenSessionsDifferError: in/0: what is open at offset 5 is not what was open"
+        ),
+        ContinuityError,
+        5,
+        False,
+        "in/0: what is open at offset 5",
+    ),
+    "retention overtook a rebuild": (
+        in_worker("spark_job.input.reading.RecordsGoneError: in/0: Kafka has deleted offsets from 3 on"),
+        MovedError,
+        5,
+        True,
+        "in/0: Kafka has deleted offsets from 3 on",
+    ),
+    "Kafka away in a rebuild": (
+        in_worker(
+            "spark_job.input.reading.NoAnswerError: in/0: Kafka did not give the records up to offset 9"
+        ),
+        UnavailableError,
+        6,
+        True,
+        "Kafka did not give the records up to offset 9",
+    ),
+    "a rebuild refused": (
+        in_worker(
+            'cimpl.KafkaException: KafkaError{code=_AUTHENTICATION,val=-169,str="SASL authentication error"}'
+        ),
+        RefusedError,
+        16,
+        False,
+        "SASL authentication error",
+    ),
+    "option of a rebuild": (
+        in_worker(
+            'cimpl.KafkaException: KafkaError{code=_INVALID_ARG,val=-186,str="ssl.ca.location failed"}'
+        ),
+        SettingsError,
+        2,
+        False,
+        "ssl.ca.location failed",
+    ),
+    "transform not there": (
+        in_worker("db.errors.SettingsError: importing m failed"),
+        SettingsError,
+        2,
+        False,
+        "importing m failed",
+    ),
+    "package not there": (
+        in_worker("ModuleNotFoundError: No module named 'spark_job'"),
+        SettingsError,
+        2,
+        False,
+        "No module named 'spark_job'",
+    ),
+    # Spark
+    "timestamp": (
+        in_java("java.lang.ArithmeticException: long overflow"),
+        InputTimestampError,
+        19,
+        False,
+        "long overflow",
+    ),
+    "heap": (
+        in_java("java.lang.OutOfMemoryError: Java heap space"),
+        BatchTooLargeError,
+        13,
+        True,
+        "Java heap space",
+    ),
+    "result size": (
+        ShownError(
+            f"{ABORTED}: Total size of serialized results of 9 tasks (1033.2 MiB) is bigger than spark.driver.maxResultSize (1024.0 MiB)"
+        ),
+        BatchTooLargeError,
+        13,
+        True,
+        "1033.2 MiB",
+    ),
+    "row over 2 GiB": (
+        in_java("java.lang.IllegalArgumentException: Cannot grow BufferHolder by size 9"),
+        BatchTooLargeError,
+        13,
+        True,
+        "by size 9",
+    ),
+    "worker died": (
+        in_java("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"),
+        WorkerDiedError,
+        17,
+        True,
+        "(crashed)",
+    ),
+    "executor died": (
+        ShownError(f"{ABORTED}: ExecutorLostFailure (executor 1 exited: 137)"),
+        WorkerDiedError,
+        17,
+        True,
+        "executor 1 exited: 137",
+    ),
+    "disk": (
+        in_java("java.io.IOException: No space left on device"),
+        DiskFullError,
+        14,
+        True,
+        "No space left",
+    ),
+    "retention overtook the query": (
+        in_java("java.lang.IllegalStateException: Some data may have been lost because x"),
+        MovedError,
+        5,
+        True,
+        "because x",
+    ),
+    "Spark's SASL": (
+        in_java("org.apache.kafka.common.errors.SaslAuthenticationException: bad"),
+        RefusedError,
+        16,
+        False,
+        "SaslAuthenticationException: bad",
+    ),
+    "Spark's ACL": (
+        in_java("org.apache.kafka.common.errors.TopicAuthorizationException: [in]"),
+        RefusedError,
+        16,
+        False,
+        "[in]",
+    ),
+    "Spark's TLS": (
+        in_java("javax.net.ssl.SSLHandshakeException: PKIX path"),
+        RefusedError,
+        16,
+        False,
+        "PKIX path",
+    ),
+    "Kafka away": (
+        in_java("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node"),
+        UnavailableError,
+        6,
+        True,
+        "waiting for a node",
+    ),
+    "no host": (
+        in_java("java.net.UnknownHostException: kafka"),
+        UnavailableError,
+        6,
+        True,
+        "UnknownHostException: kafka",
+    ),
+    "bad java_options": (
+        in_java("org.apache.kafka.common.config.ConfigException: Invalid value x"),
+        SettingsError,
+        2,
+        False,
+        "Invalid value x",
+    ),
+    "no connector": (
+        ShownError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka"),
+        SettingsError,
+        2,
+        False,
+        "data source: kafka",
+    ),
+    "unknown": (
+        in_java("java.lang.IllegalStateException: nobody knows"),
+        JobFailedError,
+        10,
+        True,
+        "Caused by: java.lang.IllegalStateException: nobody knows",
+    ),
+    "not Spark's": (KeyError(5), JobFailedError, 10, True, "KeyError: 5"),
 }
 
 
-@pytest.mark.parametrize("message", DAMAGES.values(), ids=DAMAGES)
-def test_a_checkpoint_that_spark_cannot_use_is_told_from_other_failures_and_passes(message: str) -> None:
-    text = f"Exception thrown in awaitResult:\n\tat org.apache.spark.util.X.y(X.scala:1)\n{message}\n\tat java.base/z"
-    explanation = explain(RuntimeError(text))
-    assert type(explanation) is CheckpointUnusableError
-    assert message.splitlines()[0] in str(explanation)
-    assert passes_by_itself(explanation)
+@pytest.mark.parametrize("case", FAILURES)
+def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_not(case: str) -> None:
+    raised, kind, exit_code, passes, shown = FAILURES[case]
+    error = explain(raised)
+    assert (type(error), error.exit_code, passes_by_itself(error)) == (kind, exit_code, passes)
+    said = str(error)
+    assert shown in said
+    assert "secret" not in said
+    assert "\tat " not in said
+    assert " at org.apache" not in said
+    assert len(said) < 3_000
+
+
+def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
+    for signs, kind, meaning in failures._SPARK:
+        for sign in signs:
+            error = explain(ShownError(f"{ABORTED}: {sign}: words"))
+            assert type(error) is kind, sign
+            assert str(error).startswith(f"{meaning}. "), sign
+            assert f"{sign}: words" in str(error)
+
+
+def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
+    signs = {sign for row in failures._SPARK for sign in row[0]}
+    for module in (task_errors, reading):
+        own = {
+            name
+            for name, kind in inspect.getmembers(module, inspect.isclass)
+            if kind.__module__ == module.__name__
+        }
+        assert own <= signs
+        assert own
 
 
 @pytest.mark.parametrize(
-    ("kind", "passes"),
+    "quoted", ["java.net.ConnectException: refused", "java.lang.OutOfMemoryError", "No space left on device"]
+)
+def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None:
+    text = f"spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k': {quoted}"
+    assert (
+        type(explain(in_worker(f"OSError: {quoted}\n\nThe above exception was the direct cause\n\n{text}")))
+        is TransformFailedError
+    )
+
+
+def test_an_unknown_failure_shows_its_innermost_causes_and_where_the_whole_of_it_is() -> None:
+    stack = "\n".join(
+        [
+            "py4j.Py4JException: x",
+            STACK,
+            *(f"Caused by: java.lang.Error: cause {n}\n{STACK}" for n in range(5)),
+        ]
+    )
+    said = str(explain(ShownError("An error occurred while calling o12.toArrow.", stack)))
+    assert "An error occurred while calling o12.toArrow." in said
+    assert said.index("cause 3") < said.index("cause 4")
+    assert "cause 2" not in said
+    assert "(the whole of it is in spark.log, see docs/operations.md)" in said
+    assert "## Spark's own log" in OPERATIONS.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kind", "words"),
     [
-        (UnavailableError, True),
-        (JobFailedError, True),
-        (DiskFullError, True),
-        (SparkLostError, True),
-        (CheckpointUnusableError, True),
-        (SettingsError, False),
-        (SchemaError, False),
-        (FencedError, False),
-        (ContinuityError, False),
-        (spark_job.ivy.JarsError, False),
-        (TransformFailedError, False),
-        (BucketTooLargeError, False),
-        (OutOfMemoryError, False),
-        (RefusedError, False),
+        (52, BatchTooLargeError, "ran out of memory (exit code 52)"),
+        (-9, SparkLostError, "is gone (signal 9)"),
     ],
 )
-def test_only_what_passes_by_itself_is_tried_again(kind: type[OutboxError], passes: bool) -> None:
-    assert passes_by_itself(kind("x")) == passes
-    assert ("yes" if passes else "no") in documented()[kind.exit_code]
+def test_a_jvm_that_is_gone_is_told_by_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int, kind: type[OutboxError], words: str
+) -> None:
+    monkeypatch.setattr(jvm, "lost", lambda _error=None: jvm.LostJvm(exit_code))
+    error = explain(ConnectionError("refused"))
+    assert type(error) is kind
+    assert words in str(error)
+    assert passes_by_itself(error)
+
+
+def test_a_lost_jvm_that_is_not_this_processes_child_cannot_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jvm, "is_ours", lambda: False)
+    assert not passes_by_itself(SparkLostError("x"))
+    assert passes_by_itself(UnavailableError("x"))
+
+
+def kinds() -> list[type[OutboxError]]:
+    """Every error with which `spark-job run` ends and that has an exit code of its own."""
+    return [
+        kind
+        for module in (db.errors, failures, spark_job.spark.ivy)
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, OutboxError)
+        and kind.__module__ == module.__name__
+        and "exit_code" in vars(kind)
+    ]
 
 
 def test_every_cause_with_a_remedy_of_its_own_has_an_exit_code_of_its_own_and_is_documented() -> None:
-    kinds = [
-        kind
-        for module in (db.errors, failures, spark_job.ivy)
-        for kind in vars(module).values()
-        if inspect.isclass(kind) and issubclass(kind, OutboxError) and kind.__module__ == module.__name__
-    ]
-    codes = {kind.exit_code: kind for kind in kinds if kind is not CheckpointUnusableError}
-    assert len(codes) == len(kinds) - 1
+    codes = {kind.exit_code: kind for kind in kinds()}
+    assert len(codes) == len(kinds()) > 15
     assert set(codes) == set(documented())
+
+
+def test_the_page_says_of_each_exit_code_whether_it_is_tried_again() -> None:
+    told: dict[int, set[str]] = defaultdict(set)
+    all_kinds: list[type[OutboxError]] = [*kinds(), MovedError]
+    for kind in all_kinds:
+        told[kind.exit_code].add("yes" if passes_by_itself(kind("x")) else "no")
+    assert told == documented()
 
 
 def test_a_servers_error_outside_the_query_is_explained_too() -> None:
     with pytest.raises(UnavailableError, match="gone"), explained():
         raise psycopg.OperationalError("gone")
+    with pytest.raises(SettingsError, match=r"no\.such\.option"), explained():
+        AdminClient({"no.such.option": "1"})
 
 
 def test_an_error_of_the_operating_system_is_not_taken_for_a_lost_jvm() -> None:

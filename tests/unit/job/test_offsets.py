@@ -1,6 +1,6 @@
 """Offsets: the positions that survive every restart."""
 
-from spark_job.offsets import Offsets, TopicPartition
+from spark_job.input.offsets import Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

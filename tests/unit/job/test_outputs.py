@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from spark_job import OutputEvent, pgcopy
-from spark_job.outputs import InvalidOutputError, encode
+from spark_job import OutputEvent
+from spark_job.assembly import pgcopy
+from spark_job.assembly.outputs import InvalidOutputError, encode
 
 
 def test_bytes_go_out_as_they_are_and_objects_are_encoded_once() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from spark_job import metrics
-from spark_job.condition import Condition
-from spark_job.query_watch import QueryWatch
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.spark.query_watch import QueryWatch
 
 IDLE = {"latestOffset": 3, "triggerExecution": 4}
 
@@ -33,10 +33,11 @@ def times(phase: str) -> tuple[float, float]:
     )
 
 
-def watched(query: Any) -> tuple[QueryWatch, Condition]:
+def watched(query: Any, batches: int = 0) -> tuple[QueryWatch, Condition]:
+    """`batches`: of the run's earlier queries."""
     condition = Condition()
     condition.running({})
-    return QueryWatch(query, condition), condition
+    return QueryWatch(query, condition, batches), condition
 
 
 def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_for_that_batch() -> None:
@@ -58,6 +59,19 @@ def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_fo
     assert count - before[0] == 2
     assert seconds - before[1] == pytest.approx(6)
     assert times("triggerExecution")[0] - triggers == 2
+
+
+def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_from_zero_again() -> None:
+    query = Query()
+    watch, condition = watched(query, batches=4)
+    before = times("addBatch")[0]
+    query.reports(0, {"addBatch": 1_000, "triggerExecution": 1_100})
+    condition.batch_committed(3)
+    watch.look()
+    assert times("addBatch")[0] == before, "it is the first query's batch 3 that was committed"
+    condition.batch_committed(4)
+    watch.look()
+    assert times("addBatch")[0] == before + 1
 
 
 @pytest.mark.parametrize("status", [{}, {"isTriggerActive": False}, None])

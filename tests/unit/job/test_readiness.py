@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_job.condition import Condition
-from spark_job.readiness import Seen, judge
+from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.readiness import Seen, judge
 
 RUN = {"generation": 3}
 SEEN = Seen(

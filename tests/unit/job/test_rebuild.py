@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db.settings import Settings
-from spark_job.assembly import assembly_of, assembly_settings, described
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
-from spark_job.offsets import Offsets, TopicPartition
-from spark_job.sessions import AssemblySettings, assemble, to_session
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.description import described
+from spark_job.recovery.judges import assembly_of
+from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
 from tests.reference.assembled import table
 from tests.reference.model import Record
 
@@ -83,7 +84,7 @@ def letters_of(
             {} if in_header else {"event_type": kind}
         )
         records.append(Record(0, offset, ts, key, orjson.dumps(value), kind if in_header else None))
-    found = assemble(None, table(records, rules), rules)
+    found = assemble(OpenState.empty(), table(records, rules), rules)
     letters = [
         stored(
             letter.reason,
@@ -187,7 +188,7 @@ def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
             "time": "$.t",
         }  # type: ignore[arg-type]
     )
-    assert assembly_of(described(then)) == assembly_settings(then)
+    rules = assembly_of(described(then)).settings
     values = [
         orjson.dumps({"kind": kind, "t": f"2026-01-01T00:00:0{n}Z"})
         for n, kind in enumerate(("on", "at", "off"))
@@ -195,7 +196,7 @@ def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
     letter = stored(
         "transform_failed", "k", [(n, 5, value) for n, value in enumerate(values)], None, (0, 2, 2), 3
     )
-    session = to_session(session_of(letter, assembly_of(described(then))), "in", 0)
+    session = to_session(session_of(letter, rules), "in", 0)
     assert [event.type for event in session.events] == ["on", "at", "off"]
     assert session.ended_at.second == 2
     with pytest.raises(NotWholeError, match="is malformed"):
@@ -203,30 +204,28 @@ def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "done", "because"),
+    ("changed", "end", "because"),
     [
         ({}, 13, None),
         ({}, 12, "closes at offset 12 of in/0, which the job is about to read again"),
         ({"state": "resolved", "resolved_batch": 9}, 13, "batch 9 has resolved it"),
         ({"state": "discarded"}, 13, "it is discarded"),
         ({"newer_letter": 8}, 13, "letter 8"),
-        ({"covering_batch": 7}, 13, "batch 7 holds outputs"),
     ],
 )
 def test_a_letter_passes_only_where_nothing_else_speaks_for_its_events(
-    changed: dict[str, object], done: int, because: str | None
+    changed: dict[str, object], end: int, because: str | None
 ) -> None:
     letter = stored("transform_failed", "k", [(12, 5, b"{}")], None, (12, 12, 12), 1)
     standing = {
         "state": "open",
         "resolved_batch": None,
         "newer_letter": None,
-        "covering_batch": None,
     } | changed
-    found = refusal(letter, standing, Offsets({TopicPartition("id", 0): done}))
+    found = refusal(letter, standing, Offsets({TopicPartition("id", 0): end}))
     assert found is None if because is None else because in (found or "")
 
 
-def test_an_unknown_partition_is_not_done() -> None:
+def test_a_letter_of_a_partition_that_nobody_has_read_is_not_retried() -> None:
     letter = stored("transform_failed", "k", [(0, 5, b"{}")], None, (0, 0, 0), 1)
     assert refusal(letter, {"state": "open"}, Offsets()) is not None

@@ -2,20 +2,29 @@
 
 from datetime import UTC, datetime
 
-from spark_job.offsets import Offsets, TopicPartition
-from spark_job.savepoints import Savepoint
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.lineage import Lineage
+from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.savepoints import Savepoint
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 SAVEPOINT = Savepoint(
     name="x",
     generation=2,
     batch_id=7,
-    safe=Offsets({P0: 10, P1: 20}),
-    done=Offsets({P0: 15, P1: 20}),
+    end=Offsets({P0: 15, P1: 20}),
+    open=OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "digest")}),
+    lineage=Lineage(),
+    assembly={},
     topics={"id": "in"},
     revision=0,
     created_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
+
+
+def test_it_needs_kafka_from_its_oldest_open_session_on_and_from_its_end_where_none_is_open() -> None:
+    assert SAVEPOINT.safe == Offsets({P0: 10, P1: 20})
+    assert SAVEPOINT.to_json()["open_sessions"] == 2
 
 
 def test_it_lives_while_kafka_has_its_safe_offsets() -> None:
@@ -41,3 +50,12 @@ def test_another_input_topic_has_nothing_to_do_with_it() -> None:
 def test_it_has_expired_with_its_topic() -> None:
     assert "'in' was deleted" in SAVEPOINT.expired({"in": "another id"}, Offsets())[0]
     assert "'in' was deleted" in SAVEPOINT.expired({}, Offsets())[0]
+
+
+def test_its_life_counts_what_kafka_has_after_it() -> None:
+    life = SAVEPOINT.life({"in": "id"}, Offsets({P0: 0, P1: 0, P2: 3}), Offsets({P0: 18, P1: 20, P2: 7}))
+    assert (life.state, life.events) == ("expired", 3 + 0 + 4), (
+        "the first records of a partition added later are gone"
+    )
+    life = SAVEPOINT.life({"in": "id"}, Offsets({P0: 10, P1: 0}), Offsets({P0: 18, P1: 25}))
+    assert life.to_json() == {"state": "alive", "reasons": [], "events_after": 8}

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from spark_job import status
-from spark_job.runs import Run
-from spark_job.status import Status
-from spark_job.writer import Owner
+from spark_job.monitoring import status
+from spark_job.monitoring.status import Status
+from spark_job.recovery.ownership import Owner
+from spark_job.recovery.runs import Run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HELD = "500 output events wait to be delivered, [job] max_backlog_events is 500"
@@ -31,6 +31,6 @@ def test_what_a_run_says_keeps_the_settings_that_it_names(capsys: pytest.Capture
         }
     )
     owner = Owner(UUID(int=1), "vm", 7, 8, NOW, NOW, 0.1, True, NOW, HELD)
-    Console(width=400).print(status.table(Status(owner, True, None, None, {}, {}, run, rates=[])))
+    Console(width=400).print(status.table(Status(owner, True, None, {}, run, rates=[])))
     said = capsys.readouterr().out
     assert all(text in said for text in (HELD, ENDED, "[fresh]"))

@@ -1,11 +1,16 @@
 """A transform is found, tried and named before anything is read."""
 
+import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from db.errors import SettingsError
-from spark_job import transform
+from spark_job.assembly import fingerprint, transform
+from spark_job.assembly.errors import CodeChangedError
+from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.slices import TransformOf
 
 
 @pytest.fixture
@@ -48,3 +53,33 @@ def test_the_fingerprint_follows_the_source(module: str) -> None:
     source = Path(f"{module}.py")
     source.write_text(source.read_text() + "# changed\n")
     assert transform.fingerprint(function) != before
+
+
+def test_a_worker_takes_the_transform_that_the_run_began_with_and_refuses_an_edited_one(module: str) -> None:
+    name = f"{module}:good"
+    then = TransformOf(name, transform.fingerprint(transform.load(name)), False, 1_000)
+    assert transform.load_for_run(then)(None) == []  # type: ignore[arg-type]
+    source = Path(f"{module}.py")
+    source.write_text(source.read_text() + "# edited\n")
+    transform.load_for_run.cache_clear()  # as in a worker that Spark starts later
+    with pytest.raises(
+        CodeChangedError, match=f"{name} was edited or replaced while the job runs.*Start the job again"
+    ):
+        transform.load_for_run(then)
+
+
+def test_the_assemblers_fingerprint_is_one_of_all_its_modules_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(str(files("spark_job"))) / "sessions", copy / "sessions")
+    monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
+    of_copy = assembler_fingerprint.__wrapped__
+    assert of_copy() == assembler_fingerprint()
+    (copy / "sessions" / "notes.txt").write_text("no code")
+    assert of_copy() == assembler_fingerprint()
+    for module in (copy / "sessions").glob("*.py"):
+        before = module.read_bytes()
+        module.write_bytes(before + b"# edited\n")
+        assert of_copy() != assembler_fingerprint(), module.name
+        module.write_bytes(before)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from publisher.retention.plan import (
     LaneProgress,
     Needs,
+    OpenAtUpgrade,
     Partition,
-    ReadAgain,
     ReplayNeed,
     Verdict,
     decide,
@@ -82,7 +82,7 @@ def test_by_size_one_that_is_refused_counts_on() -> None:
         (Needs(35, [lane(35), lane(0, lane=1, holder=None)]), ["lane 1 of epoch 1", "through batch 0"]),
         (Needs(35, [lane(35)], parked={3: 9, 12: 2, 19: 1}), ["3 parked rows", "12 to 19", "publisher parked list"]),
         (Needs(35, [lane(35)], replays=[ReplayNeed(7, "paused", 19, 30)]), ["replay 7 (paused)", "publisher replay cancel 7"]),
-        (Needs(35, [lane(35)], read_again={"p1": [ReadAgain("T", 2, 99, 4, 12, 15)]}), ["T/2", "offset 99", "spark-job status"]),
+        (Needs(35, [lane(35)], open_at_upgrade={"p1": [OpenAtUpgrade("T", 2, 99, 4, 12, 15)]}), ["T/2", "offset 99", "spark-job run"]),
     ],
 )  # fmt: skip
 def test_a_partition_that_is_needed_is_refused_with_who_needs_it_and_what_to_do(

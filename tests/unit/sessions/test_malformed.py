@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import AssemblySettings, InputSchemaError, assemble
+from spark_job.sessions import AssemblySettings, InputSchemaError, OpenState, assemble
 from spark_job.sessions.decode import Decoder
 from tests.reference.assembled import assembled, table
 from tests.reference.model import Record, parse
@@ -19,58 +19,46 @@ GOOD = b'{"event_type":"start_event","session_key":"k"}'
 
 
 def one(
-    value: bytes | None, key: str | None = "k", rules: AssemblySettings = RULES
+    value: bytes | None, key: str | bytes | None = None, rules: AssemblySettings = RULES
 ) -> tuple[str, str | None, str] | None:
-    """Reason, key and detail of a single record's letter; None where it is well-formed."""
-    text = value
-    raw = None
-    try:
-        _ = (value or b"").decode()
-    except UnicodeDecodeError:
-        text, raw = None, value
-    new = pa.table(
-        {
-            "source": pa.array([0], pa.int32()),
-            "offset": pa.array([7], pa.int64()),
-            "ts": pa.array([0], pa.int64()),
-            "key": pa.array([key], pa.string()),
-            "value": pa.array([None if text is None else text.decode()], pa.string()),
-            "raw": pa.array([raw], pa.binary()),
-        }
-    )
-    result = assemble(None, new, rules)
+    """Reason, key and detail of a single record's letter; None where it is well-formed. `key`: the record's own."""
+    result = assemble(OpenState.empty(), table([Record(0, 7, 0, key, value, "start_event")], rules), rules)
     if not result.letters:
-        assert result.summary.open_sessions == 1
+        assert len(result.state.sessions) == 1
         return None
     (letter,) = result.letters
     assert (letter.first_offset, letter.last_offset, letter.closing_offset, letter.n_events) == (7, 7, 7, 1)
     assert letter.events == [(7, 0, value)]
-    assert result.open_state is None
+    assert result.state.digest == ""
     return letter.reason, letter.key, letter.detail
 
 
 KINDS: dict[str, tuple[bytes | None, str | None, str]] = {
-    "no value": (None, "k", "no value"),
-    "empty": (b"", "k", "not JSON"),
-    "not UTF-8": (b'{"event_type":"start_event","session_key":"k","z":"\xff"}', "k", "not UTF-8"),
-    "not JSON": (b'{"event_type":', "k", "not JSON"),
-    "null": (b"null", "k", "not a JSON object but NoneType"),
-    "array": (b"[1]", "k", "not a JSON object but list"),
-    "two documents": (GOOD + GOOD, "k", "not JSON"),
-    "two documents and a space": (GOOD + b" " + GOOD, "k", "not JSON"),
-    "document and null": (b"{}null}", "k", "not JSON"),
-    "document and null in braces": (GOOD + b" null{}", "k", "not JSON"),
-    "line break in a string": (b'{"event_type":"start_event","session_key":"k","z":"a\nb"}', "k", "not JSON"),
-    "byte order mark": (b"\xef\xbb\xbf" + GOOD, "k", "not JSON"),
-    "NaN": (b'{"event_type":"start_event","session_key":"k","z":NaN}', "k", "not JSON"),
-    "Infinity": (b'{"event_type":"start_event","session_key":"k","z":-Infinity}', "k", "not JSON"),
-    "number over all bounds": (b'{"event_type":"start_event","session_key":"k","z":1e999}', "k", "not JSON"),
-    "half a surrogate pair": (
-        b'{"event_type":"start_event","session_key":"k","z":"\\ud800"}',
-        "k",
+    "no value": (None, None, "no value"),
+    "empty": (b"", None, "not JSON"),
+    "not UTF-8": (b'{"event_type":"start_event","session_key":"k","z":"\xff"}', None, "not UTF-8"),
+    "not JSON": (b'{"event_type":', None, "not JSON"),
+    "null": (b"null", None, "not a JSON object but NoneType"),
+    "array": (b"[1]", None, "not a JSON object but list"),
+    "two documents": (GOOD + GOOD, None, "not JSON"),
+    "two documents and a space": (GOOD + b" " + GOOD, None, "not JSON"),
+    "document and null": (b"{}null}", None, "not JSON"),
+    "document and null in braces": (GOOD + b" null{}", None, "not JSON"),
+    "line break in a string": (
+        b'{"event_type":"start_event","session_key":"k","z":"a\nb"}',
+        None,
         "not JSON",
     ),
-    "trailing comma": (b'{"event_type":"start_event","session_key":"k",}', "k", "not JSON"),
+    "byte order mark": (b"\xef\xbb\xbf" + GOOD, None, "not JSON"),
+    "NaN": (b'{"event_type":"start_event","session_key":"k","z":NaN}', None, "not JSON"),
+    "Infinity": (b'{"event_type":"start_event","session_key":"k","z":-Infinity}', None, "not JSON"),
+    "number over all bounds": (b'{"event_type":"start_event","session_key":"k","z":1e999}', None, "not JSON"),
+    "half a surrogate pair": (
+        b'{"event_type":"start_event","session_key":"k","z":"\\ud800"}',
+        None,
+        "not JSON",
+    ),
+    "trailing comma": (b'{"event_type":"start_event","session_key":"k",}', None, "not JSON"),
     "no type": (b'{"session_key":"k"}', "k", "no field event_type"),
     "type null": (b'{"event_type":null,"session_key":"k"}', "k", "no field event_type"),
     "type a number": (b'{"event_type":1,"session_key":"k"}', "k", "field event_type is not a string"),
@@ -82,39 +70,57 @@ KINDS: dict[str, tuple[bytes | None, str | None, str]] = {
     ),
     "unknown type": (b'{"event_type":"begin","session_key":"k"}', "k", "unknown type 'begin'"),
     "no key": (b'{"event_type":"start_event"}', None, "no field session_key"),
-    "another key than Spark's": (
-        b'{"event_type":"start_event","session_key":"j"}',
-        "k",
-        "is not the key that Spark read",
-    ),
-    "no key by Spark": (GOOD, None, "is not the key that Spark read"),
-    "empty key": (b'{"event_type":"start_event","session_key":""}', "", "the key is empty"),
-    "NUL in the key": (b'{"event_type":"start_event","session_key":"a\\u0000b"}', "a\0b", "NUL"),
+    "key a number": (b'{"event_type":"start_event","session_key":7}', None, "session_key is not a string"),
+    "empty key": (b'{"event_type":"start_event","session_key":""}', None, "the key is empty"),
+    "NUL in the key": (b'{"event_type":"start_event","session_key":"a\\u0000b"}', None, "contains NUL"),
     "key over 1 kB": (
         orjson.dumps({"event_type": "start_event", "session_key": "é" * 513}),
-        "é" * 513,
+        None,
         "1026 bytes",
     ),
     "nested 100,000 deep": (
         b'{"event_type":"start_event","session_key":"k","z":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        "k",
+        None,
         "not JSON",
     ),
-    "opened 100,000 times": (b'{"z":' * 100_000 + b"}", "k", "not JSON"),
+    "opened 100,000 times": (b'{"z":' * 100_000 + b"}", None, "not JSON"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_malformed_record_is_a_letter_with_its_exact_bytes(kind: str) -> None:
     value, key, words = KINDS[kind]
-    found = one(value, key)
+    found = one(value)
     assert found is not None
     reason, shown, detail = found
-    assert reason == "malformed"
+    assert (reason, shown) == ("malformed", key)
     assert words in detail
-    assert shown in (key, None)
-    if key in ("", "a\0b", "é" * 513):
-        assert shown is None
+
+
+HEADERS_ONLY = AssemblySettings(type_path=None, key_path=None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown", "words"),
+    [
+        (None, b"{}", None, "no key"),
+        (b"\xff", b"{}", None, "the key is not UTF-8"),
+        (b"", b"{}", None, "the key is empty"),
+        ("a\0b", b"{}", None, "the key contains NUL"),
+        ("é" * 513, b"{}", None, "the key has 1026 bytes, over 1024"),
+        ("k", b"{", "k", "not JSON"),
+        ("k", b"\xff", "k", "the value is not UTF-8"),
+        ("k", None, "k", "no value"),
+    ],
+)
+def test_a_key_that_is_the_records_own_is_checked_as_one_in_the_value(
+    key: str | bytes | None, value: bytes | None, shown: str | None, words: str
+) -> None:
+    assert one(b"{}", "k", HEADERS_ONLY) is None
+    found = one(value, key, HEADERS_ONLY)
+    assert found is not None
+    assert found[1] == shown
+    assert words in found[2]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,7 @@ def test_any_other_spelling_of_a_good_record_is_well_formed_and_kept_byte_by_byt
 
 @pytest.mark.parametrize("key", ["k", "é" * 512, "\U0001f511", " "])
 def test_keys_of_up_to_a_kilobyte_of_utf8_are_keys(key: str) -> None:
-    assert one(orjson.dumps({"event_type": "start_event", "session_key": key}), key) is None
+    assert one(orjson.dumps({"event_type": "start_event", "session_key": key})) is None
 
 
 PIECES = [
@@ -234,14 +240,8 @@ def payloads(draw: st.DrawFn) -> bytes:
 @settings(max_examples=200, derandomize=True)
 @given(st.lists(payloads(), min_size=1, max_size=40))
 def test_a_blocks_verdict_on_each_record_is_the_models_on_that_record_alone(values: list[bytes]) -> None:
-    records = []
-    for offset, value in enumerate(values):
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            continue
-        records.append(Record(0, offset, 0, None, value))
-    got = assemble(None, table(records, NESTED), NESTED)
+    records = [Record(0, offset, 0, None, value) for offset, value in enumerate(values)]
+    got = assemble(OpenState.empty(), table(records, NESTED), NESTED)
     malformed = {letter.first_offset for letter in got.letters if letter.reason == "malformed"}
     assert malformed == {record.offset for record in records if parse(record, NESTED) is None}
 
@@ -296,16 +296,32 @@ def test_a_configured_event_id_or_time_that_is_missing_is_malformed() -> None:
     assert found[2] == "field at is not a time: 'soon'"
 
 
-def test_a_time_that_no_datetime_can_hold_is_malformed() -> None:
-    new = table([Record(0, 0, 10**15, None, GOOD)], RULES).set_column(3, "key", pa.array(["k"]))
-    assert "out of range" in assemble(None, new, RULES).letters[0].detail
+@pytest.mark.parametrize("ms", [-62_135_596_800_001, 253_402_300_800_000, 10**15, 2**63 - 1, -(2**63)])
+def test_a_time_that_no_datetime_can_hold_is_malformed(ms: int) -> None:
+    (letter,) = assemble(OpenState.empty(), table([Record(0, 0, ms, None, GOOD)], RULES), RULES).letters
+    assert (letter.reason, letter.detail) == ("malformed", f"the record's timestamp {ms} is out of range")
+
+
+@pytest.mark.parametrize("ms", [-62_135_596_800_000, 253_402_300_799_999])
+def test_the_first_and_the_last_time_of_a_datetime_are_times(ms: int) -> None:
+    result = assemble(OpenState.empty(), table([Record(0, 0, ms, None, GOOD)], RULES), RULES)
+    assert (len(result.state.sessions), result.letters) == (1, [])
 
 
 def test_a_table_of_another_shape_is_refused_with_the_columns_name() -> None:
-    new = table([], RULES)
-    with pytest.raises(InputSchemaError, match=r"lacks \['raw'\]"):
-        assemble(None, new.drop_columns(["raw"]), RULES)
-    with pytest.raises(InputSchemaError, match="column source must be int32"):
-        assemble(None, new.set_column(0, "source", new.column("source").cast(pa.int64())), RULES)
-    with pytest.raises(InputSchemaError, match=r"lacks \['type'\]"):
-        assemble(None, new, replace(RULES, type_path=None))
+    new = table([Record(0, offset, 0, None, GOOD) for offset in (3, 4)], RULES)
+    with pytest.raises(InputSchemaError, match=r"lacks 'value'; it has \['offset', 'ts'\]"):
+        assemble(OpenState.empty(), new.drop_columns(["value"]), RULES)
+    with pytest.raises(InputSchemaError, match="column offset must be int64, not int32"):
+        assemble(OpenState.empty(), new.set_column(0, "offset", new.column("offset").cast(pa.int32())), RULES)
+    with pytest.raises(InputSchemaError, match="lacks 'type'"):
+        assemble(OpenState.empty(), new, replace(RULES, type_path=None))
+    with pytest.raises(InputSchemaError, match="lacks 'key'"):
+        assemble(OpenState.empty(), new, replace(RULES, key_path=None))
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0, 0]])
+def test_records_that_are_not_in_the_order_of_their_offsets_are_refused(order: list[int]) -> None:
+    new = table([Record(0, offset, 0, None, GOOD) for offset in (3, 4)], RULES).take(order)
+    with pytest.raises(InputSchemaError, match="not in offset order"):
+        assemble(OpenState.empty(), new, RULES)

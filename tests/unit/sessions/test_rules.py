@@ -1,4 +1,4 @@
-"""One promise of design §3.1 each. Every log runs in one batch and cut after each record: both must agree."""
+"""One rule of the assembler each. Every log runs in one batch and cut after each record: both must agree."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from spark_job.sessions import AssemblySettings, BucketTooLarge, assemble, to_session
+from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from spark_job.sessions.open_sessions import OpenSessions
 from tests.reference.assembled import Outcome, assembled, table
 from tests.reference.model import Record
 
@@ -48,7 +49,7 @@ def test_several_sessions_of_one_key_close_in_one_batch() -> None:
     log = [
         record(offset, kind, offset) for offset, kind in enumerate(["start", "end", "start", "entry", "end"])
     ]
-    result = assemble(None, table(log, RULES), RULES)
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
     assert [(session.start_offset, session.end_offset) for session in result.closed] == [(0, 1), (2, 4)]
     assert result.counts.per_event == 0
 
@@ -149,7 +150,7 @@ def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
     assert found.open == []
 
 
-def test_where_clocks_disagree_by_more_than_the_grace_it_counts_which_keys_share_a_bucket() -> None:
+def test_a_record_of_any_other_key_of_the_partition_shows_the_silence() -> None:
     own = [record(0, "start", 0), record(2, "end", 5)]
     fast = record(1, "start", 2000, key="b")
     assert spans(outcome(own)) == [(0, 2)]
@@ -182,12 +183,11 @@ def test_records_from_before_the_session_never_end_it() -> None:
 
 def test_the_wall_clock_never_ends_a_session() -> None:
     found = outcome([record(0, "start", 0), record(1, "entry", 1)])
-    result = assemble(None, table([record(0, "start", 0)], RULES), RULES)
-    for _ in range(3):
-        result = assemble(result.open_state, table([], RULES), RULES)
     assert opened(found) == [("k", 0)]
-    assert result.summary.open_sessions == 1
-    assert result.letters == []
+    before = assemble(OpenState.empty(), table([record(0, "start", 0)], RULES), RULES).state
+    result = assemble(before, table([], RULES), RULES)
+    assert result.state is before
+    assert (result.closed, result.letters) == ([], [])
 
 
 def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
@@ -224,22 +224,22 @@ def test_bytes_add_up_over_batches() -> None:
     assert letters(outcome(log, replace(RULES, max_events=99))) == [("too_large", 0, 3, 3)]
 
 
-def test_a_tombstone_pins_the_safe_offset_at_its_sessions_start() -> None:
-    result = assemble(None, table(LARGE, RULES), RULES)
-    assert result.summary.oldest_open == {0: 0}
-    assert (result.summary.open_sessions, result.summary.open_events, result.summary.open_bytes) == (1, 0, 0)
-    later = assemble(result.open_state, table([record(7, "start", 8, key="b")], RULES), RULES)
-    assert later.summary.oldest_open == {0: 0}
+def test_a_tombstone_does_not_pin_the_safe_offset() -> None:
+    state = assemble(OpenState.empty(), table(LARGE, RULES), RULES).state
+    assert (state.safe_offset, len(state.sessions), len(state.tombstones)) == (None, 1, 1)
+    later = assemble(state, table([record(7, "start", 8, key="b")], RULES), RULES).state
+    assert (later.safe_offset, len(later.sessions), len(later.tombstones)) == (7, 2, 1)
 
 
 def test_a_tombstone_stays_small_whatever_it_swallows() -> None:
-    state = None
+    state = OpenState.empty()
     for offset in range(0, 4000, 400):
         kinds = ["start" if at == 0 else "entry" for at in range(offset, offset + 400)]
         log = [record(offset + at, kind, offset + at, pad="x" * 30) for at, kind in enumerate(kinds)]
-        result = assemble(state, table(log, RULES), RULES)
-        state = result.open_state
-        assert result.summary.state_bytes < 3000
+        state = assemble(state, table(log, RULES), RULES).state
+        assert len(state.tombstones) == 1
+        assert len(state.sessions.encoded) < 500
+        assert not state.chunks
 
 
 def test_a_tombstone_swallows_its_start_once_more_and_ends_by_the_end() -> None:
@@ -269,11 +269,14 @@ def test_an_end_over_the_limit_leaves_no_tombstone() -> None:
     assert letters(found) == [("too_large", 0, 4, 4), ("no_start", 5, 5, 5)]
 
 
-def test_a_bucket_over_its_bound_stops_with_the_setting_that_mends_it() -> None:
-    rules = replace(RULES, max_events=10**6, max_bytes=10**9, max_bucket_bytes=10_000)
-    log = [record(0, "start", 0), *[record(at, "entry", at, text="x" * 100) for at in range(1, 100)]]
-    with pytest.raises(BucketTooLarge, match=r"session\.max_bucket_bytes = 10000"):
-        assemble(None, table(log, rules), rules)
+def test_a_limit_that_was_lowered_meanwhile_holds_for_what_is_open_already() -> None:
+    open_now = assemble(OpenState.empty(), table(LARGE[:4], RULES), RULES).state
+    lowered = replace(RULES, max_events=2)
+    result = assemble(open_now, table(LARGE[4:], lowered), lowered)
+    assert [(letter.reason, letter.closing_offset, letter.n_events) for letter in result.letters] == [
+        ("too_large", 4, 5)
+    ]
+    assert (len(result.state.tombstones), result.counts.swallowed) == (1, 2)
 
 
 def test_clean_keys_never_take_the_per_event_path() -> None:
@@ -282,27 +285,32 @@ def test_clean_keys_never_take_the_per_event_path() -> None:
         for number in range(30)
         for at, kind in enumerate(["start", "entry", "end"])
     ]
-    result = assemble(None, table(log, RULES), RULES)
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
     assert (len(result.closed), result.counts.per_event) == (30, 0)
 
 
 def test_offsets_of_any_size_keep_their_order() -> None:
     offsets = [0, 2**31, 2**62, 2**63 - 2]
     log = [record(at, kind, 1) for at, kind in zip(offsets, ["start", "end", "start", "end"], strict=True)]
-    log += [
-        record(at, kind, 1, key="b") for at, kind in zip(offsets[:3], ["start", "entry", "end"], strict=True)
-    ]
-    log = [replace(item, source=int(b'session_key":"b' in (item.value or b""))) for item in log]
-    result = assemble(None, table(log[::-1], RULES), RULES)
-    found = [(item.source, item.start_offset, item.end_offset) for item in result.closed]
-    assert found == [(0, 0, 2**31), (0, 2**62, 2**63 - 2), (1, 0, 2**62)]
+    others = [1, 2**31 + 1, 2**62 + 1]
+    log += [record(at, kind, 1, key="b") for at, kind in zip(others, ["start", "entry", "end"], strict=True)]
+    log.sort(key=lambda item: item.offset)
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
+    found = [(item.key, item.start_offset, item.end_offset) for item in result.closed]
+    assert found == [("k", 0, 2**31), ("b", 1, 2**62 + 1), ("k", 2**62, 2**63 - 2)]
     assert result.letters == []
+
+
+def test_two_events_at_the_two_ends_of_time_are_a_timeout_and_no_overflow() -> None:
+    first, last = -62_135_596_800_000, 253_402_300_799_999
+    found = outcome([record(0, "start", first), record(1, "start", last, key="b"), record(2, "end", last)])
+    assert letters(found) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
 
 
 def test_the_public_session_is_the_log_word_for_word() -> None:
     log = [record(5, "start", 10, text="é"), record(6, "entry", 1_700_000_000_123), record(8, "end", 12)]
     rules = replace(RULES, timeout_ms=2 * 10**12)
-    closed = assemble(None, table(log, rules), rules).closed[0]
+    closed = assemble(OpenState.empty(), table(log, rules), rules).closed[0]
     session = to_session(closed, "clicks", 3)
     assert (session.key, session.start, session.end) == ("k", ("clicks", 3, 5), ("clicks", 3, 8))
     assert [event.raw for event in session.events] == [item.value for item in log]
@@ -314,7 +322,8 @@ def test_the_public_session_is_the_log_word_for_word() -> None:
 
 
 def test_arguments_are_left_as_they_were_and_answers_repeat() -> None:
-    before = assemble(None, table(LARGE[:3], RULES), RULES).open_state
+    before = assemble(OpenState.empty(), table(LARGE[:3], RULES), RULES).state
+    encoded = [before.sessions.encoded, *(chunk.encoded() for chunk in before.chunks)]
     new = table([*LARGE[3:], record(7, "entry", 5000)], RULES)
     copy = pa.table(
         {
@@ -324,5 +333,7 @@ def test_arguments_are_left_as_they_were_and_answers_repeat() -> None:
     )
     first, second = (assemble(before, new, RULES) for _ in range(2))
     assert first.letters == second.letters
-    assert first.open_state == second.open_state
+    assert first.state.digest == second.state.digest
     assert new.equals(copy)
+    again = OpenSessions.concat([before.sessions])  # encoded anew
+    assert [again.encoded, *(chunk.encoded() for chunk in before.chunks)] == encoded

@@ -1,0 +1,120 @@
+"""One `[kafka]` section serves both clients: librdkafka, and Kafka's Java client inside Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.errors import SettingsError
+from db.settings import KafkaSettings
+
+PLAIN: dict[str, str | int | float | bool] = {
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "me",
+    "sasl.password": "s3cret",
+}
+
+
+def java(**kafka: Any) -> dict[str, str]:
+    return KafkaSettings(**kafka).java()
+
+
+def test_without_tls_and_sasl_the_java_client_is_told_nothing() -> None:
+    assert java(options={"linger.ms": 5, "compression.type": "zstd", "statistics.interval.ms": 0}) == {}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [
+        ("PLAIN", "plain.PlainLoginModule"),
+        ("SCRAM-SHA-256", "scram.ScramLoginModule"),
+        ("SCRAM-SHA-512", "scram.ScramLoginModule"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
+def test_a_password_for_librdkafka_is_the_java_clients_as_well(
+    name: str, mechanism: str, module: str
+) -> None:
+    options = {
+        "security.protocol": "sasl_plaintext",
+        name: mechanism,
+        "sasl.username": "me",
+        "sasl.password": "s3cret",
+    }
+    assert java(options=options) == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'org.apache.kafka.common.security.{module} required username="me" password="s3cret";',
+    }
+
+
+def test_a_password_cannot_end_its_own_quotation() -> None:
+    found = java(options={**PLAIN, "sasl.password": 'a"; b\\'})
+    assert found["sasl.jaas.config"].endswith('password="a\\"; b\\\\";')
+
+
+def test_certificates_are_the_same_files(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
+    certificate.write_text("CERTIFICATE")
+    key.write_text("KEY")
+    options = {
+        "security.protocol": "ssl",
+        "ssl.ca.location": "/etc/ca.pem",
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+        "ssl.key.password": "s3cret",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert java(options=options) == {
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/etc/ca.pem",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "CERTIFICATE",
+        "ssl.keystore.key": "KEY",
+        "ssl.key.password": "s3cret",
+    }
+
+
+def test_what_java_options_say_wins_and_reaches_the_java_client_alone() -> None:
+    settings = KafkaSettings(
+        options=PLAIN, java_options={"sasl.mechanism": "OAUTHBEARER", "fetch.max.bytes": "9"}
+    )
+    assert settings.java()["sasl.mechanism"] == "OAUTHBEARER"
+    assert settings.java()["fetch.max.bytes"] == "9"
+    assert settings.client()["sasl.mechanism"] == "PLAIN"
+    assert "fetch.max.bytes" not in settings.client()
+
+
+def test_a_password_out_of_a_file_reaches_both_clients_and_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "secret.toml"
+    file.write_text('"sasl.password" = "s3cret"\n')
+    settings = KafkaSettings(options={**PLAIN, "sasl.password": "old"}, secret_options_file=file)
+    assert settings.client()["sasl.password"] == "s3cret"
+    assert 'password="s3cret"' in settings.java()["sasl.jaas.config"]
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"\xff", b'"sasl.password" "s3cret"\n'], ids=["missing", "no text", "no TOML"]
+)
+def test_a_file_of_secrets_that_cannot_be_read_is_a_wrong_setting(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "secret.toml"
+    if content is not None:
+        file.write_bytes(content)
+    settings = KafkaSettings(secret_options_file=file)
+    for options in (settings.client, settings.java):
+        with pytest.raises(
+            SettingsError, match=r"\[kafka\] secret_options_file = '.*secret\.toml' cannot be read"
+        ) as caught:
+            options()
+        assert "s3cret" not in str(caught.value)
+
+
+def test_a_certificate_that_cannot_be_read_is_a_wrong_setting(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.pem")
+    with pytest.raises(SettingsError, match=r"absent\.pem"):
+        java(options={"ssl.certificate.location": absent, "ssl.key.location": absent})

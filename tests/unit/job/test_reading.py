@@ -1,0 +1,155 @@
+"""A range read beside Spark is whole, or it is refused: a lagging replica, an answer too late and a deleted record are no end."""
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from db.settings import KafkaSettings
+from spark_job.input import reading, unreadable
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
+
+
+class Answer:
+    """A record, or an error at an offset."""
+
+    def __init__(
+        self, offset: int, code: int | None = None, *, time_ms: int = 0, retriable: bool = False
+    ) -> None:
+        self._offset, self._time_ms = offset, time_ms
+        self._error = None if code is None else KafkaError(code, "said so", retriable=retriable)
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._time_ms
+
+
+class Consumer:
+    """In the place of librdkafka's: gives some answers, one after the other, and then nothing."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self.options: dict[str, Any] = {}
+        self.assigned: list[tuple[str, int, int]] = []
+        self.closed = False
+        self._answers = iter(answers)
+
+    def __call__(self, options: dict[str, Any]) -> "Consumer":
+        self.options = options
+        return self
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.assigned = [(each.topic, each.partition, each.offset) for each in partitions]
+
+    def consume(self, _count: int, timeout: float) -> list[Answer]:
+        return list(itertools.islice(self._answers, 1))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Reading = Callable[..., list[int]]
+EOF = KafkaError._PARTITION_EOF
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    """Read [3, 7) of in/0 from these answers; return the offsets."""
+
+    def offsets(*answers: Answer) -> list[int]:
+        consumer = Consumer(list(answers))
+        monkeypatch.setattr(reading, "Consumer", consumer)
+        # A second for each look at the clock: no test waits for it.
+        monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+        options = {
+            "bootstrap.servers": "here:9092",
+            "isolation.level": "read_uncommitted",
+            "auto.offset.reset": "latest",
+        }
+        try:
+            return [message.offset() for message in committed_records(options, "in", 0, 3, 7, 20)]
+        finally:
+            assert consumer.assigned == [("in", 0, 3)]
+            assert consumer.closed
+            assert consumer.options["isolation.level"] == "read_committed"
+            assert consumer.options["auto.offset.reset"] == "error"
+            assert consumer.options["enable.auto.commit"] is False
+            assert consumer.options["bootstrap.servers"] == "here:9092"
+
+    return offsets
+
+
+def test_the_first_record_at_or_above_the_end_ends_it_and_is_not_given(read: Reading) -> None:
+    assert read(Answer(3), Answer(5), Answer(7), Answer(8)) == [3, 5]
+    assert read(Answer(9)) == []
+
+
+def test_the_partitions_end_ends_it_where_it_is_at_or_above_the_end(read: Reading) -> None:
+    """Transactions leave offsets without a record: the last ones before the end may have none."""
+    assert read(Answer(3), Answer(7, EOF), Answer(5)) == [3]
+
+
+def test_an_end_below_the_end_is_a_replica_that_lags_and_is_asked_again(read: Reading) -> None:
+    assert read(Answer(3), Answer(4, EOF), Answer(5, EOF), Answer(5), Answer(7, EOF)) == [3, 5]
+    with pytest.raises(
+        NoAnswerError,
+        match=r"in/0: Kafka did not give the records up to offset 7 within 20 s .* it ends at offset 5",
+    ):
+        read(Answer(3), Answer(5, EOF))
+
+
+def test_no_answer_is_no_end(read: Reading) -> None:
+    with pytest.raises(NoAnswerError, match="no answer"):
+        read(Answer(3))
+
+
+def test_the_time_is_from_one_record_to_the_next(read: Reading) -> None:
+    assert len(read(*(Answer(3) for _ in range(40)), Answer(7, EOF))) == 40
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
+def test_deleted_records_are_said_and_not_passed_over(read: Reading, code: int) -> None:
+    with pytest.raises(
+        RecordsGoneError, match=r"in/0: Kafka has deleted offsets from 3 on, up to 7 are needed"
+    ):
+        read(Answer(3), Answer(5, code), Answer(6), Answer(7))
+
+
+@pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT])
+def test_a_broker_that_is_away_is_waited_for(read: Reading, code: int) -> None:
+    assert read(
+        Answer(3), Answer(0, code), Answer(0, KafkaError.LEADER_NOT_AVAILABLE, retriable=True), Answer(7)
+    ) == [3]
+
+
+def test_anything_else_is_a_failure(read: Reading) -> None:
+    with pytest.raises(KafkaException, match="said so"):
+        read(Answer(3), Answer(0, KafkaError.TOPIC_AUTHORIZATION_FAILED), Answer(7))
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "found"), [(2**63 // 1000 + 1, True), (-(2**63 // 1000) - 1, True), (2**63 // 1000, False)]
+)
+def test_a_record_that_spark_cannot_hold_is_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, time_ms: int, found: bool
+) -> None:
+    monkeypatch.setattr(
+        reading, "Consumer", Consumer([Answer(3, time_ms=5), Answer(4, time_ms=time_ms), Answer(9)])
+    )
+    where = TopicPartition("id", 2)
+    said = unreadable.find(KafkaSettings(), Offsets({where: 3}), Offsets({where: 9}), {"id": "in"})
+    if not found:
+        assert said is None
+        return
+    assert said is not None
+    assert f"the record at offset 4 of in/2 has the timestamp {time_ms} ms" in said
+    assert "kafka-delete-records, offset 5" in said
+    assert "spark-job run --accept-data-loss" in said

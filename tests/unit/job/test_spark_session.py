@@ -1,0 +1,184 @@
+"""How Spark is started: with the options that the job rests on, and with no secret where others can read it."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from db.settings import JobSettings
+from spark_job.spark import session
+from spark_job.spark.work_folder import WorkFolder
+
+SECRET = 's3cret \\ "quoted" ü=:#'
+VARIABLES = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "PYTHONWARNINGS")
+
+
+class Builder:
+    """In the place of `SparkSession.builder`: looks at what a JVM that starts now is given."""
+
+    def __init__(self) -> None:
+        self.arguments: list[str] = []
+        self.properties: dict[str, str] = {}
+        self.mode = 0
+        self.configured: dict[str, str] = {}
+
+    def config(self, name: str, value: str) -> "Builder":
+        self.configured[name] = value
+        return self
+
+    def getOrCreate(self) -> str:  # noqa: N802 - Spark's own name
+        self.arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+        if "--properties-file" in self.arguments:
+            file = Path(self.arguments[self.arguments.index("--properties-file") + 1])
+            self.mode = file.stat().st_mode & 0o777
+            self.properties = read_properties(file.read_text("utf-8"))
+        return "session"
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """As java.util.Properties reads `name=value` lines."""
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        found[name] = re.sub(
+            r"\\(.)", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], escape[1]), value.lstrip()
+        )
+    return found
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    found = Builder()
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=found))
+    monkeypatch.setattr(session, "java_executable", lambda: "/nowhere/bin/java")
+    monkeypatch.setattr(session, "spark_connector_jars", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    return found
+
+
+Starting = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def start(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> Starting:
+    """Start Spark with some of `[job]`; return the options that the JVM is given."""
+
+    def started(folder: Path | None = None, **job: Any) -> dict[str, str]:
+        work = WorkFolder()
+        if folder is not None:
+            monkeypatch.setattr(WorkFolder, "path", folder)
+        session.start_session(JobSettings(**job), work)
+        work.remove()
+        return builder.properties
+
+    return started
+
+
+def test_secrets_are_in_a_file_that_only_its_owner_reads_and_that_is_gone_afterwards(
+    start: Starting, builder: Builder
+) -> None:
+    options = {"spark.ssl.keyPassword": SECRET, "spark.x": "first\nsecond", "spark.y": "=starts"}
+    assert start(spark_options=options).items() >= options.items()
+    assert builder.mode == 0o600
+    assert builder.configured == {}
+    told = " ".join(builder.arguments)
+    assert "s3cret" not in told
+    assert builder.arguments[-1] == "pyspark-shell"
+    assert not Path(builder.arguments[builder.arguments.index("--properties-file") + 1]).exists()
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
+
+
+def test_arguments_that_were_there_before_are_kept_and_put_back(
+    start: Starting, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
+    start()
+    assert builder.arguments[-2:] == ["--verbose", "pyspark-shell"]
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
+
+
+def test_under_spark_submit_the_options_are_the_sessions_own(
+    start: Starting, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert start(spark_options={"spark.x": "y"}) == {}
+    assert builder.configured.items() >= {"spark.x": "y", "spark.sql.adaptive.enabled": "false"}.items()
+    assert builder.arguments == []
+
+
+def test_what_a_user_sets_wins(start: Starting) -> None:
+    assert start(spark_options={"spark.sql.session.timeZone": "CET"})["spark.sql.session.timeZone"] == "CET"
+
+
+def test_in_local_mode_work_files_and_sockets_are_in_the_processes_own_folder(
+    start: Starting, tmp_path: Path
+) -> None:
+    folder = Path("/tmp/short")
+    options = start(folder)
+    assert options["spark.local.dir"] == options["spark.python.unix.domain.socket.dir"] == str(folder)
+    assert options["spark.python.unix.domain.socket.enabled"] == "true"
+    assert options["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_on_a_cluster_nothing_names_a_folder_or_an_address_of_the_drivers_machine(start: Starting) -> None:
+    options = start(master="spark://main:7077")
+    assert options["spark.master"] == "spark://main:7077"
+    assert {
+        name for name in options if "socket.dir" in name or name in ("spark.local.dir", "spark.driver.host")
+    } == set()
+
+
+@pytest.mark.parametrize(("length", "enabled"), [(64, True), (65, False), (300, False)])
+def test_sockets_whose_path_the_system_would_not_take_are_done_without(length: int, enabled: bool) -> None:
+    folder = Path("/" + "x" * (length - 1))
+    assert session.sockets(folder) == (
+        {"spark.python.unix.domain.socket.dir": str(folder)}
+        if enabled
+        else {"spark.python.unix.domain.socket.enabled": "false"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("master", "patient"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://main:7077", "spark://main:7077"),
+        ("k8s://https://main", "k8s://https://main"),
+    ],
+)
+def test_a_worker_that_dies_once_ends_no_query_in_local_mode(master: str, patient: str) -> None:
+    assert session.patient(master) == patient
+
+
+@pytest.mark.parametrize(("memory", "half"), [("4g", "2048m"), ("512m", "256m"), ("1m", "1m")])
+def test_a_batchs_result_may_take_half_of_the_heap(start: Starting, memory: str, half: str) -> None:
+    options = start(driver_memory=memory)
+    assert (options["spark.driver.memory"], options["spark.driver.maxResultSize"]) == (memory, half)
+
+
+def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starting, tmp_path: Path) -> None:
+    told = start(cache=str(tmp_path))["spark.driver.extraJavaOptions"]
+    assert f"-Doutbox.spark.log={tmp_path / 'spark.log'}" in told.split()
+    (settings,) = re.findall(r"-Dlog4j2\.configurationFile=(\S+)", told)
+    text = Path(settings).read_text("utf-8")
+    assert "${sys:outbox.spark.log}" in text
+    assert "appender.file.filePermissions = rw-------" in text
+
+
+def test_only_whole_slices_reach_a_task_and_nothing_runs_without_data(start: Starting) -> None:
+    options = start()
+    assert options["spark.sql.streaming.noDataMicroBatches.enabled"] == "false"
+    assert options["spark.sql.adaptive.enabled"] == "false"
+    assert options["spark.jars"] == "/jars/a.jar,/jars/b.jar"
