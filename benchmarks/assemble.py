@@ -1,8 +1,8 @@
 """Sessions per second of `assemble` for clean input, beside a plain loop over the events in the same run.
 
-    python -m benchmarks.assemble [--sessions 6000] [--buckets 4] [--calls 5] [--span-s 2]
+    python -m benchmarks.assemble [--sessions 6000] [--partitions 4] [--calls 5] [--span-s 2]
 
-Each call gets whole sessions of 102 events of about 150 bytes, interleaved over the buckets; the first call is warm-up.
+Each call gets whole sessions of 102 events of about 150 bytes, interleaved in each partition; the first call is warm-up.
 CPU seconds, one thread. The last line is one JSON object.
 """
 
@@ -15,29 +15,28 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from spark_job.sessions import AssemblySettings, assemble, to_session
+from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
 
 ENTRIES = 100
-PARTITIONS = 4
 
 
-def make_call(rng: random.Random, call: int, sessions: int, buckets: int, span_ms: int) -> list[pa.Table]:
-    """One table per bucket: events of many sessions interleaved in time."""
+def make_call(rng: random.Random, call: int, sessions: int, partitions: int, span_ms: int) -> list[pa.Table]:
+    """One table per partition: events of many sessions interleaved in time."""
     tables = []
-    for bucket in range(buckets):
-        begun = [rng.randrange(span_ms) for _ in range(sessions // buckets)]
+    for partition in range(partitions):
+        begun = [rng.randrange(span_ms) for _ in range(sessions // partitions)]
         events = sorted(
             (begun[number] + position * 15, number, position)
             for number in range(len(begun))
             for position in range(ENTRIES + 2)
         )
-        keys, values, sources, offsets, times = [], [], [], [], []
+        values, offsets, times = [], [], []
         base = call * 10 * span_ms
         for offset, (at, number, position) in enumerate(events):
             name = (
                 "start_event" if position == 0 else "end_event" if position == ENTRIES + 1 else "entry_event"
             )
-            key = f"session-{call:04d}-{bucket:02d}-{number:06d}"
+            key = f"session-{call:04d}-{partition:02d}-{number:06d}"
             body = {
                 "event_type": name,
                 "session_key": key,
@@ -45,20 +44,15 @@ def make_call(rng: random.Random, call: int, sessions: int, buckets: int, span_m
                 "page": f"/shop/item/{number}",
                 "ms": at,
             }
-            keys.append(key)
-            values.append(orjson.dumps(body | {"pad": "x" * 30}).decode())
-            sources.append(number % PARTITIONS)
+            values.append(orjson.dumps(body | {"pad": "x" * 30}))
             offsets.append(call * 10_000_000 + offset)
             times.append(base + at)
         tables.append(
             pa.table(
                 {
-                    "source": pa.array(sources, pa.int32()),
                     "offset": pa.array(offsets, pa.int64()),
                     "ts": pa.array(times, pa.int64()),
-                    "key": pa.array(keys, pa.string()),
-                    "value": pa.array(values, pa.string()),
-                    "raw": pa.nulls(len(keys), pa.binary()),
+                    "value": pa.array(values, pa.binary()),
                 }
             )
         )
@@ -66,36 +60,32 @@ def make_call(rng: random.Random, call: int, sessions: int, buckets: int, span_m
 
 
 def plain_loop(table: pa.Table, _settings: AssemblySettings) -> int:
-    """The baseline: decode each event, sort, walk. None of the checks, no dead letters, no state."""
-    rows = sorted(
-        zip(*(table.column(name).to_pylist() for name in ("key", "source", "offset", "value")), strict=True)
-    )
-    sessions: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    """The baseline: decode each event, walk. None of the checks, no dead letters, no state."""
+    sessions: dict[str, list[tuple[int, bytes]]] = {}
     closed = 0
-    for key, source, offset, value in rows:
+    for offset, value in zip(*(table.column(name).to_pylist() for name in ("offset", "value")), strict=True):
         document: dict[str, Any] = orjson.loads(value)
-        if document["session_key"] != key:
-            continue
+        key = document["session_key"]
         if document["event_type"] == "start_event":
-            sessions[key, source] = []
-        if (session := sessions.get((key, source))) is not None:
+            sessions[key] = []
+        if (session := sessions.get(key)) is not None:
             session.append((offset, value))
             if document["event_type"] == "end_event":
                 closed += 1
-                del sessions[key, source]
+                del sessions[key]
     return closed
 
 
 def only_assemble(table: pa.Table, settings: AssemblySettings) -> int:
-    """What Spark's worker calls."""
-    return len(assemble(None, table, settings).closed)
+    """What a task calls."""
+    return len(assemble(OpenState.empty(), table, settings).closed)
 
 
 def with_events(table: pa.Table, settings: AssemblySettings) -> int:
     """The same, and every event made as a transform would see it (its value not decoded)."""
-    closed = assemble(None, table, settings).closed
+    closed = assemble(OpenState.empty(), table, settings).closed
     for session in closed:
-        for event in to_session(session, "topic", session.source).events:
+        for event in to_session(session, "topic", 0).events:
             event.raw  # noqa: B018
     return len(closed)
 
@@ -104,7 +94,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=6000)
-    parser.add_argument("--buckets", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--calls", type=int, default=5)
     parser.add_argument(
         "--span-s", type=float, default=2.0, help="the time over which a call's sessions begin"
@@ -121,7 +111,7 @@ def main() -> None:
     done = dict.fromkeys(ways, 0)
     n_bytes = n_events = 0
     for call in range(arguments.calls + 1):
-        tables = make_call(rng, call, arguments.sessions, arguments.buckets, int(arguments.span_s * 1000))
+        tables = make_call(rng, call, arguments.sessions, arguments.partitions, int(arguments.span_s * 1000))
         for name, way in ways.items():
             begun = time.process_time()
             sessions = sum(way(table, settings) for table in tables)
@@ -134,7 +124,7 @@ def main() -> None:
     report = {
         "benchmark": "assemble",
         "sessions_per_call": arguments.sessions,
-        "buckets": arguments.buckets,
+        "partitions": arguments.partitions,
         "calls": arguments.calls,
         "span_s": arguments.span_s,
         "mean_event_bytes": round(n_bytes / n_events),

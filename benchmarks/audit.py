@@ -146,7 +146,7 @@ def figures(events: int, baseline: Cost, costs: dict[str, Cost]) -> dict[str, fl
 
 
 COUNTS = """
-UPDATE outbox.batch b SET sessions = r.sessions, output_events = r.events, output_bytes = r.bytes, spark_batch = b.spark_batch - 1
+UPDATE outbox.batch b SET sessions = r.sessions, output_events = r.events, output_bytes = r.bytes
 FROM (SELECT batch_id, count(*) AS sessions, sum(cardinality(topics)) AS events,
              sum((SELECT sum(length(v)) FROM unnest("values") v)) AS bytes
       FROM outbox.session_output GROUP BY batch_id) r

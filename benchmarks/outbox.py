@@ -32,15 +32,13 @@ SELECT 'session-' || lpad(n::text, 10, '0'), %(first_batch)s + (n - %(first)s) /
 FROM generate_series(%(first)s, %(first)s + %(rows)s - 1) n
 """
 _LEDGER = """
-INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, done_offsets, safe_offsets,
-    content_hash, transform_fingerprint)
-SELECT b, 'stream', 1, b, gen_random_uuid(), '{}', '{}', '{}', '{}', decode(repeat('00', 32), 'hex'), 'bench'
+INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state, transform_fingerprint)
+SELECT b, 'stream', 1, b, gen_random_uuid(), '{}', '{}', '{}', 'bench'
 FROM generate_series(%(first_batch)s, %(first_batch)s + (%(rows)s - 1) / %(rows_per_batch)s) b
 """
 _GENERATION = """
-INSERT INTO outbox.generation (generation, directory_token, start_offsets, high_water, topics, reason, policy, assembly,
-    assembly_fingerprint, run_id)
-VALUES (1, 'bench', '{}', '{}', '{}', 'first', 'skip', '{}', 'bench', gen_random_uuid())
+INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, assembly_fingerprint, run_id)
+VALUES (1, '{}', '{}', 'first', 'skip', '{}', 'bench', gen_random_uuid())
 """
 _LANES = "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (1, 1, %(lanes)s)"
 

@@ -43,9 +43,8 @@ SELECT 'live-' || n, %(batch)s, n %% %(lanes)s, 0, ARRAY[%(id)s], ARRAY[0], ARRA
 FROM generate_series(1, %(rows)s) n
 """
 LEDGER = """
-INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, done_offsets, safe_offsets,
-    content_hash, transform_fingerprint)
-VALUES (%(batch)s, 'stream', 1, %(batch)s, gen_random_uuid(), '{}', '{}', '{}', '{}', decode(repeat('00', 32), 'hex'), 'bench')
+INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state, transform_fingerprint)
+VALUES (%(batch)s, 'stream', 1, %(batch)s, gen_random_uuid(), '{}', '{}', '{}', 'bench')
 """
 DELIVERED = "SELECT coalesce(sum(events), 0) FROM outbox.lane"
 SENT = "SELECT coalesce(sum(events_sent), 0) FROM outbox.replay"

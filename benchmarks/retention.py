@@ -19,6 +19,7 @@ import typer
 from pydantic import SecretStr
 
 from benchmarks.world import world
+from db.migrate import upgrade
 from db.settings import PostgresSettings, RetentionSettings, Settings
 from db.statements import statement
 from publisher.retention.drop import drop_partition
@@ -54,7 +55,9 @@ class Timed(threading.Thread):
 
     def figures(self) -> dict[str, float]:
         """Number, median, p99 and maximum."""
-        ordered = sorted(self.took_ms) or [0.0]
+        ordered = sorted(self.took_ms)
+        if not ordered:
+            raise RuntimeError("nothing was measured: see the error of the thread above")
         return {
             "steps": len(self.took_ms),
             "p50_ms": round(ordered[len(ordered) // 2], 2),
@@ -76,9 +79,9 @@ def write(connection: psycopg.Connection[Any], _: int) -> None:
                 arrays = ["{t}", "{0}", "{1}", "{2}", "{1}", "{2}", "{2}", "{1}", "{pages}", '{"\\\\x61"}']
                 copy.write_row((f"key-{n}", batch_id, n % 2, 0, *arrays))
         connection.execute(
-            "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, content_hash, transform_fingerprint)"
-            " VALUES (%s, 'requeue', 1, %s, %s, 'bench')",
-            (batch_id, uuid4(), bytes(32)),
+            "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, transform_fingerprint)"
+            " VALUES (%s, 'requeue', 1, %s, 'bench')",
+            (batch_id, uuid4()),
         )
 
 
@@ -89,7 +92,14 @@ def read(connection: psycopg.Connection[Any], _: int) -> None:
         ((newest,),) = connection.execute("SELECT max(batch_id) FROM outbox.batch").fetchall()
         connection.execute(
             statement("publisher", "lane_rows"),
-            {"lane": 0, "from_batch": newest - 5, "from_key": "", "to_batch": newest, "rows": 256},
+            {
+                "epoch": 1,
+                "lane": 0,
+                "from_batch": newest - 5,
+                "from_key": "",
+                "to_batch": newest,
+                "rows": 256,
+            },
         ).fetchall()
 
 
@@ -134,8 +144,9 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Length of the run without any drop.")] = 15.0,
 ) -> None:
     """Measure."""
-    with world({}) as servers:
-        dsn, last = servers.dsn, partitions * 3 * 10_000
+    with world() as servers:
+        dsn, last = servers.stack.create_database("outbox"), partitions * 3 * 10_000
+        upgrade(dsn)
         outbox = Outbox(dsn, "pages")
         outbox.batch(simple(1, keys=3))
         add_batches(dsn, last + 1, every=1_000)

@@ -10,7 +10,7 @@ TOPIC = "bench.out"
 
 
 def twenty(session: Session) -> Iterable[OutputEvent]:
-    """Return twenty outputs of 178 bytes. Each begins with the session's end time in milliseconds, for latencies."""
+    """Return twenty outputs of 178 bytes. Each begins with the session's end time in milliseconds and its number."""
     ended = int(session.ended_at.timestamp() * 1000)
     padding = b"x" * (OUTPUT_BYTES - 17)
     return [OutputEvent(TOPIC, b"%013d %02d " % (ended, n) + padding) for n in range(OUTPUTS)]

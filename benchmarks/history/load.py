@@ -17,7 +17,7 @@ from benchmarks.history.week import INPUT_TOPIC, INPUT_TOPIC_ID, Batch, Generati
 from db.lanes import lane_hash
 from db.statements import statement
 from publisher.cursor import Cursor
-from spark_job import pgcopy
+from spark_job.assembly import pgcopy
 
 _BATCHES_A_TABLE = 10_000
 """Batches of a table partition, as `outbox.ensure_partitions` makes them."""
@@ -58,7 +58,7 @@ def load(dsn: str, plan: Week, workers: int, advance: Advance) -> None:
             _ledger(connection, plan)
             _letters(connection, plan)
             _lanes(connection, plan, publishing.deliveries(plan, sent))
-            for name in ("insert_savepoint", "insert_buckets", "insert_replays"):
+            for name in ("insert_savepoint", "insert_replays"):
                 connection.execute(statement("benchmarks.history", name))
             topics = [rows.CLICKS, rows.FUNNEL, rows.SESSIONS, rows.EXITS, rows.ORDERS]
             connection.execute(statement("benchmarks.history", "set_identity"), {"topics": topics})
@@ -114,8 +114,8 @@ def _generations(connection: Connection, plan: Week) -> None:
             "reason": generation.reason,
             "restored": generation.restored,
             "run_id": _run_id(generation.number),
-            "start": Jsonb(week.offsets_at(first.read_from)),
-            "high_water": Jsonb(week.offsets_at(first.first)),
+            "start": Jsonb(week.offsets_at(first.first)),
+            "open_state": Jsonb(week.open_at(first.first)),
             "topics": Jsonb({INPUT_TOPIC_ID: INPUT_TOPIC}),
             "from_generation": generation.number - 1 or None,
             "from_batch": _newest_stream(plan, generation),
@@ -136,20 +136,17 @@ def _ledger(connection: Connection, plan: Week) -> None:
     with connection.cursor() as cursor, cursor.copy(statement("benchmarks.history", "copy_batch")) as copy:
         for batch in plan.batches:
             sessions = len(batch.sessions())
-            offsets: list[Jsonb | None] = [None] * 4
+            position: list[Jsonb | None] = [None] * 3
             if batch.kind == "stream":
-                end = Jsonb(week.offsets_at(batch.last))
-                safe = Jsonb(week.offsets_at(max(batch.first, batch.last - week.READ_AGAIN)))
-                offsets = [Jsonb(week.offsets_at(batch.read_from)), end, end, safe]
-            again = [*range(batch.read_from, batch.first)]
+                places = (week.offsets_at(batch.first), week.offsets_at(batch.last), week.open_at(batch.last))
+                position = [Jsonb(place) for place in places]
             copy.write_row(
                 [
                     *(batch.batch_id, batch.kind, batch.generation, batch.spark_batch, batch.commit_id),
-                    *(_run_id(batch.generation), *offsets),
-                    *((batch.last - batch.read_from) * week.SLOT_EVENTS, sessions),
+                    *(_run_id(batch.generation), *position),
+                    *((batch.last - batch.first) * week.SLOT_EVENTS, sessions),
                     *(sessions * week.OUTPUT_EVENTS, sessions * rows.SESSION_BYTES),
-                    *(len(batch.dead_letters()), sum(not week.is_letter(slot) for slot in again)),
-                    *(batch.batch_id.to_bytes(32, "big"), "history", batch.created_at),
+                    *(len(batch.dead_letters()), "history", batch.created_at),
                 ]
             )
 

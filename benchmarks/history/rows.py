@@ -14,7 +14,7 @@ from benchmarks.history.week import (
     start_of,
 )
 from db.lanes import lane_hash
-from spark_job import pgcopy
+from spark_job.assembly import pgcopy
 
 OUTPUT_PARTITIONS = 4
 CLICKS, FUNNEL, SESSIONS, EXITS, ORDERS = (

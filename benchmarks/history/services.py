@@ -16,7 +16,7 @@ from db.statements import statement
 from publisher import outbox_metrics, status
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
-from spark_job import backlog
+from spark_job.sink import backpressure
 
 Connection = psycopg.Connection[Any]
 _NO_KAFKA = "localhost:1"
@@ -45,7 +45,7 @@ def _look(connection: Connection, state: str) -> dict[str, float]:
     asked: dict[str, Callable[[], object]] = {
         "publisher status": lambda: status.read_lanes(connection, status.COUNT_LIMIT),
         "the publisher's metrics": lambda: status.read_lanes(connection, outbox_metrics.COUNT_LIMIT),
-        "the job's look before each batch": lambda: backlog.read(connection),
+        "the job's look before each batch": lambda: backpressure.read(connection),
     }
     found = {}
     for name, ask in asked.items():

@@ -17,8 +17,8 @@ OUTPUT_EVENTS = 20
 WEEK = timedelta(days=7)
 REASONS = ("malformed", "no_start", "restarted", "timed_out", "transform_failed", "too_large")
 
-READ_AGAIN = 3 * INPUT_PARTITIONS
-"""Slots that a new generation reads again: the sessions that were open."""
+OPEN_SLOTS = 3 * INPUT_PARTITIONS
+"""Slots whose sessions are open at the end of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,6 @@ class Batch:
     spark_batch: int | None
     first: int
     last: int
-    read_from: int
-    """First slot of Spark's range: before `first` where a generation read again what was open."""
     created_at: datetime
     letters: tuple[int, ...] = ()
     parked: tuple[int, ...] = ()
@@ -121,6 +119,17 @@ def offsets_at(slot: int) -> dict[str, dict[str, int]]:
     return {INPUT_TOPIC_ID: {str(partition): start_of(slot) for partition in range(INPUT_PARTITIONS)}}
 
 
+def open_at(slot: int) -> dict[str, dict[str, dict[str, int | str]]]:
+    """What is open before a slot."""
+    safe = start_of(max(0, slot - OPEN_SLOTS))
+    if safe == start_of(slot):
+        return {}
+    sessions = OPEN_SLOTS // INPUT_PARTITIONS
+    one: dict[str, int | str] = {"safe": safe, "sessions": sessions, "events": 50 * sessions}
+    one |= {"bytes": 7_500 * sessions, "digest": "0" * 24}
+    return {INPUT_TOPIC_ID: {str(partition): one for partition in range(INPUT_PARTITIONS)}}
+
+
 def plan(sessions: int, end: datetime) -> Week:
     """Plan about so many sessions, the newest batch at `end`. Batches of 250 to 750 sessions, evenly over the week."""
     slots = sessions * LETTER_EVERY // (LETTER_EVERY - 1)
@@ -140,12 +149,11 @@ def plan(sessions: int, end: datetime) -> Week:
     for n, (first, last) in enumerate(cuts):
         batch_id = len(batches) + 1
         at = end - WEEK + interval * (batch_id - 1)
-        read_from = first
         if n in starts:
             generation, reason, restored = starts[n]
             generations.append(Generation(generation, reason, restored, batch_id))
-            spark_batch, read_from = 0, max(0, first - READ_AGAIN)
-        batch = Batch(batch_id, "stream", generation, spark_batch, first, last, read_from, at)
+            spark_batch = 0
+        batch = Batch(batch_id, "stream", generation, spark_batch, first, last, at)
         batches.append(batch)
         spark_batch += 1
         failed += [slot for slot in batch.dead_letters() if reason_of(slot) == "transform_failed"]
@@ -157,7 +165,7 @@ def plan(sessions: int, end: datetime) -> Week:
             chosen = failed[-400:] if repairs[n] == "retry" else again
             batch_id, at = batch_id + 1, at + interval
             repair = (tuple(chosen), ()) if repairs[n] == "retry" else ((), tuple(chosen))
-            batches.append(Batch(batch_id, repairs[n], generation, None, last, last, last, at, *repair))
+            batches.append(Batch(batch_id, repairs[n], generation, None, last, last, at, *repair))
             failed = []
             if repairs[n] == "requeue":
                 parked |= {slot: (parked[slot][0], "requeued") for slot in chosen}
@@ -169,9 +177,9 @@ def plan(sessions: int, end: datetime) -> Week:
 
 _GENERATIONS = (
     ("first", "fresh"),
-    ("checkpoint_lost", "new_generation"),
+    ("new_topic", "new_generation"),
     ("savepoint", "savepoint"),
-    ("rescale", "new_generation"),
+    ("data_loss", "new_generation"),
     ("changed_assembly", "new_generation"),
 )
 

@@ -1,0 +1,129 @@
+"""Sessions at a steady rate: latency, what a batch takes, what an event costs; and what the job costs when nothing comes."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from benchmarks.pipeline.checkout import Checkout
+from benchmarks.pipeline.latency import SentEnd, latencies
+from benchmarks.pipeline.progress import batch_s, cpu_us
+from benchmarks.pipeline.services import Services, running
+from benchmarks.pipeline.traffic import BROKER_STAMPS, Feeder, Watcher, wait_for
+from benchmarks.report import Measured
+from benchmarks.transforms import TOPIC
+from benchmarks.world import World
+from devstack.topics import create_topics
+
+LATENCY = {
+    "p50": "latency p50, s",
+    "p90": "p90, s",
+    "p99": "p99, s",
+    "greatest": "greatest, s",
+    "sessions": "sessions measured",
+    "missing": "of them never received",
+    "batch_ms": "from one commit to the next, median, ms",
+    "cpu_us_total": "CPU of an input event, us",
+}
+IDLE = {
+    "cpu_percent": "CPU of the idle job, % of a core",
+    "jvm_percent": "of it the JVM",
+    "batches": "ledger rows written meanwhile",
+}
+BATCHES = {
+    "batch_ms": "from one commit to the next, median, ms",
+    "p50": "latency p50, s",
+    "p99": "p99, s",
+    "cpu_us_total": "CPU of an input event, us",
+}
+_FIRST_S = 600.0
+_LAST_S = 60.0
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Services under a steady flow of sessions."""
+
+    services: Services
+    feeder: Feeder
+    watcher: Watcher
+
+    def stop(self) -> dict[bytes, SentEnd]:
+        """Send no more, and wait for all outputs, for a minute at the most; return what was sent."""
+        sent = self.feeder.stop()
+        deadline = time.monotonic() + _LAST_S
+        while not sent.keys() <= self.watcher.received.keys() and time.monotonic() < deadline:
+            self.services.check_alive()
+            time.sleep(0.1)
+        return sent
+
+    def wait(self, seconds: float) -> None:
+        """Let it flow for a while."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.services.check_alive()
+            time.sleep(min(1.0, max(0.0, until - time.monotonic())))
+
+
+@contextmanager
+def flowing(
+    world: World,
+    checkout: Checkout,
+    settings: Mapping[str, str],
+    *,
+    rate: float,
+    partitions: int,
+    warm_up_s: float,
+) -> Iterator[Flow]:
+    """Start everything on a topic of its own; yield once the first output was received and `warm_up_s` are over."""
+    name = uuid4().hex[:8]
+    topic = f"bench.in.{name}"
+    create_topics(
+        world.bootstrap_servers, {topic: (partitions, BROKER_STAMPS), TOPIC: (OUTPUT_PARTITIONS, {})}
+    )
+    with ExitStack() as cleanup:
+        watcher = cleanup.enter_context(Watcher(world.bootstrap_servers, OUTPUT_PARTITIONS))
+        services = cleanup.enter_context(running(world, checkout, topic, settings))
+        feeder = cleanup.enter_context(Feeder(world.bootstrap_servers, topic, rate, f"{name}-"))
+        flow = Flow(services, feeder, watcher)
+        wait_for(lambda: bool(watcher.received), "the first output", _FIRST_S, services.check_alive)
+        flow.wait(warm_up_s)
+        yield flow
+
+
+OUTPUT_PARTITIONS = 4
+
+
+def measure_latency(flow: Flow, seconds: float) -> Measured:
+    """Measure for so many seconds, then wait for what is under way."""
+    services = flow.services
+    begin, before = time.time(), services.sample()
+    flow.wait(seconds)
+    end, after = time.time(), services.sample()
+    late = latencies(flow.stop(), flow.watcher.received, (begin, end))
+    return {
+        "p50": late.p50,
+        "p90": late.p90,
+        "p99": late.p99,
+        "greatest": late.greatest,
+        "sessions": late.sessions,
+        "missing": late.missing,
+        "batch_ms": 1e3 * batch_s(services.commits(begin, end)),
+        **cpu_us(before, after),
+    }
+
+
+def measure_idle(flow: Flow, seconds: float) -> Measured:
+    """Stop the flow, wait until all is delivered, and measure what the job does then."""
+    services = flow.services
+    flow.stop()
+    flow.wait(2)  # open sessions at the end of the input stay open
+    begin, before = time.time(), services.cpu()
+    flow.wait(seconds)
+    end, used = time.time(), services.cpu() - before
+    return {
+        "cpu_percent": 100 * used.total / (end - begin),
+        "jvm_percent": 100 * used.jvm / (end - begin),
+        "batches": len(services.commits(begin, end)),
+    }
