@@ -165,13 +165,15 @@ class Pipeline:
         write(self.bootstrap, self.input, rounds(seed, sessions, 100, number))
 
     def hold_open(self, sessions: int) -> None:
-        """Begin sessions that stay open, whatever comes after them, until `release`: reading begins there after a loss."""
-        self._held = [f"held-{n}" for n in range(sessions)]
-        write(self.bootstrap, self.input, starts_of(self._held))
+        """Begin more sessions that stay open, whatever comes after them, until `release`: reading begins there after a loss."""
+        begun = [f"held-{len(self._held) + n}" for n in range(sessions)]
+        self._held += begun
+        write(self.bootstrap, self.input, starts_of(begun))
 
     def release(self) -> None:
         """End the sessions that were held open."""
         write(self.bootstrap, self.input, ends_of(self._held))
+        self._held = []
 
     @contextmanager
     def load(self, seed: int, *, sessions_per_second: float) -> Iterator[Feeder]:

@@ -17,6 +17,7 @@ def test_whatever_happens_to_the_cache_the_job_goes_on_and_reads_again_only_what
     pipeline.start_and_see("fresh")
     pipeline.wait_for_input(pipeline.expectation())
     shutil.copytree(pipeline.cache, earlier)
+    pipeline.hold_open(30)  # a state is its content: from here on another one than what was copied
 
     goes_on(pipeline, 62, finds_again=False)
     for number, how in enumerate(DAMAGES):

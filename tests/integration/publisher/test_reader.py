@@ -13,7 +13,7 @@ WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type =
 
 
 def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(database: str) -> None:
-    """⚠ design §4, lane_epoch: read in the same snapshot as the rows."""
+    """A change of the lane count is read in the same snapshot as the rows."""
     outbox = Outbox(database, "topic", lanes=1)
     outbox.batch({"a": [Session([b"1"], 1)]})
     lane = Reader(1, 0, ChunkLimits(100, 1 << 20))
