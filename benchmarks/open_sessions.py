@@ -22,7 +22,7 @@ import typer
 
 from benchmarks.report import Measured, Report
 from spark_job.assembly import transform
-from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
 from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
@@ -118,7 +118,7 @@ def measure(sessions: int, sizes: list[int], batches: int) -> Measured:
         cache=str(folder),
         max_open_bytes=1 << 40,
         transform=TransformOf(_TRANSFORM, transform.fingerprint(transform.load(_TRANSFORM)), True, 1 << 26),
-        assembler=assembler_fingerprint(),
+        code=task_code_fingerprint(),
     )
     partitions = [Partition(number, sessions // PARTITIONS, random) for number in range(PARTITIONS)]
     try:

@@ -83,7 +83,7 @@ def _rebuild(here: World, topic: str, end: int, digest: str | None) -> Rebuilt:
         cache=str(here.folder / "cache"),
         max_open_bytes=1 << 40,
         transform=TransformOf("benchmarks.transforms:twenty", "", False, 1 << 26),
-        assembler="",
+        code="",
         kafka=kafka.client(),
     )
     of = Slice(

@@ -21,8 +21,9 @@ from db.fault_points import reach
 from db.migrate import require_current
 from db.settings import Settings
 from spark_job.assembly import transform
-from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.slices import TaskSettings, TransformOf
+from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
 from spark_job.monitoring import endpoint
 from spark_job.monitoring.condition import Condition
@@ -122,12 +123,7 @@ def attempt(
             spark.get(),
             spark.folder,
             topics,
-            task_settings(
-                settings,
-                started.outbox_uuid,
-                transform_fingerprint,
-                accept_differing=start.accepted.data_loss,
-            ),
+            task_settings(settings, started.outbox_uuid, transform_fingerprint),
             Sink(
                 connection,
                 started.position,
@@ -138,6 +134,7 @@ def attempt(
             ),
             kafka,
             Backpressure(connection, run_id, settings.job, condition),
+            started.begun.resumes_at if start.accepted.data_loss else Offsets(),
         )
         loop = QueryLoop(run, started.begun.resumes_at, started.begun.max_events, stop, condition)
         heartbeat = ownership.Heartbeat(
@@ -160,9 +157,7 @@ def attempt(
         return replace(plan.following(), request=None if request.kind == "stop" else request)
 
 
-def task_settings(
-    settings: Settings, outbox_uuid: UUID, transform_fingerprint: str, *, accept_differing: bool = False
-) -> TaskSettings:
+def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: str) -> TaskSettings:
     """Return what all tasks of a run are told."""
     fault_file = settings.testing.fault_file
     return TaskSettings(
@@ -175,8 +170,7 @@ def task_settings(
             settings.transform.on_error == "stop",
             settings.job.max_row_bytes,
         ),
-        assembler=assembler_fingerprint(),
-        accept_differing=accept_differing,
+        code=task_code_fingerprint(),
         kafka=settings.kafka.client(),
         kafka_timeout_s=settings.kafka.request_timeout_s,
         fault_file=None if fault_file is None else str(fault_file),

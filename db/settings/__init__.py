@@ -76,6 +76,18 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _kafka_answers_within_a_transaction(self) -> Self:
+        # A start asks Kafka twice while it holds the writer lock.
+        waits_ms = 2_000 * self.kafka.request_timeout_s
+        if self.postgres.idle_in_transaction_timeout_ms < waits_ms:
+            raise ValueError(
+                f"[postgres] idle_in_transaction_timeout_ms = {self.postgres.idle_in_transaction_timeout_ms} is less than twice [kafka] "
+                f"request_timeout_s = {self.kafka.request_timeout_s}: Postgres would end a start that waits for a slow Kafka. Set it to "
+                f"{waits_ms} or more, or lower the other."
+            )
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -48,10 +48,11 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
             if of.keep_timed_out:
                 found.timed_out += [each for each in assembled.letters if each.reason == "timed_out"]
     tombstones = OpenSessions.decoded(memoryview(of.tombstones)) if of.tombstones else OpenSessions.empty()
-    if of.digest is not None:
+    if of.digest is not None or len(tombstones):
         found.state = found.state.with_tombstones(tombstones)
+    if of.digest is not None:
         found.differs = found.state.digest != of.digest
-        if found.differs and not task.accept_differing:
+        if found.differs and not of.accept_differing:
             raise OpenSessionsDifferError(_difference(of, found))
     found.seconds = time.perf_counter() - began
     return found

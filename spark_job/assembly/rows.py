@@ -53,6 +53,7 @@ DDL: Final = ", ".join(
 Row = dict[str, Any]
 
 _BATCH_BYTES = 64 << 20
+_LARGE = ("values", "headers", "keys", "topics", "tombstones")
 
 
 class RowBatches:
@@ -65,7 +66,7 @@ class RowBatches:
     def add(self, row: Row) -> Iterator[pa.RecordBatch]:
         """Take a row; yield a batch where enough have come together."""
         self._rows.append(row)
-        self._size += len(row.get("values") or b"")
+        self._size += sum(len(row.get(name) or b"") for name in _LARGE)
         if self._size >= _BATCH_BYTES:
             yield from self.rest()
 

@@ -34,8 +34,10 @@ class Slice:
     """An encoded table; empty where there are none."""
     judges: tuple[Judge, ...]
     """By offset, ascending; the last one judges the slice itself."""
+    accept_differing: bool = False
+    """What is found again need not be what was open: `--accept-data-loss` was given, and the run has read nothing here yet."""
     keep_timed_out: bool = False
-    """Letters `timed_out` that close below `start` are not forgotten: the first batch after an upgrade from before schema 0005."""
+    """Letters `timed_out` that close below `start` are not forgotten: the first slice after an upgrade from before schema 0005."""
 
     @property
     def place(self) -> str:
@@ -69,10 +71,8 @@ class TaskSettings:
     """Folder of the open sessions on the executor's machine."""
     max_open_bytes: int
     transform: TransformOf
-    assembler: str
-    """Fingerprint of the assembler; a worker that has another one refuses."""
-    accept_differing: bool = False
-    """Open sessions that are found again need not be what was open: `--accept-data-loss` was given for this run."""
+    code: str
+    """Fingerprint of what tasks run; a worker that has other code refuses."""
     kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     """Of the client that finds open sessions again."""
     kafka_timeout_s: float = 30.0

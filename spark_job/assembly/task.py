@@ -24,7 +24,7 @@ from db.lanes import lane_hash
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, TransformStoppedError
-from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.slices import Slice, TaskSettings
@@ -40,6 +40,7 @@ from spark_job.sessions import (
 )
 
 _PIECE_BYTES = 128 << 20
+_TOMBSTONES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ class AssemblyTask:
         yield from out.rest()
 
     def _check_code(self) -> None:
-        if assembler_fingerprint() != self.settings.assembler:
+        if task_code_fingerprint() != self.settings.code:
             raise CodeChangedError(
-                f"this worker has another version of spark_job than the driver of the run: assembler {assembler_fingerprint()}, not "
-                f"{self.settings.assembler}. Install the same version everywhere, then start the job again"
+                f"this worker has another version of spark_job than the driver of the run: {task_code_fingerprint()}, not "
+                f"{self.settings.code}. Install the same version everywhere, then start the job again"
             )
 
 
@@ -190,6 +191,13 @@ class _Partition:
             raise PartitionTooLargeError(
                 f"{self._of.place} has {len(state.sessions)} open sessions of {size} bytes, over [session] max_open_bytes = {most}. "
                 "Raise it where the executors have the memory, spread the sessions over more partitions, or shorten [session] timeout_s"
+            )
+        tombstones = state.tombstones
+        if len(tombstones.encoded) > _TOMBSTONES_BYTES:
+            raise PartitionTooLargeError(
+                f"{self._of.place} has {len(tombstones)} keys whose sessions went over [session] max_events or max_bytes and have not "
+                f"ended since: what is remembered of them takes over {_TOMBSTONES_BYTES} bytes on each row of the ledger. Raise these "
+                "limits, shorten [session] timeout_s, or see why the sessions do not end"
             )
 
     def _session(self, closed: ClosedSession) -> rows.Row:

@@ -200,8 +200,8 @@ class Retry:
                 {"ids": [letter.dead_letter_id for letter in letters]},
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
-        end = now.end if now else Offsets()
-        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], end)) for letter in letters)
+        end, topics = (now.end, now.generation.topics) if now else (Offsets(), {})
+        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], end, topics)) for letter in letters)
         return {letter.dead_letter_id: because for letter, because in found if because}
 
     def _assembly(self, generation: int) -> AssemblySettings:
@@ -211,16 +211,20 @@ class Retry:
         return self._assemblies[generation]
 
 
-def refusal(letter: StoredLetter, standing: Mapping[str, object], end: Offsets) -> str | None:
+def refusal(
+    letter: StoredLetter, standing: Mapping[str, object], end: Offsets, topics: Mapping[str, str]
+) -> str | None:
     """Return why a letter may not be retried now; None: it may.
 
-    `standing`: the columns of letter_standings.sql; `end`: of the current position.
+    `standing`: the columns of letter_standings.sql; `end` and `topics`, {topic id: topic}: of the current position.
     """
     if standing["state"] == "resolved":
         return f"batch {standing['resolved_batch']} has resolved it"
     if standing["state"] != store.OPEN:
         return f"it is {standing['state']}"
-    if letter.closing_offset >= end.at(letter.where):
+    # Of a topic that was made again nothing is read any more.
+    is_replaced = letter.where.topic_id not in topics and letter.topic in topics.values()
+    if letter.closing_offset >= end.at(letter.where) and not is_replaced:
         return (
             f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
             f"(it has read up to {end.at(letter.where)}) and will judge anew; try again after that"

@@ -12,7 +12,7 @@ from db.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import changes
 from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.recovery.position import Position
 
 
@@ -207,7 +207,7 @@ def _opening(
         start[where] = max(start[where], now.earliest.at(where))
         if where in opened:
             # Taken as it comes: what began below is gone.
-            opened[where] = OpenPartition.unknown(max(opened[where].safe, now.earliest.at(where)))
+            opened[where] = opened[where].unproven(max(opened[where].safe, now.earliest.at(where)))
     revision = begin.revision
     if cut:
         # Offsets are given out a second time: what they close must not look like what was sent before.
@@ -219,7 +219,7 @@ def _opening(
             {
                 where: each
                 for where, each in opened.items()
-                if each.digest is not None or each.safe < start[where]
+                if each.digest is not None or each.tombstones or each.safe < start[where]
             }
         ),
         lineage=begin.lineage,

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+
 from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.sessions import OpenSessions
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,28 @@ class OpenPartition:
     """Of what is open (sessions/open_state.py). None: not known; what a rebuild finds is taken as it comes."""
     tombstones: bytes = b""
     """An encoded table (sessions/open_sessions.py); empty where there are none."""
+    upgraded: bool = False
+    """Of an outbox from before schema 0005: of what silence closed below the position, some letters may not be written yet."""
 
     @classmethod
     def unknown(cls, safe: int) -> Self:
         """What is open is to be found out, from `safe` on."""
         return cls(safe, 0, 0, 0, None)
+
+    def unproven(self, safe: int) -> Self:
+        """Return the same where the digest no longer holds: what is open is to be found out, from `safe` on. Tombstones stay."""
+        return replace(self, safe=safe, sessions=0, events=0, n_bytes=0, digest=None)
+
+    def below(self, end: int) -> Self | None:
+        """Return what is left where nothing at `end` and above is there any more; None where nothing is."""
+        tombstones = OpenSessions.empty()
+        if self.tombstones:
+            tombstones = OpenSessions.decoded(memoryview(self.tombstones))
+            tombstones = tombstones.take(np.flatnonzero(tombstones.start < end))
+        if self.safe >= end and not len(tombstones):
+            return None
+        kept = tombstones.encoded if len(tombstones) else b""
+        return replace(self, tombstones=kept).unproven(min(self.safe, end))
 
     def moved(self, end: int) -> Self:
         """Return the same after a slice without any record. Tombstones alone need nothing below the end."""
@@ -40,6 +60,7 @@ class OpenPartition:
             "bytes": self.n_bytes,
         }
         found |= {} if self.digest is None else {"digest": self.digest}
+        found |= {"upgraded": True} if self.upgraded else {}
         return found | ({"tombstones": base64.b64encode(self.tombstones).decode()} if self.tombstones else {})
 
     @classmethod
@@ -47,7 +68,13 @@ class OpenPartition:
         """Read what `to_json` gave."""
         tombstones = base64.b64decode(value.get("tombstones", ""))
         return cls(
-            value["safe"], value["sessions"], value["events"], value["bytes"], value.get("digest"), tombstones
+            value["safe"],
+            value["sessions"],
+            value["events"],
+            value["bytes"],
+            value.get("digest"),
+            tombstones,
+            value.get("upgraded", False),
         )
 
 
@@ -79,8 +106,8 @@ class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
         for where, found in self._map.items():
             if at.get(where, end.at(where)) >= end.at(where):
                 left[where] = found
-            elif found.safe < at[where]:
-                left[where] = OpenPartition.unknown(found.safe)
+            elif (below := found.below(at[where])) is not None:
+                left[where] = below
         return type(self)(left)
 
     def to_json(self) -> dict[str, dict[str, Any]]:

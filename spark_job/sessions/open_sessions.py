@@ -41,7 +41,7 @@ class OpenSessions:
     start_hash: pa.LargeBinaryArray
     """Of the start's payload; only tombstones have it."""
     start_id: pa.LargeBinaryArray
-    """The start's event id; only tombstones have it."""
+    """Hash of the start's event id; only tombstones have it."""
 
     def __len__(self) -> int:
         return len(self.start)

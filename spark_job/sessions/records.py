@@ -89,8 +89,12 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
         if new.schema.field(name).type != kind:
             raise InputSchemaError(f"column {name} must be {kind}, not {new.schema.field(name).type}")
     offset = new.column("offset").to_numpy()
-    if (offset[1:] <= offset[:-1]).any():
-        raise InputSchemaError("the new records are not in offset order")
+    backwards = np.flatnonzero(offset[1:] <= offset[:-1])
+    if len(backwards):
+        at = backwards[0]
+        raise InputSchemaError(
+            f"the new records are not in offset order: offset {offset[at + 1]} follows {offset[at]}"
+        )
     value = _one(new.column("value").cast(pa.large_binary()))
     # What is not text must not reach the JSON reader, which does not look at encodings.
     present = _true(_text(value).is_valid())

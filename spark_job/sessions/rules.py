@@ -39,6 +39,7 @@ class OpenSession:
     start_hash: bytes | None = None
     """Set for a tombstone."""
     start_id: bytes | None = None
+    """The start's event id; of a tombstone its hash, so that one takes little room on the ledger rows."""
 
     @property
     def is_tombstone(self) -> bool:
@@ -172,6 +173,7 @@ class Rules:
             return None
         first = session.rows[0] if session.rows else row
         session.start_hash = payload_hash(self.events.raw(first))
+        session.start_id = None if session.start_id is None else payload_hash(session.start_id)
         session.rows, session.n_bytes, session.ids = [], 0, set()
         return session
 
@@ -218,12 +220,12 @@ class Rules:
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
         """Whether a start is the session's first event once more."""
-        if event_id is not None and event_id == session.start_id:
-            return True
         payload = self.events.raw(row)
         if session.start_hash is not None:
-            return payload_hash(payload) == session.start_hash
-        return payload == self.events.raw(session.rows[0])
+            same_id = event_id is not None and payload_hash(event_id) == session.start_id
+            return same_id or payload_hash(payload) == session.start_hash
+        same_id = event_id is not None and event_id == session.start_id
+        return same_id or payload == self.events.raw(session.rows[0])
 
 
 def _extend(session: OpenSession, offset: int, ts: int) -> None:

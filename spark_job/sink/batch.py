@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
+from db.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs
 from spark_job.input.offsets import TopicPartition
@@ -106,7 +107,7 @@ class OutputRow(NamedTuple):
 
 
 def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
-    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises RuntimeError for a partition that came twice."""
+    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises SettingsError for a partition that came twice."""
     sessions, letters, partitions = [], [], []
     counts: dict[str, int] = {}
     seconds: dict[str, float] = {}
@@ -122,9 +123,13 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
                 counts[name] = counts.get(name, 0) + value
             for name, value in detail["seconds"].items():
                 seconds[name] = seconds.get(name, 0.0) + value
-    if len({each.where for each in partitions}) != len(partitions):
-        raise RuntimeError(
-            "a partition's records were cut apart among tasks: minPartitions and its like must not be set"
+    wholes = {each.where for each in partitions}
+    if len(wholes) != len(partitions):
+        cut = sorted(where for where in wholes if sum(each.where == where for each in partitions) > 1)
+        raise SettingsError(
+            f"the records of {', '.join(f'{where.topic_id}/{where.partition}' for where in cut)} (topic id/partition) were cut apart among "
+            "Spark's tasks. Options that cut Spark's Kafka source into smaller pieces (minPartitions, maxRecordsPerPartition) must not be "
+            "set, in [job.spark_options] or by a plug-in of the cluster"
         )
     letters.sort(key=lambda letter: (letter.where, letter.closing_offset, letter.first_offset, letter.reason))
     return BatchResult(sessions, letters, partitions, counts, seconds)

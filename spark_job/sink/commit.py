@@ -121,7 +121,7 @@ class Sink:
                 generation,
                 topics.names,
                 first_id,
-                after_upgrade=generation.reason == "upgrade" and self.position.newest is None,
+                planned.start,
             )
             reach("sink.after_dead_letters")
             entry = LedgerEntry(

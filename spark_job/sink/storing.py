@@ -32,12 +32,12 @@ def insert_letters(
     generation: Generation,
     topic_names: Mapping[str, str],
     batch_id: int,
-    *,
-    after_upgrade: bool = False,
+    start: Offsets,
 ) -> dict[str, int]:
     """Insert the letters that are not there yet; return how many were new, by reason.
 
-    `topic_names`: {topic id: topic}. `after_upgrade`: some may have been settled by the version before schema 0005.
+    `topic_names`: {topic id: topic}. `start`: of the batch. Letters that close below it come after an upgrade from before schema 0005,
+    which may have settled them.
     """
     if not letters:
         return {}
@@ -47,8 +47,9 @@ def insert_letters(
         for letter in letters:
             copy.write(_letter_row(letter, topic_names[letter.where.topic_id]))
         copy.write(pgcopy.TRAILER)
-    if after_upgrade:
-        _drop_settled(connection, letters, generation)
+    below = [letter for letter in letters if letter.closing_offset < start.at(letter.where)]
+    if below:
+        _drop_settled(connection, below, generation, start)
     of_batch = {"revision": generation.revision, "batch_id": batch_id}
     if generation.revision:
         connection.execute(statement("spark_job", "resolve_rewritten"), of_batch)
@@ -58,7 +59,9 @@ def insert_letters(
     return dict(new.fetchall())
 
 
-def _drop_settled(connection: Connection, letters: Sequence[Letter], generation: Generation) -> None:
+def _drop_settled(
+    connection: Connection, letters: Sequence[Letter], generation: Generation, start: Offsets
+) -> None:
     first: dict[TopicPartition, int] = {}
     for letter in letters:
         first[letter.where] = min(letter.first_offset, first.get(letter.where, letter.first_offset))
@@ -68,7 +71,7 @@ def _drop_settled(connection: Connection, letters: Sequence[Letter], generation:
     ).fetchone()
     connection.execute(
         statement("spark_job", "drop_settled_letters"),
-        {"start": Jsonb(generation.start.to_json()), "since": found[0] if found else 0},
+        {"start": Jsonb(start.to_json()), "since": found[0] if found else 0},
         prepare=False,  # a generic plan would lock every partition of session_output
     )
 

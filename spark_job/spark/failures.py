@@ -99,6 +99,14 @@ _SPARK: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         ),
     ),
     (
+        ("InputSchemaError",),
+        SettingsError,
+        (
+            "Spark's Kafka source did not give its workers the records that the job asked for: its connector is another version, or "
+            "[job.spark_options] changes what it does"
+        ),
+    ),
+    (
         ("RecordsGoneError",),
         MovedError,
         "the sessions that were open cannot be found again; the next start says what is lost and what goes on",
@@ -307,7 +315,8 @@ def _postgres(error: psycopg.Error) -> OutboxError:
     if isinstance(error, _REFUSED):
         constraint = f" (constraint {error.diag.constraint_name})" if error.diag.constraint_name else ""
         return RefusedError(
-            f"Postgres refused a batch: {type(error).__name__}: {what}{constraint}. Nothing of it was written."
+            f"Postgres refused a batch: {type(error).__name__}: {what}{constraint}. Nothing of it was written. Check the rights of the "
+            "job's role and that the schema is untouched (docs/postgres.md)"
         )
     return UnavailableError(
         f"Postgres failed: {type(error).__name__}: {what}. A batch that was being written is either whole in the outbox or not there; "

@@ -7,7 +7,6 @@ checkpoint that belongs to the run: a temporary directory, thrown away. Spark is
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -23,18 +22,19 @@ from db.errors import FencedError, OutboxError, UnavailableError
 from db.fault_points import reach
 from db.settings import Settings
 from spark_job.assembly import rows
-from spark_job.assembly.slices import Slice, TaskSettings
+from spark_job.assembly.slices import TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input import unreadable
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
-from spark_job.input.source import offsets_json, offsets_of, read_records, source_number
+from spark_job.input.source import offsets_json, offsets_of, read_records
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
-from spark_job.recovery.judges import assembly_of, judges_of
+from spark_job.recovery.judges import assembly_of
 from spark_job.recovery.requests import Request
+from spark_job.recovery.slices import slices_of
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
@@ -71,6 +71,8 @@ class Run:
     sink: Sink
     kafka: KafkaInput
     backpressure: Backpressure
+    accept_differing_at: Offsets
+    """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
 
 
 class QueryLoop:
@@ -178,10 +180,11 @@ class QueryLoop:
     def _commit(self, frame: DataFrame, spark_batch: int) -> None:
         run, number = self._run, self._batches + spark_batch
         reach("query.before_action")
-        planned = self._planned = BatchRange(self._read_to, self._planned_end(spark_batch))
+        planned = self._planned = self._range()
         began = time.perf_counter()
         tasks = run.settings.job.tasks or run.spark.sparkContext.defaultParallelism
-        task = AssemblyTask(run.task, dict(self._slices(planned)))
+        slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
+        task = AssemblyTask(run.task, slices)
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began
         reach("query.after_action")
@@ -195,39 +198,18 @@ class QueryLoop:
         if self._successes >= _SUCCESSES_TO_GROW and self._max_events < run.settings.job.max_events_per_batch:
             raise LargerBatchesError
 
-    def _planned_end(self, spark_batch: int) -> Offsets:
-        """Where the batch ends. Spark does not hand it to the callback; its log of offsets, kept in memory, has it."""
+    def _range(self) -> BatchRange:
+        """The batch's input, by what Spark is about to read. It does not hand that to the callback."""
         self._started.wait()
         assert self._query is not None
         execution = self._query._jsq.streamingQuery()
-        found = execution.offsetLog().get(spark_batch).get().offsets().head().get().json()
-        return offsets_of(found, self._run.topics.ids)
-
-    def _slices(self, planned: BatchRange) -> Iterator[tuple[int, Slice]]:
-        """What a task must know of each partition with new records, by source number."""
-        at = self._run.sink.position
-        generation = at.generation
-        index = {topic_id: number for number, topic_id in enumerate(self._run.topics.ids.values())}
-        for where, end in planned.end.items():
-            start = planned.start.at(where)
-            if start == end:
-                continue
-            safe, opened = at.safe(where), at.open.get(where)
-            yield (
-                source_number(index[where.topic_id], where.partition),
-                Slice(
-                    topic=self._run.topics.names[where.topic_id],
-                    topic_id=where.topic_id,
-                    partition=where.partition,
-                    start=start,
-                    end=end,
-                    safe=min(safe, start) if where in at.end else start,
-                    digest="" if opened is None else opened.digest,
-                    tombstones=b"" if opened is None else opened.tombstones,
-                    judges=judges_of(generation, where, safe),
-                    keep_timed_out=generation.reason == "upgrade" and at.newest is None,
-                ),
-            )
+        ids = self._run.topics.ids
+        start, end = (
+            [offsets_of(progress.values().head().json(), ids)] if progress.nonEmpty() else []
+            for progress in (execution.getStartOffsetsOfLatestBatch(), execution.availableOffsets())
+        )
+        # The first batch of a query has no start of its own: it begins where the query was told to.
+        return BatchRange(*(start or [self._read_to]), *end)
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop the query and wait for the callback: nothing may be writing when the process cleans up."""

@@ -1,4 +1,5 @@
--- The first batch after an upgrade from before schema 0005: letters that the old version has written, or whose events an output of its covers.
+-- After an upgrade from before schema 0005: letters that close below the batch, which the old version has written, or whose events an
+-- output of its covers.
 DELETE FROM pg_temp.letter_stage l
 WHERE l.reason = 'timed_out' AND l.closing_offset < coalesce((%(start)s::jsonb -> l.topic_id ->> l.partition::text)::bigint, 0)
     AND (

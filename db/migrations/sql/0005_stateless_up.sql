@@ -32,7 +32,7 @@ ALTER TABLE outbox.generation
     ADD CONSTRAINT generation_reason_known CHECK (reason IN ('first', 'checkpoint_lost', 'savepoint', 'rescale', 'outbox_behind',
         'new_topic', 'data_loss', 'changed_assembly', 'requested', 'upgrade', 'truncation', 'fork', 'skip'));
 
--- {topic id: {partition: {"safe": first offset of what is open, "sessions", "events", "bytes", "digest", "tombstones"}}}
+-- {topic id: {partition: {"safe": first offset of what is open, "sessions", "events", "bytes", "digest", "tombstones", "upgraded"}}}
 ALTER TABLE outbox.batch ADD COLUMN open_state jsonb;
 
 ALTER TABLE outbox.savepoint
@@ -94,7 +94,7 @@ WITH newest AS MATERIALIZED (
     GROUP BY o.savepoint_id, t.id, p.partition
 ), topic AS (
     SELECT l.savepoint_id, l.id, jsonb_object_agg(l.partition, l.ends) AS ends,
-           jsonb_object_agg(l.partition, jsonb_build_object('safe', l.safe, 'sessions', 0, 'events', 0, 'bytes', 0))
+           jsonb_object_agg(l.partition, jsonb_build_object('safe', l.safe, 'sessions', 0, 'events', 0, 'bytes', 0, 'upgraded', true))
                FILTER (WHERE l.safe < l.ends) AS open
     FROM place l
     GROUP BY l.savepoint_id, l.id

@@ -219,13 +219,13 @@ class History:
             max_row_bytes=MAX_ROW_BYTES,
             input_topics=lambda: self.log.describe_unchanged(topics),
         )
-        told = task_settings(
-            self.settings, started.outbox_uuid, FINGERPRINT, accept_differing=accepted.data_loss
-        )
+        told = task_settings(self.settings, started.outbox_uuid, FINGERPRINT)
+        resumes_at = started.begun.resumes_at
+        accept_at = resumes_at if accepted.data_loss else Offsets()
         nothing: Any = None
         spark: Any = _Spark()
-        run = Run(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing)
-        loop = MemoryLoop(run, started.begun.resumes_at, started.begun.max_events, nothing, Condition())
+        run = Run(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing, accept_at)
+        loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Condition())
         self._check_start(started)
         return Process(connection, run_id, started, loop)
 

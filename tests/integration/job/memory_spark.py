@@ -14,6 +14,7 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 from spark_job.sessions import DamagedStateError
+from spark_job.sink.commit import BatchRange
 from spark_job.spark.query import LargerBatchesError, QueryLoop
 from tests.integration.job.random_log import Message, RandomLog
 from tests.reference.model import Record
@@ -25,8 +26,8 @@ class MemoryLoop(QueryLoop):
     spark_batch = 0
     ends = Offsets()
 
-    def _planned_end(self, _spark_batch: int) -> Offsets:
-        return self.ends
+    def _range(self) -> BatchRange:
+        return BatchRange(self._read_to, self.ends)
 
     @property
     def read_to(self) -> Offsets:

@@ -450,7 +450,7 @@ def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
     ]  # fmt: skip
 
 
-def test_the_first_batch_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
+def test_a_partitions_first_slice_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
     world: World, connection: Connection
 ) -> None:
     """The old version judged silence bucket by bucket: it may have written a letter already, or have seen the session go on and end."""
@@ -459,10 +459,11 @@ def test_the_first_batch_after_an_upgrade_writes_only_the_letters_that_the_old_v
         session("went-on", 10, 90, [E("t", b"v")]),
         letter("there", 30, 40, "timed_out"),
         letter("longer", 20, 45, "restarted", [b"x", b"y", b"z"]),
+        letter("there", 30, 40, "timed_out") | {"source": 1},
     )
     after = World(connection, Offsets({P0: 100, P1: 50}), reason="upgrade")
-    after.plan(0, (100, 50), (200, 90))
-    after.plan(1, (200, 90), (300, 90))
+    after.plan(0, (100, 50), (200, 50))
+    after.plan(1, (200, 50), (300, 90))
     missing = [
         letter("went-on", 10, 60, "timed_out"),
         letter("there", 30, 40, "timed_out"),
@@ -480,8 +481,11 @@ def test_the_first_batch_after_an_upgrade_writes_only_the_letters_that_the_old_v
         "SELECT session_key, first_offset FROM outbox.dead_letter WHERE batch_id = 2 ORDER BY first_offset"
     )
     assert connection.execute(written).fetchall() == [("silent", 50), ("went-on", 95), ("there", 110)]
-    # Only that batch looks back.
-    committed = after.write(1, letter("went-on", 11, 60, "timed_out"))
+    # A partition that had no records until now.
+    quiet = {"source": 1}
+    committed = after.write(
+        1, letter("there", 30, 40, "timed_out") | quiet, letter("silent", 31, 40, "timed_out") | quiet
+    )
     assert committed is not None
     assert committed.dead_letters == 1
 

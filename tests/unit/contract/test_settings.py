@@ -143,3 +143,11 @@ def test_every_key_has_a_description() -> None:
     ]
     assert missing == []
     assert "postgres.dsn" in known_keys()
+
+
+def test_postgres_must_not_end_a_start_that_waits_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTBOX_POSTGRES__IDLE_IN_TRANSACTION_TIMEOUT_MS", "59000")
+    with pytest.raises(SettingsError, match=r"= 59000 is less than twice \[kafka\] request_timeout_s = 30"):
+        load_settings()
+    monkeypatch.setenv("OUTBOX_KAFKA__REQUEST_TIMEOUT_S", "29")
+    load_settings()

@@ -1,29 +1,31 @@
 """The job without Spark, Kafka and Postgres: its tasks as they are, a log in memory, and the position as the ledger would keep it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from db.settings import SessionSettings, Settings
 from spark_job import OutputEvent, Session
 from spark_job.assembly import rows, transform
-from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import InputTopics
 from spark_job.recovery import findings
 from spark_job.recovery.description import described
 from spark_job.recovery.generations import Generation
-from spark_job.recovery.judges import judges_of
 from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
-from spark_job.sessions import AssemblySettings
+from spark_job.recovery.slices import slices_of
+from spark_job.sessions import AssemblySettings, OpenSessions
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow
 from tests.reference.model import Record
@@ -79,7 +81,7 @@ def task_settings(cache: Path, **changed: Any) -> TaskSettings:
         changed.pop("stop_on_error", False),
         changed.pop("max_row_bytes", 1 << 20),
     )
-    settings = TaskSettings(UUID, str(cache), 1 << 30, of, assembler_fingerprint())
+    settings = TaskSettings(UUID, str(cache), 1 << 30, of, task_code_fingerprint())
     return replace(settings, **changed)
 
 
@@ -177,11 +179,15 @@ class Job:
         self, ends: Mapping[int, int], *, tasks: int = 1, lose_cache: Collection[int] = (), size: int = 1_000
     ) -> list[Assembled]:
         """Take a batch up to these ends, by partition, on so many tasks, each on a machine of its own for those that `lose_cache` names."""
-        slices = {
-            partition: self._slice(TopicPartition("id", partition), end)
-            for partition, end in ends.items()
-            if end > self.position.end.at(TopicPartition("id", partition))
-        }
+        start = self.position.end
+        end = Offsets(
+            {
+                (where := TopicPartition("id", partition)): max(end, start.at(where))
+                for partition, end in ends.items()
+            }
+        )
+        topics = InputTopics({"in": "id"}, {"in": list(self.logs)})
+        slices = slices_of(self.position, start, end, topics, Offsets())
         places = {partition: TopicPartition("id", partition) for partition in self.logs}
         tables = []
         for number in range(tasks):
@@ -211,22 +217,6 @@ class Job:
         """Of each partition with open sessions: the safe offset and the digest."""
         return {where: (each.safe, each.digest) for where, each in self.position.open.items()}
 
-    def _slice(self, where: TopicPartition, end: int) -> Slice:
-        at, opened = self.position, self.position.open.get(where)
-        start, safe = at.end.at(where), at.safe(where)
-        digest, tombstones = ("", b"") if opened is None else (opened.digest, opened.tombstones)
-        return Slice(
-            "in",
-            where.topic_id,
-            where.partition,
-            start,
-            end,
-            safe,
-            digest,
-            tombstones,
-            judges_of(at.generation, where, safe),
-        )
-
     def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[Assembled]) -> None:
         opened = dict(self.position.open)
         for each in found:
@@ -237,3 +227,24 @@ class Job:
         kept = OpenPartitions.from_json(OpenPartitions(opened).to_json())
         row = StreamRow((self.position.batch_id or 0) + 1, Offsets({**self.position.end, **ends}), kept, NOW)
         self.position = replace(self.position, newest=row)
+
+
+def tombstones(**starts: int) -> bytes:
+    """An encoded table of what is left of sessions over a limit: {key: offset of the start}."""
+    empty, count = OpenSessions.empty(), len(starts)
+    numbers = {
+        field.name: np.zeros(count, column.dtype)
+        for field in fields(OpenSessions)
+        if isinstance(column := getattr(empty, field.name), np.ndarray)
+    }
+    at = np.array(sorted(starts.values()), np.int64)
+    table = OpenSessions(
+        **numbers
+        | {"start": at, "last": at, "irregular": np.ones(count, bool)}
+        | {
+            "key": pa.array(sorted(starts, key=starts.__getitem__), pa.large_string()),
+            "start_hash": pa.array([b"hash"] * count, pa.large_binary()),
+            "start_id": pa.nulls(count, pa.large_binary()),
+        }
+    )
+    return table.encoded

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from db.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs
 from spark_job.input.offsets import TopicPartition
@@ -96,7 +97,7 @@ def test_what_the_tasks_counted_is_added_up() -> None:
 
 def test_a_partition_whose_records_were_cut_apart_among_tasks_stops_the_batch() -> None:
     """Each task would have assembled its part over the same open sessions."""
-    with pytest.raises(RuntimeError, match="cut apart among tasks: minPartitions"):
+    with pytest.raises(SettingsError, match=r"the records of id/0 .*were cut apart among"):
         read(partition_row(0), partition_row(0))
 
 

@@ -15,11 +15,12 @@ from spark_job.recovery.generations import Generation
 from spark_job.recovery.lineage import Former, Lineage
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
+from tests.unit.job.tasks import tombstones
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 START = Offsets({P0: 100, P1: 50})
 END = Offsets({P0: 140, P1: 60})
-OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "digest", b"tombstones")})
+OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "digest", tombstones(a=130, b=139))})
 ASSEMBLY = {"timeout_s": 60, "end": "e"}
 GENERATION = Generation(3, START, OpenPartitions(), Lineage(), {"id": "topic"}, "first", "skip", 0, ASSEMBLY)
 AT = Position(GENERATION, StreamRow(8, END, OPEN, datetime(2026, 1, 1, tzinfo=UTC)))
@@ -139,7 +140,8 @@ def test_everything_that_needs_a_flag_is_said_at_once_and_the_weightiest_gives_t
 def test_accepted_loss_of_open_sessions_takes_what_is_left_of_them_as_it_is_found() -> None:
     decision = opened(decide(seen(earliest={P0: 138}), EVERYTHING))
     assert decision.start == END
-    assert decision.open == OpenPartitions({P0: OpenPartition.unknown(138)})
+    assert decision.open == OpenPartitions({P0: OPEN[P0].unproven(138)})
+    assert decision.open[P0].tombstones == OPEN[P0].tombstones, "what they swallow is not needed for them"
     assert decision.lost == {P0: (137, 138)}
 
 
@@ -148,7 +150,7 @@ def test_accepted_loss_of_unread_input_starts_where_kafka_still_has_something_wi
         decide(seen(earliest={P0: 150}))
     decision = opened(decide(seen(earliest={P0: 150}), EVERYTHING))
     assert decision.start == Offsets({**END, P0: 150})
-    assert decision.open == OpenPartitions()
+    assert decision.open == OpenPartitions({P0: OPEN[P0].unproven(150)}), "the tombstones go on swallowing"
     assert decision.lost == {P0: (137, 150)}
 
 
@@ -165,7 +167,7 @@ def test_offsets_that_kafka_gives_out_again_get_a_revision_of_their_own_and_the_
     )
     assert decision.open == OpenPartitions(), "what was open began above the new end"
     shorter = opened(decide(seen(latest={P0: 138}), EVERYTHING, greatest_revision=4))
-    assert shorter.open == OpenPartitions({P0: OpenPartition.unknown(137)})
+    assert shorter.open == OpenPartitions({P0: OpenPartition(137, 0, 0, 0, None, tombstones(a=130))})
 
 
 def test_a_topic_made_again_begins_at_its_earliest_record_and_the_former_one_is_given_up() -> None:

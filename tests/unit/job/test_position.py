@@ -35,6 +35,7 @@ PARTITIONS = st.dictionaries(
         st.integers(0, 9),
         st.none() | st.text("0123456789abcdef", min_size=24, max_size=24),
         st.binary(max_size=20),
+        st.booleans(),
     ),
 )
 

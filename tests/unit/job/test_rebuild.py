@@ -222,10 +222,17 @@ def test_a_letter_passes_only_where_nothing_else_speaks_for_its_events(
         "resolved_batch": None,
         "newer_letter": None,
     } | changed
-    found = refusal(letter, standing, Offsets({TopicPartition("id", 0): end}))
+    found = refusal(letter, standing, Offsets({TopicPartition("id", 0): end}), {"id": "topic"})
     assert found is None if because is None else because in (found or "")
 
 
 def test_a_letter_of_a_partition_that_nobody_has_read_is_not_retried() -> None:
     letter = stored("transform_failed", "k", [(0, 5, b"{}")], None, (0, 0, 0), 1)
-    assert refusal(letter, {"state": "open"}, Offsets()) is not None
+    assert refusal(letter, {"state": "open"}, Offsets(), {}) is not None
+
+
+def test_a_letter_of_a_topic_that_was_made_again_is_retried_because_nothing_reads_the_former_one() -> None:
+    letter = stored("transform_failed", "k", [(0, 5, b"{}")], None, (0, 0, 0), 1)
+    standing = {"state": "open", "resolved_batch": None, "newer_letter": None}
+    assert refusal(letter, standing, Offsets(), {"new id": "in"}) is None
+    assert refusal(letter, standing, Offsets(), {"new id": "other"}) is not None

@@ -21,7 +21,7 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import AssemblySettings, DamagedStateError
 from tests.reference.model import Record
-from tests.unit.job.tasks import UUID, kafka, run_task, slice_of, task_settings
+from tests.unit.job.tasks import UUID, kafka, run_task, slice_of, task_settings, tombstones
 
 HERE = "tests.unit.job.test_task"
 RULES = AssemblySettings(key_path=None, timeout_ms=60_000)
@@ -170,7 +170,7 @@ def test_a_transform_that_cannot_be_imported_fails_the_batch_not_its_sessions(tm
 
 
 def test_a_worker_with_another_assembler_refuses_before_it_reads_anything(tmp_path: Path) -> None:
-    settings = replace(task_settings(tmp_path), assembler="of another version")
+    settings = replace(task_settings(tmp_path), code="of another version")
     with pytest.raises(
         CodeChangedError, match=r"not of another version\. Install the same version everywhere"
     ):
@@ -256,7 +256,7 @@ def test_what_is_found_again_and_differs_stops_the_job_unless_that_was_accepted(
         match=r"in/0: what is open at offset 3, read again from offset 0 on, is not what was open",
     ):
         found(tmp_path / "here", after, OPEN)
-    *_, partition = found(tmp_path / "here", after, OPEN, accept_differing=True)
+    *_, partition = found(tmp_path / "here", replace(after, accept_differing=True), OPEN)
     assert told(partition)["rebuilt"]["differs"] is True
 
 
@@ -267,6 +267,25 @@ def test_what_nobody_knows_is_taken_as_it_is_found(tmp_path: Path, monkeypatch: 
     *_, closed, letter, partition = found(tmp_path, of, OPEN)
     assert (closed["session_key"], letter["session_key"], letter["reason"]) == ("b", "a", "no_start")
     assert told(partition)["rebuilt"] == {**told(partition)["rebuilt"], "events": 2, "differs": False}
+
+
+def test_tombstones_are_the_positions_also_where_nobody_knows_what_else_is_open(tmp_path: Path) -> None:
+    of = slice_of(rules=RULES, start=3, end=5, safe=3, digest=None, tombstones=tombstones(a=1))
+    *rest, partition = found(tmp_path, of, OPEN)
+    assert [each["session_key"] for each in rest] == ["b"], (
+        "the tombstone of the other key swallows its events"
+    )
+    assert told(partition)["counts"]["swallowed"] > 0
+
+
+def test_a_partition_may_not_remember_more_keys_than_a_row_of_the_ledger_should_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "_TOMBSTONES_BYTES", 600)
+    of = slice_of(rules=replace(RULES, max_events=1))
+    endless = log(*((f"k{n // 2}", ("start_event", "entry_event")[n % 2]) for n in range(20)))
+    with pytest.raises(PartitionTooLargeError, match=r"in/0 has .* keys whose sessions went over"):
+        found(tmp_path, of, endless)
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from db.errors import SettingsError
 from spark_job.assembly import fingerprint, transform
 from spark_job.assembly.errors import CodeChangedError
-from spark_job.assembly.fingerprint import assembler_fingerprint
+from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.slices import TransformOf
 
 
@@ -68,18 +68,24 @@ def test_a_worker_takes_the_transform_that_the_run_began_with_and_refuses_an_edi
         transform.load_for_run(then)
 
 
-def test_the_assemblers_fingerprint_is_one_of_all_its_modules_and_of_nothing_else(
+def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(Path(str(files("spark_job"))) / "sessions", copy / "sessions")
+    folders = ("input", "sessions", "assembly")
+    for folder in folders:
+        shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
+    shutil.copy(Path(str(files("db"))) / "lanes.py", copy)
     monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
-    of_copy = assembler_fingerprint.__wrapped__
-    assert of_copy() == assembler_fingerprint()
+    of_copy = task_code_fingerprint.__wrapped__
+    assert of_copy() == task_code_fingerprint()
     (copy / "sessions" / "notes.txt").write_text("no code")
-    assert of_copy() == assembler_fingerprint()
-    for module in (copy / "sessions").glob("*.py"):
+    assert of_copy() == task_code_fingerprint()
+    for module in (
+        *copy.glob("*.py"),
+        *(each for folder in folders for each in (copy / folder).glob("*.py")),
+    ):
         before = module.read_bytes()
         module.write_bytes(before + b"# edited\n")
-        assert of_copy() != assembler_fingerprint(), module.name
+        assert of_copy() != task_code_fingerprint(), module.name
         module.write_bytes(before)
