@@ -8,9 +8,11 @@ For each partition:
 A pure function of the input and of what is open: retries, speculation, a lost executor or disk change nothing.
 """
 
+import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,6 +70,7 @@ class AssemblyTask:
         if partition is not None:
             yield from out.add(partition.finish())
         yield from out.rest()
+        _freeze()
 
     def _check_code(self) -> None:
         if task_code_fingerprint() != self.settings.code:
@@ -75,6 +78,13 @@ class AssemblyTask:
                 f"this worker has another version of spark_job than the driver of the run: {task_code_fingerprint()}, not "
                 f"{self.settings.code}. Install the same version everywhere, then start the job again"
             )
+
+
+@cache
+def _freeze() -> None:
+    """Once in a worker's life: Spark collects garbage after each task, and most of its time goes through the modules that are loaded."""
+    gc.collect()
+    gc.freeze()
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
