@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import ContinuityError, FencedError, MovedError
+from db.errors import ContinuityError, FencedError, MovedError, SettingsError
 from db.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
@@ -355,7 +355,7 @@ def test_a_partition_that_appears_during_a_run_begins_where_spark_began_it(
 
 
 def test_a_partition_that_came_from_two_tasks_is_refused(world: World, connection: Connection) -> None:
-    with pytest.raises(RuntimeError, match="minPartitions"):
+    with pytest.raises(SettingsError, match="minPartitions"):
         world.write(0, still_open(0), still_open(0))
     assert nothing_is_written(connection)
 
