@@ -105,8 +105,7 @@ class Opening:
 def here(at: Position) -> From:
     """Return the current position."""
     of = at.generation
-    safe = Offsets({where: at.safe(where) for where in at.end})
-    lineage = of.lineage.followed(of.assembly, of.start, safe)
+    lineage = of.lineage.followed(of.assembly, of.start, at.safe_offsets)
     return From(at.end, at.open, lineage, of.topics, of.assembly, of.policy, of.revision)
 
 
@@ -279,9 +278,7 @@ def _deleted(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
     found = {}
     for where, earliest in now.earliest.items():
         if where in begin.end:
-            needed = (
-                min(begin.open[where].safe, begin.end[where]) if where in begin.open else begin.end[where]
-            )
+            needed = begin.open.safe_at(where, begin.end[where])
             if needed < earliest:
                 found[where] = (needed, earliest)
     return found

@@ -110,6 +110,14 @@ class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
                 left[where] = below
         return type(self)(left)
 
+    def safe(self, end: Offsets) -> Offsets:
+        """Return where the oldest open session of each partition begins, its end where none is open. `end`: of the same position."""
+        return Offsets({where: self.safe_at(where, at) for where, at in end.items()})
+
+    def safe_at(self, where: TopicPartition, end: int) -> int:
+        """Return the same of one partition."""
+        return min(self._map[where].safe, end) if where in self._map else end
+
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return `{topic id: {partition: …}}`."""
         result: dict[str, dict[str, Any]] = {}

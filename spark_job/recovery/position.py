@@ -51,11 +51,11 @@ class Position:
     @property
     def safe_offsets(self) -> Offsets:
         """`safe` of every known partition."""
-        return Offsets({where: self.safe(where) for where in self.end})
+        return self.open.safe(self.end)
 
     def safe(self, where: TopicPartition) -> int:
-        """Where the oldest session that is open in a partition begins; its end where none is."""
-        return min(self.open[where].safe, self.end.at(where)) if where in self.open else self.end.at(where)
+        """Where Kafka is needed from: the beginning of the oldest session that is open in a partition, its end where none is."""
+        return self.open.safe_at(where, self.end.at(where))
 
 
 def read(connection: Connection) -> Position | None:

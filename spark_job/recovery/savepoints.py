@@ -59,9 +59,8 @@ class Savepoint:
 
     @property
     def safe(self) -> Offsets:
-        """Where Kafka is needed from: the oldest open session of each partition, its end where none is open."""
-        opened = self.open
-        return Offsets({w: min(opened[w].safe, end) if w in opened else end for w, end in self.end.items()})
+        """Where Kafka is needed from."""
+        return self.open.safe(self.end)
 
     @property
     def place(self) -> str:

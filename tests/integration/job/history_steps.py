@@ -135,8 +135,7 @@ def restore(of: History) -> None:
 def skip(of: History) -> None:
     """Go on at the greatest position of all time."""
     found = greatest_position(of.observer)
-    safe = {where: found.open[where].safe if where in found.open else end for where, end in found.end.items()}
-    places, flags = after_retention(of, of.expected.greatest, Offsets(safe))
+    places, flags = after_retention(of, of.expected.greatest, found.open.safe(found.end))
     of.open_by_request({"policy": "skip"}, flags, places, of.expected.now.revision)
 
 
