@@ -36,21 +36,27 @@ class Lineage:
 
         A partition that a start does not name appeared later, and was judged from its beginning.
         """
-        own = start.at(where)
-        entries = [(each.start.at(where), each.assembly) for each in self.former]
-        entries = sorted([entry for entry in entries if entry[0] <= own], key=lambda entry: entry[0])
-        entries.append((own, assembly))
-        first = max((at for at, (begin, _) in enumerate(entries) if begin <= safe), default=0)
-        return entries[first:]
+        entries = self._until(assembly, start)
+        return [
+            (entries[number].start.at(where), entries[number].assembly)
+            for number in _needed(entries, where, safe)
+        ]
 
     def followed(self, assembly: Mapping[str, Any], start: Offsets, safe: Offsets) -> "Lineage":
         """Return the lineage of what follows a generation with this description and start. `safe`: what is needed of the past."""
-        entries = [*self.former, Former(assembly, start)]
-        while len(entries) > 1 and all(
-            entries[1].start.at(where) <= offset for where, offset in safe.items()
-        ):
-            entries.pop(0)
-        return Lineage(tuple(entries))
+        entries = self._until(assembly, start)
+        needed = {number for where, offset in safe.items() for number in _needed(entries, where, offset)}
+        return Lineage(tuple(each for number, each in enumerate(entries) if number in needed))
+
+    def _until(self, assembly: Mapping[str, Any], start: Offsets) -> list[Former]:
+        """All descriptions, the generation's own last. One that began above its start judged only what Kafka has lost since."""
+        former = [
+            Former(
+                each.assembly, Offsets({w: o if o <= start.at(w) else _NEVER for w, o in each.start.items()})
+            )
+            for each in self.former
+        ]
+        return [*former, Former(assembly, start)]
 
     def only_for(
         self, partitions: Collection[TopicPartition], known: Collection[TopicPartition]
@@ -76,3 +82,11 @@ class Lineage:
     def to_json(self) -> list[dict[str, Any]]:
         """Return it JSON-ready."""
         return [{"assembly": dict(each.assembly), "start": each.start.to_json()} for each in self.former]
+
+
+def _needed(entries: Sequence[Former], where: TopicPartition, safe: int) -> list[int]:
+    """The numbers of those that judge a partition's events from `safe` on."""
+    begins = sorted((each.start.at(where), number) for number, each in enumerate(entries))
+    begins = [entry for entry in begins if entry[0] < _NEVER]
+    first = max((at for at, (begin, _) in enumerate(begins) if begin <= safe), default=0)
+    return [number for _, number in begins[first:]]

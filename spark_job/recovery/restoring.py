@@ -86,10 +86,14 @@ def greatest_position(connection: Connection) -> From:
 
     Where Kafka gave offsets out a second time, what was read of the first ones does not count.
     """
+    return greatest_of(_rows(connection))
+
+
+def greatest_of(rows: list[dict[str, Any]]) -> From:
+    """Return the same from the rows of all_positions.sql."""
     ends: dict[TopicPartition, int] = {}
     opened: dict[TopicPartition, OpenPartition | None] = {}
     source: dict[TopicPartition, int] = {}
-    rows = _rows(connection)
     for number, row in enumerate(rows):
         start, start_open = (
             Offsets.from_json(row["start_offsets"]),
@@ -110,12 +114,14 @@ def greatest_position(connection: Connection) -> From:
     for where in [where for where in source if where.topic_id in replaced]:
         del source[where]
         ends.pop(where, None)
+    end = Offsets(ends)
+    left = OpenPartitions(
+        {where: each for where, each in opened.items() if each is not None and where in ends}
+    )
     return From(
-        end=Offsets(ends),
-        open=OpenPartitions(
-            {where: each for where, each in opened.items() if each is not None and where in ends}
-        ),
-        lineage=_merged(rows, source, Offsets(ends)),
+        end=end,
+        open=left,
+        lineage=_merged(rows, source, left.safe(end)),
         topics={topic_id: topic for topic_id, topic in topics.items() if topic_id not in replaced},
         assembly=newest["assembly"],
         policy="skip",
@@ -123,16 +129,16 @@ def greatest_position(connection: Connection) -> From:
     )
 
 
-def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], ends: Offsets) -> Lineage:
-    """Each partition's lineage is that of the generation which its position is from."""
+def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], safe: Offsets) -> Lineage:
+    """Each partition's lineage is that of the generation which its position is from. `safe`: of all partitions."""
     formers: list[Former] = []
     for number in sorted(set(source.values())):
         row = rows[number]
+        mine = Offsets({where: offset for where, offset in safe.items() if source[where] == number})
         of_row = Lineage.from_json(row["lineage"]).followed(
-            row["assembly"], Offsets.from_json(row["start_offsets"]), Offsets()
+            row["assembly"], Offsets.from_json(row["start_offsets"]), mine
         )
-        mine = [where for where, each in source.items() if each == number]
-        formers += of_row.only_for(mine, ends).former if len(set(source.values())) > 1 else of_row.former
+        formers += of_row.only_for(mine, safe).former if len(mine) < len(safe) else of_row.former
     return Lineage(tuple(formers))
 
 

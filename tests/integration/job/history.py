@@ -66,14 +66,14 @@ def values_of(key: str, offsets: list[int], raws: list[bytes]) -> list[OutputEve
 FINGERPRINT = transform.fingerprint(outputs)
 
 
-def settings(timeout_s: int = 60) -> Settings:
+def settings(timeout_s: int = 60, max_events: int = 5) -> Settings:
     """Short sessions; the transform is `outputs`."""
     return Settings.model_validate(
         {
             "postgres": {"dsn": "postgresql://localhost/unused"},
             "kafka": {"bootstrap_servers": "unused:9092"},
             "source": {"topics": [TOPIC]},
-            "session": SessionSettings(timeout_s=timeout_s, grace_s=20, max_events=5).model_dump(),
+            "session": SessionSettings(timeout_s=timeout_s, grace_s=20, max_events=max_events).model_dump(),
             "transform": {"function": _FUNCTION},
             "job": {"max_events_per_batch": 64, "max_row_bytes": MAX_ROW_BYTES},
         }

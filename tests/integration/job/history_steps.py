@@ -158,7 +158,7 @@ def die_while_opening(of: History) -> None:
 
 
 def change_the_rules(of: History) -> None:
-    of.settings = settings(timeout_s=of.chance.choice([60, 20, 150]))
+    of.settings = settings(*of.chance.choice([(60, 5), (20, 5), (150, 3)]))
     now = of.expected.now
     if of.rules != now.rules:
         of.open_by_flags({"--accept-changed-assembly"}, now.position, now.revision)

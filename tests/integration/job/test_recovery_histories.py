@@ -4,6 +4,7 @@ HISTORIES asks for more of them, HISTORY_SEED begins elsewhere.
 """
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark import query
 from tests.integration.job import history_steps
-from tests.integration.job.history import Connection, History, stand_ins
+from tests.integration.job.history import Connection, History, settings, stand_ins
 from tests.integration.job.history_steps import KINDS
 from tests.integration.job.history_verdict import wrong
 
@@ -93,6 +94,24 @@ def skip_after_an_unfinished_reissue(history: History) -> None:
 
 def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(play: Play) -> None:
     assert play(3, script=skip_after_an_unfinished_reissue) == []
+
+
+def skip_over_two_descriptions(history: History) -> None:
+    """What is open was judged by others than the generation in force, and is not in the cache."""
+    for _ in range(3):
+        history.batch(most=10)
+    history.settings = settings(max_events=3)
+    history.open_by_flags({"--accept-changed-assembly"}, history.expected.now.position, 0)
+    history.batch(most=2)
+    history_steps.skip(history)
+    for disk in history.disks:
+        shutil.rmtree(disk, ignore_errors=True)
+    history.batch(most=5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_skip_each_description_judges_what_it_judged_before(play: Play, seed: int) -> None:
+    assert play(seed, script=skip_over_two_descriptions) == []
 
 
 # What an obvious implementation would do instead of a rule of the design

@@ -16,31 +16,33 @@ from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.sessions import AssemblySettings
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
-A, B = {"timeout_s": 1}, {"timeout_s": 2}
+A, B, C, D = ({"timeout_s": seconds} for seconds in range(1, 5))
 
 GENERATIONS = st.lists(
     st.fixed_dictionaries(
-        {}, optional=dict.fromkeys((P0, P1), st.tuples(st.integers(0, 6), st.integers(0, 6)))
+        {}, optional=dict.fromkeys((P0, P1), st.tuples(st.integers(-6, 6), st.integers(0, 6)))
     ),
     min_size=1,
     max_size=6,
 )
 
 
-@settings(max_examples=150, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(GENERATIONS)
 def test_every_offset_that_can_still_be_read_is_judged_by_the_generation_that_read_it(
     opened: list[dict[TopicPartition, tuple[int, int]]],
 ) -> None:
-    """Of each generation, by partition: how much further it begins, and how far below that the oldest open session does."""
+    """Of each generation, by partition: how much further it begins, or how much Kafka has lost of what was read, and how far below that
+    the oldest open session begins."""
     lineage, starts = Lineage(), list[Offsets]()
     start, safe = dict[TopicPartition, int](), dict[TopicPartition, int]()
     for number, partitions in enumerate(opened):
         for where, (further, below) in partitions.items():
             before = start.get(where)
-            start[where] = (before or 0) + further
+            start[where] = max(0, (before or 0) + further)
             # Nothing is read below a partition's first start, nor what an earlier generation did not need any more.
-            safe[where] = start[where] if before is None else max(safe[where], start[where] - below)
+            oldest = start[where] if before is None else max(safe[where], start[where] - below)
+            safe[where] = min(oldest, start[where])
         if number:
             lineage = lineage.followed({"n": number - 1}, starts[-1], Offsets(safe))
             lineage = Lineage.from_json(lineage.to_json())
@@ -57,6 +59,18 @@ def test_descriptions_whose_offsets_nobody_can_read_again_are_forgotten() -> Non
     assert [each.assembly for each in after.former] == [B]
     kept = Lineage((Former(A, Offsets({P0: 0})),)).followed(B, Offsets({P0: 10}), Offsets({P0: 9}))
     assert [each.assembly for each in kept.former] == [A, B]
+    merged = Lineage((Former(A, Offsets({P0: 3, P1: 4})),)).only_for([P0], [P0, P1])
+    after = merged.followed(B, Offsets({P0: 10, P1: 10}), Offsets({P0: 10, P1: 8}))
+    assert [each.assembly for each in after.former] == [B], "what applies to some partitions alone, too"
+
+
+def test_who_judged_what_kafka_has_lost_does_not_judge_what_has_these_offsets_now() -> None:
+    """A from 100 on, read to 130, where a session is open since 20; Kafka loses what lies above 50."""
+    lineage = Lineage((Former(A, Offsets({P0: 0})), Former(B, Offsets({P0: 100, P1: 7}))))
+    assert lineage.since(P0, 20, Offsets({P0: 50, P1: 9}), C) == [(0, A), (50, C)]
+    after = lineage.followed(C, Offsets({P0: 50, P1: 9}), Offsets({P0: 20, P1: 8}))
+    assert after.since(P0, 60, Offsets({P0: 200, P1: 9}), D) == [(50, C), (200, D)]
+    assert after.since(P1, 8, Offsets({P0: 200, P1: 9}), D) == [(7, B), (9, C), (9, D)]
 
 
 def test_a_lineage_for_some_partitions_leaves_the_others_to_others() -> None:
