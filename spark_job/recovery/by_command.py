@@ -45,7 +45,13 @@ def fork(settings: Settings, exported: ExportedSavepoint, accepted: Accepted, fi
         _same_input(exported, now)
         opening = findings.open_wanted(
             From(
-                exported.end, exported.open, exported.lineage, exported.topics, exported.assembly, "skip", 0
+                findings.with_added(exported.end, exported.topics, now.earliest),
+                exported.open,
+                exported.lineage,
+                exported.topics,
+                exported.assembly,
+                "skip",
+                0,
             ),
             Finding("fork", f"forked from savepoint {exported.name!r} of outbox {exported.outbox_uuid}"),
             now,

@@ -171,6 +171,22 @@ def first(now: Input, start: Offsets, accepted: Accepted, findings: Sequence[Fin
     )
 
 
+def with_added(end: Offsets, topics: Mapping[str, str], earliest: Offsets) -> Offsets:
+    """Return a former position's end with the partitions that its topics have got since: all of theirs lies after it, from 0 on."""
+    return Offsets({**{where: 0 for where in earliest if where.topic_id in topics}, **end})
+
+
+def deleted(end: Offsets, opened: OpenPartitions, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+    """Return what Kafka's retention has taken of what a position still needs: {partition: [first, end)}.
+
+    A partition that `end` does not name begins at its earliest record.
+    """
+    safe = opened.safe(end)
+    return {
+        where: (safe[where], first) for where, first in earliest.items() if safe.get(where, first) < first
+    }
+
+
 def _place(at: Position) -> str:
     if at.newest is None:
         return f"the start of generation {at.generation.number} ({at.generation.reason}), which has committed nothing yet"
@@ -192,7 +208,7 @@ def _opening(
     command: str = "",
 ) -> Opening:
     _require(found, accepted, command)
-    deleted, cut = _deleted(begin, now), _cut(begin, now)
+    lost, cut = deleted(begin.end, begin.open, now.earliest), _cut(begin, now)
     ends = Offsets({where: end for where, (end, _) in cut.items()})
     start = dict(_named(begin.end, now).lowered(ends))
     opened = dict(begin.open.cut(begin.end, ends))
@@ -202,7 +218,7 @@ def _opening(
     for where in [where for where in start if where.topic_id in replaced]:
         start.pop(where)
         opened.pop(where, None)
-    for where in deleted:
+    for where in lost:
         start[where] = max(start[where], now.earliest.at(where))
         if where in opened:
             # Taken as it comes: what began below is gone.
@@ -228,7 +244,7 @@ def _opening(
         assembly=now.assembly,
         text="; ".join(finding.text for finding in found),
         cut=ends,
-        lost=deleted,
+        lost=lost,
     )
 
 
@@ -247,11 +263,11 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
     if added:
         text = f"new in [source] topics, read from the earliest record on: {', '.join(added)}"
         found.append(Finding("new_topic", text))
-    cut, deleted = _cut(begin, now), _deleted(begin, now)
+    cut, lost = _cut(begin, now), deleted(begin.end, begin.open, now.earliest)
     if cut:
         found.append(Finding("truncation", _truncation(cut, now), "--accept-truncation"))
-    if deleted:
-        found.append(Finding("data_loss", _loss(begin, deleted, now), "--accept-data-loss"))
+    if lost:
+        found.append(Finding("data_loss", _loss(begin, lost, now), "--accept-data-loss"))
     changed = changes(begin.assembly, now.assembly)
     if changed:
         found.append(
@@ -273,17 +289,6 @@ def _open(begin: From, topic_id: str) -> str:
     return f"{sum(each.sessions for each in opened.values())} are open, {places}"
 
 
-def _deleted(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
-    """What Kafka's retention has taken of what is still needed: {partition: [first, end)}."""
-    found = {}
-    for where, earliest in now.earliest.items():
-        if where in begin.end:
-            needed = begin.open.safe_at(where, begin.end[where])
-            if needed < earliest:
-                found[where] = (needed, earliest)
-    return found
-
-
 def _cut(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
     """Where the topic ends before what was read of it at any time: {partition: (end now, end read)}."""
     read = begin.end.max(begin.read)
@@ -303,13 +308,13 @@ def _truncation(cut: Mapping[TopicPartition, tuple[int, int]], now: Input) -> st
     )
 
 
-def _loss(begin: From, deleted: Mapping[TopicPartition, tuple[int, int]], now: Input) -> str:
+def _loss(begin: From, lost: Mapping[TopicPartition, tuple[int, int]], now: Input) -> str:
     places = ", ".join(
         f"{now.names[w.topic_id]}/{w.partition}: offsets {a} to {b - 1} ({b - a})"
-        for w, (a, b) in deleted.items()
+        for w, (a, b) in lost.items()
     )
-    unread = sum(max(0, b - max(a, begin.end[w])) for w, (a, b) in deleted.items())
-    sessions = sum(begin.open[where].sessions for where in deleted if where in begin.open)
+    unread = sum(max(0, b - max(a, begin.end[w])) for w, (a, b) in lost.items())
+    sessions = sum(begin.open[where].sessions for where in lost if where in begin.open)
     return (
         f"Kafka has deleted input that is still needed: {places}. Up to {sessions} open sessions began there and cannot be completed; "
         f"{unread} records were never read. Going on takes what is left: nothing is written for what was deleted, the later events of "

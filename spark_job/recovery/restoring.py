@@ -60,7 +60,7 @@ def open_restored(connection: Connection, at: Position, asked: Restore, now: Inp
             )
         found = savepoints.get(connection, asked.savepoint)
         begin = From(
-            found.end,
+            findings.with_added(found.end, found.topics, now.earliest),
             found.open,
             found.lineage,
             found.topics,

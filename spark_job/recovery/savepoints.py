@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from db.errors import SettingsError
 from db.statements import statement
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.findings import here
+from spark_job.recovery.findings import deleted, here, with_added
 from spark_job.recovery.generations import Connection
 from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions
@@ -74,12 +74,7 @@ class Savepoint:
 
         `earliest`: the first offset of each partition of the input now. A partition that was added later is needed from 0 on.
         """
-        safe = self.safe
-        return {
-            where: (safe.at(where), first)
-            for where, first in earliest.items()
-            if where.topic_id in self.topics and safe.at(where) < first
-        }
+        return deleted(with_added(self.end, self.topics, earliest), self.open, earliest)
 
     def replaced(self, topic_ids: Mapping[str, str]) -> list[str]:
         """Return its topics that no longer exist under the id they had. `topic_ids`: {topic: id} of the input now."""

@@ -143,6 +143,8 @@ def reissue(of: History, name: str) -> None:
     """Go back to a savepoint."""
     found = savepoints.get(of.observer, name)
     places, flags = after_retention(of, of.expected.saved[name], found.safe)
+    if any(earliest for where, earliest in of.log.earliest.items() if where not in places):
+        flags |= {"--accept-data-loss"}  # of a partition that was added since
     if found.assembly != described(of.settings):
         flags |= {"--accept-changed-assembly"}
     revision = of.expected.greatest_revision + 1

@@ -26,6 +26,7 @@ from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, se
 
 MOST = 1_000
 OPEN = OpenPartition(40, 2, 4, 20, "digest of [40, 60]", b"tombstones")
+ADDED = TopicPartition(TOPIC_ID, 2)
 OUTPUT = [OutputEvent("out", b"1")]
 
 
@@ -191,9 +192,8 @@ def test_a_start_goes_on_where_the_ledger_ends_with_what_is_open_there(
 def test_a_partition_that_was_added_begins_at_its_earliest_record(
     world: World, connection: Connection
 ) -> None:
-    added = TopicPartition(TOPIC_ID, 2)
-    kafka = Input(earliest={P0: 0, P1: 0, added: 3}, latest={P0: 500, P1: 500, added: 9})
-    assert start(connection, kafka).begun.resumes_at == {P0: 100, P1: 50, added: 3}
+    kafka = Input(earliest={P0: 0, P1: 0, ADDED: 3}, latest={P0: 500, P1: 500, ADDED: 9})
+    assert start(connection, kafka).begun.resumes_at == {P0: 100, P1: 50, ADDED: 3}
     assert newest(connection).number == 1
 
 
@@ -547,6 +547,18 @@ def test_a_reissue_begins_at_the_savepoint_with_what_was_open_there(
     assert Offsets.from_json(run_row(connection)["resumes_at"]) == {P0: 70, P1: 50}
 
 
+def test_a_reissue_reads_a_partition_that_was_added_since_from_its_first_record_on(
+    world: World, connection: Connection
+) -> None:
+    kafka = Input(earliest={P0: 0, P1: 0, ADDED: 0}, latest={P0: 500, P1: 500, ADDED: 9})
+    start(connection, kafka, request=ask(connection, savepoint="monday", policy="reissue"))
+    assert newest(connection).start == {P0: 70, P1: 50, ADDED: 0}
+    kafka.earliest = {P0: 0, P1: 0, ADDED: 3}
+    asked = ask(connection, savepoint="monday", policy="reissue", accept_data_loss=True)
+    start(connection, kafka, request=asked)
+    assert newest(connection).start == {P0: 70, P1: 50, ADDED: 3}
+
+
 def test_a_skip_ends_a_reissue_where_the_outbox_has_been_before(world: World, connection: Connection) -> None:
     start(connection, request=ask(connection, savepoint="monday", policy="reissue"))
     start(connection, request=ask(connection, policy="skip"))
@@ -588,6 +600,12 @@ def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
             Input(earliest={P0: 41, P1: 0}),
             60,
             "--accept-data-loss",
+        ),
+        (
+            {"savepoint": "monday", "policy": "reissue"},
+            Input(earliest={P0: 0, P1: 0, ADDED: 3}, latest={P0: 500, P1: 500, ADDED: 9}),
+            60,
+            r"input/2: offsets 0 to 2 \(3\).*--accept-data-loss",  # the reissue would not send them again
         ),
         ({"savepoint": "monday", "policy": "reissue"}, Input(), 90, "--accept-changed-assembly"),
         ({"savepoint": "monday", "policy": "reissue"}, Input(latest={P0: 69, P1: 500}), 60, "ends at 69"),

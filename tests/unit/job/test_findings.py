@@ -256,6 +256,17 @@ def test_a_restore_needs_the_same_flags_where_its_own_position_does_not_fit_any_
         assert decision.open == OpenPartitions({P0: OpenPartition.unknown(55)})
 
 
+def test_what_is_deleted_of_a_partition_that_was_added_after_a_savepoint_is_lost_to_a_reissue() -> None:
+    """A start instead begins at its earliest record: nobody has read it, or the position would name it."""
+    now = seen(earliest={P2: 7}, latest={P2: 9})
+    of = replace(SAVED, end=findings.with_added(SAVED.end, SAVED.topics, now.earliest))
+    assert of.end == Offsets({P0: 60, P1: 50, P2: 0})
+    with pytest.raises(ContinuityError, match=r"topic/2: offsets 0 to 6 \(7\).* 7 records were never read"):
+        findings.open_wanted(of, RESTORED, now, NOTHING, greatest_revision=3)
+    decision = findings.open_wanted(of, RESTORED, now, EVERYTHING, greatest_revision=3)
+    assert (decision.start.at(P2), decision.lost) == (7, {P2: (0, 7)})
+
+
 @pytest.mark.parametrize("flag", ["new_topic", "truncation"])
 def test_a_restore_to_what_is_gone_or_names_other_events_by_now_has_no_flag(flag: str) -> None:
     moved: dict[str, dict[str, Any]] = {
