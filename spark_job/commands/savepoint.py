@@ -113,14 +113,14 @@ def export(
 def restore(
     name: Annotated[
         str | None,
-        typer.Argument(help="The savepoint's name; not needed with --policy skip.", show_default=False),
+        typer.Argument(help="The savepoint's name, for --policy reissue.", show_default=False),
     ] = None,
     policy: Annotated[
         Policy,
         typer.Option(
             "--policy",
-            help="skip: go on at the greatest position of all time; nothing is sent twice, and a reissue ends early. reissue: what closed "
-            "since the savepoint is computed again and sent again, with a higher outbox-revision.",
+            help="skip: go on at the greatest position of all time, without a name; nothing is sent twice, and a reissue ends early. "
+            "reissue: go back to the savepoint; what closed since is computed again and sent again, with a higher outbox-revision.",
         ),
     ] = Policy.skip,
     accept_data_loss: Annotated[

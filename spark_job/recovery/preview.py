@@ -75,7 +75,7 @@ def preview(
             "no job has ever started on this outbox: there is nothing to go on from. `spark-job run` starts one."
         )
     opening = open_restored(connection, at, asked, read_input(settings, kafka, topics))
-    if asked.policy == "skip" or asked.savepoint is None:
+    if asked.savepoint is None:
         return Preview(opening, None, 0, 0)
     savepoint = savepoints.get(connection, asked.savepoint)
     row = connection.execute(

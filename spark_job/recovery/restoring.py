@@ -21,7 +21,7 @@ Policy = Literal["skip", "reissue"]
 
 @dataclass(frozen=True)
 class Restore:
-    """What was asked for. `savepoint`: None with the policy `skip`, which needs none."""
+    """What was asked for. `savepoint`: None with the policy `skip`, which goes to none."""
 
     savepoint: str | None
     policy: Policy
@@ -46,11 +46,17 @@ class Restore:
 def open_restored(connection: Connection, at: Position, asked: Restore, now: Input) -> Opening:
     """Return the generation that a restore would open.
 
-    Raises SettingsError where the savepoint is unknown, ContinuityError where something is to be accepted first.
+    Raises SettingsError where the savepoint is unknown, missing, or of no use to the policy, ContinuityError where something is to be
+    accepted first.
     """
     revision = greatest_revision(connection)
     greatest = greatest_position(connection)
     if asked.policy == "skip":
+        if asked.savepoint is not None:
+            raise SettingsError(
+                f"a skip goes to no savepoint, but to the greatest position of all time. To go back to {asked.savepoint!r}, where what "
+                "closed since is sent again, say --policy reissue; for a skip leave the name out"
+            )
         begin = replace(greatest, revision=at.generation.revision)
         finding = Finding("skip", "restored: goes on at the greatest position of all time (skip)")
     else:
@@ -76,7 +82,7 @@ def open_restored(connection: Connection, at: Position, asked: Restore, now: Inp
         now,
         asked.accepted,
         greatest_revision=revision,
-        savepoint=asked.savepoint if finding.reason == "savepoint" else None,
+        savepoint=asked.savepoint,
         command=asked.command,
     )
 

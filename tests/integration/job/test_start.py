@@ -610,6 +610,7 @@ def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
         ({"savepoint": "monday", "policy": "reissue"}, Input(), 90, "--accept-changed-assembly"),
         ({"savepoint": "monday", "policy": "reissue"}, Input(latest={P0: 69, P1: 500}), 60, "ends at 69"),
         ({"policy": "skip"}, Input(earliest={P0: 41, P1: 0}), 60, "--accept-data-loss"),
+        ({"savepoint": "monday", "policy": "skip"}, Input(), 60, "'monday'.*--policy reissue"),
     ],
 )
 def test_a_request_that_cannot_be_fulfilled_is_refused_and_the_outbox_stays_as_it_was(
