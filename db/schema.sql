@@ -176,7 +176,7 @@ COMMENT ON COLUMN outbox.batch.spark_batch IS 'Spark''s number of the batch, whi
 -- Name: COLUMN batch.open_state; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none. A partition that is not named has nothing open. NULL: written before 0005';
+COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
 
 --
 -- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
@@ -442,8 +442,7 @@ UNION ALL
      CROSS JOIN LATERAL ( SELECT n.batch_id,
             n.spark_batch,
             n.part,
-            n.start_offsets,
-            n.open_state
+            n.start_offsets
            FROM outbox.batch n
           WHERE ((n.generation = g.generation) AND (n.kind = 'stream'::text))
           ORDER BY n.batch_id
@@ -456,7 +455,9 @@ UNION ALL
                   ORDER BY x.batch_id DESC
                  LIMIT 1) n)
           WHERE (e.generation < g.generation)) f)
-  WHERE ((b.open_state IS NOT NULL) AND (NOT ((b.part = 0) AND (b.start_offsets @> g.start_offsets))) AND (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
+  WHERE ((g.generation >= ( SELECT COALESCE(max(u.generation), 0) AS "coalesce"
+           FROM outbox.generation u
+          WHERE (u.reason = 'upgrade'::text))) AND (NOT ((b.part = 0) AND (b.start_offsets @> g.start_offsets))) AND (((b.batch_id - f.batch_id) - 1) <= ( SELECT count(*) AS count
            FROM outbox.batch k
           WHERE ((k.batch_id > f.batch_id) AND (k.batch_id < b.batch_id)))))
 UNION ALL

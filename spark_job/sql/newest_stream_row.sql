@@ -1,4 +1,4 @@
-SELECT batch_id, end_offsets, coalesce(open_state, '{}') AS open_state, created_at
+SELECT batch_id, end_offsets, open_state, created_at
 FROM outbox.batch
 WHERE generation = %(generation)s AND kind = 'stream'
 ORDER BY batch_id DESC

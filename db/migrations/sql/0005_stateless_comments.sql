@@ -5,7 +5,7 @@ COMMENT ON COLUMN outbox.batch.spark_batch IS
 COMMENT ON COLUMN outbox.batch.open_state IS
     'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset '
     'of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where '
-    'there are none. A partition that is not named has nothing open. NULL: written before 0005';
+    'there are none. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
 COMMENT ON COLUMN outbox.generation.start_offsets IS
     'the position that it begins at: what closes below it was judged before';
 COMMENT ON COLUMN outbox.generation.open_state IS

@@ -135,11 +135,11 @@ CREATE TABLE outbox.batch (
     CONSTRAINT batch_output_bytes_natural CHECK (output_bytes >= 0)
 );
 
--- Spark's number grew within a generation then, and told which row is the newest: rows of the new scheme are numbered in their order.
+-- Spark's number grew within a generation then, and told which row is the newest: the rows are numbered in their order.
 INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, part, commit_id, run_id, start_offsets, end_offsets, done_offsets,
     safe_offsets, input_events, sessions, output_events, dead_letters, duplicate_events, content_hash, transform_fingerprint, created_at,
     output_bytes)
-SELECT b.batch_id, b.kind, b.generation, CASE WHEN b.open_state IS NULL THEN b.spark_batch ELSE b.place - 1 END, b.part, b.commit_id,
+SELECT b.batch_id, b.kind, b.generation, CASE b.kind WHEN 'stream' THEN b.place - 1 END, b.part, b.commit_id,
        b.run_id, b.start_offsets, b.end_offsets, b.end_offsets,
        CASE WHEN b.kind = 'stream' THEN outbox.lowered_to_safe(b.end_offsets, b.open_state) END, b.input_events, b.sessions,
        b.output_events, b.dead_letters, b.duplicate_events, decode(repeat('00', 32), 'hex'), b.transform_fingerprint, b.created_at,

@@ -51,6 +51,19 @@ ALTER TABLE outbox.savepoint
 UPDATE outbox.generation SET assembly = assembly - ARRAY['buckets', 'shuffle_partitions', 'max_bucket_bytes', 'topics']
 WHERE assembly ?| ARRAY['buckets', 'shuffle_partitions', 'max_bucket_bytes', 'topics'];
 
+-- A skip goes on where an earlier generation ended, if that got further: its newest row says what was open there.
+UPDATE outbox.batch b
+SET open_state = (
+    SELECT coalesce(jsonb_object_agg(t.id, t.open) FILTER (WHERE t.open IS NOT NULL), '{}')
+    FROM (
+        SELECT e.id, (
+            SELECT jsonb_object_agg(p.partition, jsonb_build_object('safe', s.at, 'sessions', 0, 'events', 0, 'bytes', 0))
+            FROM jsonb_each_text(e.partitions) AS p (partition, at)
+            CROSS JOIN LATERAL (SELECT (b.safe_offsets #>> ARRAY[e.id, p.partition])::bigint AS at) s
+            WHERE s.at < p.at::bigint) AS open
+        FROM jsonb_each(b.end_offsets) AS e (id, partitions)) t)
+WHERE b.batch_id IN (SELECT max(n.batch_id) FROM outbox.batch n WHERE n.kind = 'stream' GROUP BY n.generation);
+
 CREATE TABLE outbox.moved_position AS
 WITH newest AS MATERIALIZED (
     -- In the old scheme Spark's batch number grew with the generation.
@@ -180,9 +193,9 @@ WHERE b.kind = 'stream'
        OR b.batch_id - f.batch_id - 1 <= (
            SELECT count(*) FROM outbox.batch k WHERE k.batch_id > f.batch_id AND k.batch_id < b.batch_id))
 UNION ALL
--- The first stream row of a generation begins where the generation does; rows from before 0005 (open_state NULL) are not asked. The rows
--- of a generation come after the newest stream row of every earlier one, which retention keeps: where some are missing in between, this
--- one may not be the first.
+-- The first stream row of a generation begins where the generation does; those from before 0005 are not asked. The rows of a generation
+-- come after the newest stream row of every earlier one, which retention keeps: where some are missing in between, this one may not be the
+-- first.
 SELECT
     b.batch_id,
     'discontinuous',
@@ -200,7 +213,7 @@ SELECT
             WHERE b.start_offsets #>> ARRAY[t.id, p.partition] IS DISTINCT FROM p.first), '')
 FROM outbox.generation g
 CROSS JOIN LATERAL (
-    SELECT n.batch_id, n.spark_batch, n.part, n.start_offsets, n.open_state FROM outbox.batch n
+    SELECT n.batch_id, n.spark_batch, n.part, n.start_offsets FROM outbox.batch n
     WHERE n.generation = g.generation AND n.kind = 'stream'
     ORDER BY n.batch_id LIMIT 1
 ) b
@@ -212,7 +225,7 @@ CROSS JOIN LATERAL (
     ) n
     WHERE e.generation < g.generation
 ) f
-WHERE b.open_state IS NOT NULL
+WHERE g.generation >= (SELECT coalesce(max(u.generation), 0) FROM outbox.generation u WHERE u.reason = 'upgrade')
   AND NOT (b.part = 0 AND b.start_offsets @> g.start_offsets)
   AND b.batch_id - f.batch_id - 1 <= (
       SELECT count(*) FROM outbox.batch k WHERE k.batch_id > f.batch_id AND k.batch_id < b.batch_id)
@@ -455,7 +468,7 @@ ALTER TABLE outbox.batch
         AND jsonb_typeof(open_state) = 'object'),
     ADD CONSTRAINT batch_counts_natural CHECK (
         least(spark_batch, input_events, sessions, output_events, dead_letters, duplicate_events) >= 0),
-    -- Rows from before have none, hence NOT VALID.
+    -- Most rows from before have none, hence NOT VALID.
     ADD CONSTRAINT batch_open_state_known CHECK (kind <> 'stream' OR open_state IS NOT NULL) NOT VALID;
 
 -- The newest stream row of a generation is the one with its greatest batch_id.

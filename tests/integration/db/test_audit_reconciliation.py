@@ -110,7 +110,10 @@ SOUND = [
     # Written before 0005: a generation began to read at safe offsets.
     """ALTER TABLE outbox.batch DROP CONSTRAINT batch_open_state_known;
        UPDATE outbox.batch SET open_state = NULL;
-       UPDATE outbox.generation SET start_offsets = '{"topic": {"0": 5}}'""",
+       UPDATE outbox.generation SET start_offsets = '{"topic": {"0": 5}}';
+       CREATE TEMPORARY TABLE upgraded ON COMMIT DROP AS TABLE outbox.generation;
+       UPDATE upgraded SET generation = generation + 1, reason = 'upgrade', from_generation = generation;
+       INSERT INTO outbox.generation TABLE upgraded""",
 ]
 
 
