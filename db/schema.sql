@@ -3224,7 +3224,7 @@ COMMENT ON COLUMN outbox.savepoint.open_state IS 'what was open there, as in out
 -- Name: COLUMN savepoint.lineage; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.savepoint.lineage IS 'the assembly descriptions before `assembly`, as in outbox.generation';
+COMMENT ON COLUMN outbox.savepoint.lineage IS 'the assembly descriptions that judged what was open there, `assembly` included, as in outbox.generation';
 
 --
 -- Name: COLUMN savepoint.assembly; Type: COMMENT; Schema: outbox; Owner: -

@@ -32,6 +32,7 @@ class Savepoint:
     end: Offsets
     open: OpenPartitions
     lineage: Lineage
+    """Who judged what is open there, `assembly` included."""
     assembly: Mapping[str, Any]
     topics: Mapping[str, str]
     """{topic id: topic} of the input"""

@@ -26,7 +26,7 @@ COMMENT ON COLUMN outbox.savepoint.end_offsets IS
 COMMENT ON COLUMN outbox.savepoint.open_state IS
     'what was open there, as in outbox.batch';
 COMMENT ON COLUMN outbox.savepoint.lineage IS
-    'the assembly descriptions before `assembly`, as in outbox.generation';
+    'the assembly descriptions that judged what was open there, `assembly` included, as in outbox.generation';
 COMMENT ON COLUMN outbox.savepoint.assembly IS
     'the assembly description then';
 COMMENT ON COLUMN outbox.savepoint.topics IS

@@ -119,8 +119,10 @@ FROM old o
 LEFT JOIN topic t ON t.savepoint_id IS NOT DISTINCT FROM o.savepoint_id
 GROUP BY o.savepoint_id, o.generation, o.batch_id, o.run_id;
 
+-- What was open there was judged by one description, the generation's own.
 UPDATE outbox.savepoint s
-SET end_offsets = m.ends, open_state = m.open, lineage = '[]', assembly = g.assembly, topics = g.topics, revision = g.revision
+SET end_offsets = m.ends, open_state = m.open, lineage = jsonb_build_array(jsonb_build_object('assembly', g.assembly, 'start', '{}'::jsonb)),
+    assembly = g.assembly, topics = g.topics, revision = g.revision
 FROM outbox.moved_position m, outbox.generation g
 WHERE m.savepoint_id = s.savepoint_id AND g.generation = m.generation;
 

@@ -265,7 +265,8 @@ def test_a_savepoint_holds_its_position_itself(
     assert old.row("savepoint", name=name) == before | {
         "end_offsets": end,
         "open_state": opened(safe),
-        "lineage": [],
+        # Whoever goes back there has what was open judged by the settings of then.
+        "lineage": [{"assembly": SETTINGS, "start": {}}],
         "assembly": SETTINGS,
         "topics": topics,
         "revision": revision,
