@@ -345,6 +345,8 @@ CREATE TABLE outbox.generation (
     cut_offsets jsonb,
     open_state jsonb DEFAULT '{}'::jsonb NOT NULL,
     lineage jsonb DEFAULT '[]'::jsonb NOT NULL,
+    accepted_deliveries jsonb,
+    CONSTRAINT generation_accepted_array CHECK ((jsonb_typeof(accepted_deliveries) = 'array'::text)),
     CONSTRAINT generation_continues_one CHECK (((from_generation < generation) AND ((from_batch IS NULL) OR (from_generation IS NOT NULL)))),
     CONSTRAINT generation_cut_object CHECK ((jsonb_typeof(cut_offsets) = 'object'::text)),
     CONSTRAINT generation_lineage_array CHECK ((jsonb_typeof(lineage) = 'array'::text)),
@@ -373,6 +375,13 @@ COMMENT ON COLUMN outbox.generation.open_state IS 'what is open at start_offsets
 --
 
 COMMENT ON COLUMN outbox.generation.lineage IS 'the assembly descriptions that judged what is open at start_offsets, and from where on: [{"assembly": {...}, "start": {topic id: {partition: offset}}}]. Its own judges from start_offsets on; empty: from the beginning';
+
+
+--
+-- Name: COLUMN generation.accepted_deliveries; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.generation.accepted_deliveries IS 'newest records of the publisher''s lanes that name batches which the ledger has lost, as a person accepted when it was opened: [{"batch_id": 7, "commit_id": "..."}]. They stop no start again; the lanes wait for `publisher resume`';
 
 --
 -- Name: audit_ledger; Type: VIEW; Schema: outbox; Owner: -

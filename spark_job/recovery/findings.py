@@ -150,11 +150,6 @@ def open_wanted(
     return replace(opening, savepoint=savepoint)
 
 
-def check_input(at: Position, now: Input, accepted: Accepted) -> None:
-    """Raise ContinuityError where the input or the settings alone need a flag that is missing."""
-    _require(_of_input(here(at), now), accepted)
-
-
 def first(now: Input, start: Offsets, accepted: Accepted, findings: Sequence[Finding] = ()) -> Opening:
     """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads."""
     _require(findings, accepted)

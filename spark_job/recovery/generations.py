@@ -4,7 +4,7 @@ A new one opens at the very first start, at a restore, and where topics were add
 assembly; never because of a crash.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
@@ -89,8 +89,17 @@ def greatest_revision(connection: Connection) -> int:
     return int(row[0])
 
 
-def insert(connection: Connection, generation: Generation, fingerprint: str, run_id: UUID) -> None:
-    """Insert a generation; call under the writer lock. `fingerprint`: of its assembly."""
+def insert(
+    connection: Connection,
+    generation: Generation,
+    fingerprint: str,
+    run_id: UUID,
+    accepted_deliveries: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Insert a generation; call under the writer lock.
+
+    `fingerprint`: of its assembly. `accepted_deliveries`: what was delivered of batches that the ledger has lost, JSON-ready.
+    """
     connection.execute(
         statement("spark_job", "insert_generation"),
         {
@@ -109,6 +118,7 @@ def insert(connection: Connection, generation: Generation, fingerprint: str, run
             "from_batch": generation.from_batch,
             "savepoint": generation.savepoint,
             "cut_offsets": Jsonb(generation.cut.to_json()) if generation.cut else None,
+            "accepted_deliveries": Jsonb(list(accepted_deliveries)) if accepted_deliveries else None,
             "run_id": run_id,
         },
     )

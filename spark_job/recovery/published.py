@@ -3,7 +3,8 @@
 The progress topic is part of the contract: one compacted partition for each lane, values `{"cursor": [batch_id, key], "commit_id": …, …}`.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 import orjson
@@ -25,6 +26,18 @@ class Delivered(NamedTuple):
 
     batch_id: int
     commit_id: UUID | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a generation keeps it."""
+        return {
+            "batch_id": self.batch_id,
+            "commit_id": None if self.commit_id is None else str(self.commit_id),
+        }
+
+    @classmethod
+    def of(cls, batch_id: int, commit_id: str | None) -> Self:
+        """Read it from JSON."""
+        return cls(batch_id, None if commit_id is None else UUID(commit_id))
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -90,38 +103,43 @@ def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int,
             unread.discard(message.partition() or 0)
         elif (value := message.value()) is not None:
             record = orjson.loads(value)
-            commit_id = record.get("commit_id")
-            found[message.partition() or 0] = Delivered(
-                record["cursor"][0], None if commit_id is None else UUID(commit_id)
-            )
+            found[message.partition() or 0] = Delivered.of(record["cursor"][0], record.get("commit_id"))
     return found
 
 
-def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> str:
-    """Return, for people, what was delivered that the ledger does not have; empty where there is nothing. Ask under the writer lock."""
+def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], str]:
+    """Return what was delivered that the ledger does not have and nobody has accepted yet, and the same for people.
+
+    `delivered` must have been read before: the ledger only grows.
+    """
     if not delivered:
-        return ""
+        return [], ""
     row = connection.execute(
         statement("spark_job", "ledger_commits"), {"batches": [each.batch_id for each in delivered]}
     ).fetchone()
     assert row is not None
     first, last, commits = row[0] or 0, row[1] or 0, row[2] or {}
-    newest = max(each.batch_id for each in delivered)
-    if newest > last:
-        return (
-            f"the publisher's records in Kafka know batch {newest}, the ledger ends with batch {last}: outputs of at most {newest - last} "
-            "batches go out again"
-        )
-    other = [
-        each.batch_id
+    accepted = {Delivered.of(**each) for each in row[3] or []}
+    unknown = [
+        each
         for each in delivered
-        if each.batch_id >= first
-        and each.commit_id is not None
-        and commits.get(str(each.batch_id)) != str(each.commit_id)
+        if each not in accepted and (each.batch_id > last or _is_another(each, first, commits))
     ]
-    if other:
-        return (
-            f"the publisher's records in Kafka know another commit of batch {min(other)} than the ledger: outputs of "
-            f"{last - min(other) + 1} batches, or more, go out again"
+    batches = sorted(each.batch_id for each in unknown)
+    if not batches:
+        return [], ""
+    if batches[-1] > last:
+        return unknown, (
+            f"the publisher's records in Kafka know batch {batches[-1]}, the ledger ends with batch {last}: outputs of at most "
+            f"{batches[-1] - last} batches go out again"
         )
-    return ""
+    return unknown, (
+        f"the publisher's records in Kafka know another commit of batch {batches[0]} than the ledger: outputs of "
+        f"{last - batches[0] + 1} batches, or more, go out again"
+    )
+
+
+def _is_another(delivered: Delivered, first: int, commits: Mapping[str, str]) -> bool:
+    """Whether the ledger has another commit of this number, or has lost it. Below `first` it is pruned."""
+    known = delivered.commit_id is None or commits.get(str(delivered.batch_id)) == str(delivered.commit_id)
+    return delivered.batch_id >= first and not known

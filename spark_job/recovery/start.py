@@ -62,24 +62,21 @@ class Start:
         the request cannot be fulfilled. All leave the outbox as it was.
         """
         outbox_uuid = _outbox_uuid(connection)
-        if self.take_over and (found := position.read(connection)) is not None:
-            # A living owner must not be ended by a start that is then refused: what it does not change meanwhile is judged before.
-            findings.check_input(found, read_input(self.settings, kafka, topics), self.accepted)
         delivered = self._delivered(connection, outbox_uuid)
+        if self.take_over:
+            # A living owner must not be ended by a start that is then refused.
+            self._decide(connection, kafka, topics, delivered)
         with connection.transaction():
             ownership.take_over(
                 connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
             )
-            # After the last commit of the owner before: bounds older than that would look as if Kafka had lost the input's end.
-            now = read_input(self.settings, kafka, topics)
             reach("start.after_take_over")
             connection.execute(
                 statement("spark_job", "insert_first_lane_epoch"), {"lanes": self.settings.publisher.lanes}
             )
-            at = position.read(connection)
-            decision = self._decide(connection, at, kafka, topics, now, delivered)
+            decided = self._decide(connection, kafka, topics, delivered)
             reach("start.after_decision")
-            at, begun = self._begin(connection, at, decision, now)
+            at, begun = self._begin(connection, *decided)
             runs.record(
                 connection,
                 self.run_id,
@@ -109,20 +106,19 @@ class Start:
             return []
 
     def _decide(
-        self,
-        connection: Connection,
-        at: Position | None,
-        kafka: KafkaInput,
-        topics: InputTopics,
-        now: Input,
-        delivered: list[Delivered],
-    ) -> Resumption | Opening:
-        lost = published.unknown_to_ledger(connection, delivered)
-        behind = [_behind(lost)] if lost else []
+        self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
+    ) -> tuple[Position | None, Resumption | Opening, list[Delivered]]:
+        """Return where the outbox is, how it goes on, and which of `delivered` the ledger has lost: a person has accepted that then."""
+        at = position.read(connection)
+        read = None if at is None else greatest_position(connection).end
+        lost, text = published.unknown_to_ledger(connection, delivered)
+        behind = [_behind(text)] if lost else []
+        # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
+        now = read_input(self.settings, kafka, topics)
         if at is None:
             earliest = self.settings.source.starting_offsets == "earliest"
             start = now.earliest if earliest else kafka.bounds(topics, "readable")
-            return findings.first(now, start, self.accepted, behind)
+            return at, findings.first(now, start, self.accepted, behind), lost
         if self.request is not None:
             if behind:
                 # The database lost its end between the request and now: the start without it says so.
@@ -130,25 +126,26 @@ class Start:
                     "the outbox may have lost its newest batches; the job's own start decides that first"
                 )
             try:
-                return open_restored(connection, at, Restore.of(self.request.arguments), now)
+                return at, open_restored(connection, at, Restore.of(self.request.arguments), now), lost
             except OutboxError as error:
                 raise RequestRefusedError(str(error)) from error
-        return findings.decide(
-            at,
-            now,
-            self.accepted,
-            greatest_revision=generations.greatest_revision(connection),
-            findings=behind,
-            read=greatest_position(connection).end,
+        greatest = generations.greatest_revision(connection)
+        decision = findings.decide(
+            at, now, self.accepted, greatest_revision=greatest, findings=behind, read=read
         )
+        return at, decision, lost
 
     def _begin(
-        self, connection: Connection, at: Position | None, decision: Resumption | Opening, now: Input
+        self,
+        connection: Connection,
+        at: Position | None,
+        decision: Resumption | Opening,
+        lost: list[Delivered],
     ) -> tuple[Position, Begun]:
         """Open a generation where one is needed; return where the run begins, and what is recorded of it."""
         most = self.settings.job.max_events_per_batch
         if isinstance(decision, Opening):
-            generation = open_generation(connection, at, decision, self.run_id)
+            generation = open_generation(connection, at, decision, self.run_id, lost)
             reach("start.after_generation")
             first = decision.reason == "first"
             restored = "fresh" if first else "savepoint" if decision.reason in _RESTORED else "new_generation"
@@ -170,9 +167,16 @@ _RESTORED = ("savepoint", "skip", "fork")
 
 
 def open_generation(
-    connection: Connection, at: Position | None, opening: Opening, run_id: UUID
+    connection: Connection,
+    at: Position | None,
+    opening: Opening,
+    run_id: UUID,
+    lost: Collection[Delivered] = (),
 ) -> Generation:
-    """Insert the generation; call in a transaction that holds the writer lock. `at`: the position that it continues."""
+    """Insert the generation; call in a transaction that holds the writer lock.
+
+    `at`: the position that it continues. `lost`: what was delivered that the ledger does not have; no later start stops for it.
+    """
     generation = Generation(
         number=(at.generation.number if at else 0) + 1,
         start=opening.start,
@@ -189,7 +193,9 @@ def open_generation(
         savepoint=opening.savepoint,
         cut=opening.cut,
     )
-    generations.insert(connection, generation, fingerprint(generation.assembly), run_id)
+    generations.insert(
+        connection, generation, fingerprint(generation.assembly), run_id, [each.to_json() for each in lost]
+    )
     return generation
 
 

@@ -13,6 +13,9 @@ COMMENT ON COLUMN outbox.generation.open_state IS
 COMMENT ON COLUMN outbox.generation.lineage IS
     'the assembly descriptions that judged what is open at start_offsets, and from where on: [{"assembly": {...}, "start": {topic id: '
     '{partition: offset}}}]. Its own judges from start_offsets on; empty: from the beginning';
+COMMENT ON COLUMN outbox.generation.accepted_deliveries IS
+    'newest records of the publisher''s lanes that name batches which the ledger has lost, as a person accepted when it was opened: '
+    '[{"batch_id": 7, "commit_id": "..."}]. They stop no start again; the lanes wait for `publisher resume`';
 COMMENT ON COLUMN outbox.run.rebuild_offsets IS
     'offsets between safe and end, at the most, that are read again to find open sessions';
 COMMENT ON COLUMN outbox.run.max_events IS

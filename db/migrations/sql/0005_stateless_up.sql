@@ -28,6 +28,7 @@ END $$;
 ALTER TABLE outbox.generation
     ADD COLUMN open_state jsonb NOT NULL DEFAULT '{}',   -- what is open at start_offsets, as in outbox.batch
     ADD COLUMN lineage    jsonb NOT NULL DEFAULT '[]',   -- [{"assembly": {...}, "start": offsets}]: the descriptions before its own
+    ADD COLUMN accepted_deliveries jsonb,                -- [{"batch_id": 7, "commit_id": "..."}]: delivered, and not in the ledger
     DROP CONSTRAINT generation_reason_known,
     ADD CONSTRAINT generation_reason_known CHECK (reason IN ('first', 'checkpoint_lost', 'savepoint', 'rescale', 'outbox_behind',
         'new_topic', 'data_loss', 'changed_assembly', 'requested', 'upgrade', 'truncation', 'fork', 'skip'));
@@ -485,7 +486,8 @@ ALTER TABLE outbox.generation
     DROP COLUMN read_again,
     ADD CONSTRAINT generation_objects CHECK (jsonb_typeof(start_offsets) = 'object' AND jsonb_typeof(open_state) = 'object'
         AND jsonb_typeof(topics) = 'object' AND jsonb_typeof(assembly) = 'object'),
-    ADD CONSTRAINT generation_lineage_array CHECK (jsonb_typeof(lineage) = 'array');
+    ADD CONSTRAINT generation_lineage_array CHECK (jsonb_typeof(lineage) = 'array'),
+    ADD CONSTRAINT generation_accepted_array CHECK (jsonb_typeof(accepted_deliveries) = 'array');
 
 ALTER TABLE outbox.run
     DROP CONSTRAINT run_restored_known,

@@ -34,6 +34,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("generation", {"savepoint": "before-deploy"}, "generation_savepoint_named"),
     ("generation", {"lineage": Jsonb({})}, "generation_lineage_array"),
     ("generation", {"cut_offsets": Jsonb([])}, "generation_cut_object"),
+    ("generation", {"accepted_deliveries": Jsonb({})}, "generation_accepted_array"),
     ("batch", {"batch_id": 0}, "batch_positive"),
     ("batch", {"part": -1}, "batch_positive"),
     ("batch", {"kind": "other"}, "batch_kind_known"),

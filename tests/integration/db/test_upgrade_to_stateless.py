@@ -196,6 +196,7 @@ def test_a_generation_opens_at_what_was_dealt_with_and_knows_what_is_open(old: D
         "from_batch": 4,
         "savepoint": None,
         "cut_offsets": None,
+        "accepted_deliveries": None,
     }
 
 

@@ -418,6 +418,25 @@ def test_a_batch_that_was_delivered_and_is_not_in_the_ledger_needs_a_word(
     assert begins_at(generation) == ({P0: 100, P1: 50}, {P0: OPEN})
 
 
+def test_a_lost_end_that_was_accepted_stops_no_later_start_and_another_one_does(
+    world: World, connection: Connection, delivered: list[Delivered]
+) -> None:
+    """The publisher's lanes wait for `publisher resume`: their records stay as they are meanwhile."""
+    delivered += [Delivered(9, uuid4()), Delivered(1, uuid4()), Delivered(7, None)]
+    start(connection, None, "outbox_behind")
+    start(connection)
+    # Nor where the flag stayed in the environment, or another finding has opened a generation.
+    start(connection, None, "outbox_behind")
+    assert newest(connection).number == 2
+    changed = settings(session={"timeout_s": 90.0})
+    start(connection, None, "changed_assembly", of=changed)
+    start(connection, of=changed)
+    assert newest(connection).number == 3
+    delivered[0] = Delivered(9, uuid4())
+    with pytest.raises(ContinuityError, match=r"know batch 9.*--accept-outbox-behind"):
+        start(connection, of=changed)
+
+
 def test_what_was_delivered_and_is_in_the_ledger_or_pruned_is_no_finding(
     world: World, connection: Connection, delivered: list[Delivered], database: str
 ) -> None:
@@ -441,6 +460,7 @@ def test_an_empty_outbox_of_which_something_was_delivered_needs_a_word(
     assert generations.newest_generation(connection) is None
     start(connection, None, "outbox_behind")
     assert newest(connection).reason == "first"
+    start(connection)
 
 
 @pytest.mark.parametrize("is_promoted", [True, False])
@@ -466,7 +486,11 @@ def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
 
 
 def test_a_start_is_refused_while_another_owner_lives_and_takes_over_where_it_is_told_to(
-    world: World, connection: Connection, as_writer: Callable[[], Connection], database: str
+    world: World,
+    connection: Connection,
+    as_writer: Callable[[], Connection],
+    database: str,
+    delivered: list[Delivered],
 ) -> None:
     living, run_id = as_writer(), uuid4()
     with living.transaction():
@@ -478,6 +502,11 @@ def test_a_start_is_refused_while_another_owner_lives_and_takes_over_where_it_is
         with pytest.raises(ContinuityError):
             start(owner, Input(latest={P0: 90, P1: 500}), take_over=True)
         assert ownership.read_owner(living).run_id == run_id
+        delivered.append(Delivered(9, uuid4()))
+        with pytest.raises(ContinuityError, match="--accept-outbox-behind"):
+            start(owner, take_over=True)
+        assert ownership.read_owner(living).run_id == run_id
+        delivered.clear()
         start(owner, take_over=True)
     with pytest.raises(psycopg.OperationalError):
         living.execute("SELECT 1")
