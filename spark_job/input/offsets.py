@@ -50,10 +50,6 @@ class Offsets(Mapping[TopicPartition, int]):
         """Return these offsets, none above what `to` names for its partition."""
         return Offsets({where: min(offset, to.get(where, offset)) for where, offset in self._map.items()})
 
-    def same_as(self, other: "Offsets") -> bool:
-        """Tell whether both name the same positions; a missing partition equals 0."""
-        return all(self.at(where) == other.at(where) for where in {*self, *other})
-
     def named(self, topics: Mapping[str, str]) -> list[str]:
         """Return `topic/partition: offset` of each partition, for people. `topics`: {topic id: topic}; an unknown id stands for itself."""
         return [f"{topics.get(w.topic_id, w.topic_id)}/{w.partition}: {o}" for w, o in self._map.items()]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from uuid import UUID, uuid4
 
 from db.connection import connect
@@ -59,7 +58,7 @@ def fork(settings: Settings, exported: ExportedSavepoint, accepted: Accepted, fi
             greatest_revision=0,
             command=f"spark-job fork {file}",
         )
-        return open_generation(connection, None, replace(opening, savepoint=None), run_id)
+        return open_generation(connection, None, opening, run_id)
 
 
 def _same_input(exported: ExportedSavepoint, now: Input) -> None:

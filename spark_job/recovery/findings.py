@@ -74,8 +74,6 @@ class From:
 class Resumption:
     """The newest generation goes on."""
 
-    restored: str
-    """"position" or "savepoint": as in outbox.run."""
     resumes_at: Offsets
     open: OpenPartitions
     text: str
@@ -125,9 +123,8 @@ def decide(
     begin = replace(here(at), read=read or Offsets())
     found = [*findings, *_of_input(begin, now)]
     if not found:
-        start = _named(begin.end, now)
         text = f"goes on at the ledger's position, {_place(at)}"
-        return Resumption("position", start, begin.open, text)
+        return Resumption(_named(begin.end, now), begin.open, text)
     return _opening(begin, now, accepted, found, greatest_revision=greatest_revision)
 
 

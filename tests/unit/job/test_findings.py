@@ -48,9 +48,7 @@ def seen(**changed: Any) -> Input:
 
 
 def test_without_a_finding_it_goes_on_at_the_newest_batch_with_what_is_open_there() -> None:
-    assert decide() == Resumption(
-        "position", END, OPEN, "goes on at the ledger's position, batch 8 of generation 3"
-    )
+    assert decide() == Resumption(END, OPEN, "goes on at the ledger's position, batch 8 of generation 3")
 
 
 def test_a_generation_without_a_batch_is_gone_on_with_as_it_stands() -> None:
