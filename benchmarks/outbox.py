@@ -37,8 +37,8 @@ SELECT b, 'stream', 1, b, gen_random_uuid(), '{}', '{}', '{}', 'bench'
 FROM generate_series(%(first_batch)s, %(first_batch)s + (%(rows)s - 1) / %(rows_per_batch)s) b
 """
 _GENERATION = """
-INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, assembly_fingerprint, run_id)
-VALUES (1, '{}', '{}', 'first', 'skip', '{}', 'bench', gen_random_uuid())
+INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, run_id)
+VALUES (1, '{}', '{}', 'first', 'skip', '{}', gen_random_uuid())
 """
 _LANES = "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (1, 1, %(lanes)s)"
 

@@ -335,7 +335,6 @@ CREATE TABLE outbox.generation (
     policy text NOT NULL,
     revision integer DEFAULT 0 NOT NULL,
     assembly jsonb NOT NULL,
-    assembly_fingerprint text NOT NULL,
     run_id uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     from_generation integer,

@@ -1,10 +1,7 @@
 """The assembly description: every setting that decides what a session is. A generation keeps it, and those of before in its lineage."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from db.settings import Settings
 
@@ -21,8 +18,3 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
     ]
-
-
-def fingerprint(description: Mapping[str, Any]) -> str:
-    """Return a hash of a description."""
-    return hashlib.sha256(orjson.dumps(dict(description), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -92,13 +92,12 @@ def greatest_revision(connection: Connection) -> int:
 def insert(
     connection: Connection,
     generation: Generation,
-    fingerprint: str,
     run_id: UUID,
     accepted_deliveries: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Insert a generation; call under the writer lock.
 
-    `fingerprint`: of its assembly. `accepted_deliveries`: what was delivered of batches that the ledger has lost, JSON-ready.
+    `accepted_deliveries`: what was delivered of batches that the ledger has lost, JSON-ready.
     """
     connection.execute(
         statement("spark_job", "insert_generation"),
@@ -112,7 +111,6 @@ def insert(
             "policy": generation.policy,
             "revision": generation.revision,
             "assembly": Jsonb(dict(generation.assembly)),
-            "assembly_fingerprint": fingerprint,
             "explanation": generation.explanation,
             "from_generation": generation.from_generation,
             "from_batch": generation.from_batch,

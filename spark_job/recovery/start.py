@@ -15,7 +15,7 @@ from db.settings import Settings
 from db.statements import statement
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import findings, generations, ownership, position, published, requests, runs
-from spark_job.recovery.description import described, fingerprint
+from spark_job.recovery.description import described
 from spark_job.recovery.findings import Accepted, Finding, Input, Opening, Resumption
 from spark_job.recovery.generations import Connection, Generation
 from spark_job.recovery.position import Position
@@ -193,9 +193,7 @@ def open_generation(
         savepoint=opening.savepoint,
         cut=opening.cut,
     )
-    generations.insert(
-        connection, generation, fingerprint(generation.assembly), run_id, [each.to_json() for each in lost]
-    )
+    generations.insert(connection, generation, run_id, [each.to_json() for each in lost])
     return generation
 
 

@@ -95,7 +95,7 @@ SELECT g.generation, replace(gen_random_uuid()::text, '-', ''), outbox.lowered_t
        g.topics, CASE WHEN g.reason IN ('upgrade', 'truncation', 'fork', 'skip') THEN 'requested' ELSE g.reason END, g.policy, g.revision,
        '{"buckets": 8, "shuffle_partitions": 2}'::jsonb || jsonb_build_object('topics', (
            SELECT coalesce(jsonb_agg(DISTINCT t.topic), '[]') FROM jsonb_each_text(g.topics) AS t (id, topic))) || g.assembly,
-       g.assembly_fingerprint, g.run_id, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation, g.cut_offsets
+       'downgraded', g.run_id, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation, g.cut_offsets
 FROM old_generation g;
 
 CREATE TABLE outbox.batch (

@@ -29,6 +29,7 @@ ALTER TABLE outbox.generation
     ADD COLUMN open_state jsonb NOT NULL DEFAULT '{}',   -- what is open at start_offsets, as in outbox.batch
     ADD COLUMN lineage    jsonb NOT NULL DEFAULT '[]',   -- [{"assembly": {...}, "start": offsets}]: the descriptions before its own
     ADD COLUMN accepted_deliveries jsonb,                -- [{"batch_id": 7, "commit_id": "..."}]: delivered, and not in the ledger
+    DROP COLUMN assembly_fingerprint,                    -- nobody reads it
     DROP CONSTRAINT generation_reason_known,
     ADD CONSTRAINT generation_reason_known CHECK (reason IN ('first', 'checkpoint_lost', 'savepoint', 'rescale', 'outbox_behind',
         'new_topic', 'data_loss', 'changed_assembly', 'requested', 'upgrade', 'truncation', 'fork', 'skip'));
@@ -128,9 +129,9 @@ FROM outbox.moved_position m, outbox.generation g
 WHERE m.savepoint_id = s.savepoint_id AND g.generation = m.generation;
 
 INSERT INTO outbox.generation (generation, directory_token, start_offsets, high_water, open_state, topics, reason, policy, revision,
-    assembly, assembly_fingerprint, run_id, from_generation, from_batch, explanation)
-SELECT g.generation + 1, gen_random_uuid()::text, m.ends, '{}', m.open, g.topics, 'upgrade', g.policy, g.revision, g.assembly, 'upgraded',
-       m.run_id, g.generation, m.batch_id,
+    assembly, run_id, from_generation, from_batch, explanation)
+SELECT g.generation + 1, gen_random_uuid()::text, m.ends, '{}', m.open, g.topics, 'upgrade', g.policy, g.revision, g.assembly, m.run_id,
+       g.generation, m.batch_id,
        'the schema was upgraded to 0005: generation ' || g.generation || ' had dealt with the input up to here'
            || coalesce(', with batch ' || m.batch_id, '') || ', and the sessions that were open are found again in Kafka'
 FROM outbox.moved_position m

@@ -20,7 +20,6 @@ VALID: dict[str, dict[str, Any]] = {
         "reason": "first",
         "policy": "skip",
         "assembly": Jsonb({}),
-        "assembly_fingerprint": "fingerprint",
         "run_id": RUN,
     },
     "batch": {

@@ -190,7 +190,6 @@ def test_a_generation_opens_at_what_was_dealt_with_and_knows_what_is_open(old: D
         "policy": "reissue",
         "revision": 1,
         "assembly": SETTINGS,
-        "assembly_fingerprint": "upgraded",
         "run_id": RUNS[2],
         "from_generation": 2,
         "from_batch": 4,
@@ -438,7 +437,7 @@ def test_what_was_written_since_goes_down_too(old: Database) -> None:
                explanation="", attempt=1, transform_fingerprint="", host="", pid=1, system_identifier=1, timeline=1)  # fmt: skip
     for number, reason in ((4, "truncation"), (5, "fork")):
         old.insert("generation", generation=number, start_offsets={}, topics={}, reason=reason, policy="skip", assembly={},
-                   assembly_fingerprint="", run_id=RUNS[6])  # fmt: skip
+                   run_id=RUNS[6])  # fmt: skip
 
     downgrade(old.dsn, "0004")
     found = [row for row in old.rows("batch", "batch_id") if row["generation"] == 3]

@@ -135,7 +135,7 @@ class World:
         with connection.transaction():
             ownership.take_over(connection, self.run_id, JobSettings(), force=True)
             connection.execute(statement("spark_job", "insert_first_lane_epoch"), {"lanes": 4})
-            generations.insert(connection, self.generation, "fingerprint", self.run_id)
+            generations.insert(connection, self.generation, self.run_id)
             self._record_run()
         self.topics = InputTopics({name: topic_id}, {name: [0, 1]})
         self.sink = self.new_sink()

@@ -40,8 +40,8 @@ class Outbox:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(
                 # It names no partition: each begins with its first batch.
-                "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, assembly_fingerprint, run_id)"
-                " VALUES (1, '{}', %s, 'first', 'skip', '{}', 'test', %s)",
+                "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, run_id)"
+                " VALUES (1, '{}', %s, 'first', 'skip', '{}', %s)",
                 (Jsonb({TOPIC_ID: "session-events"}), uuid4()),
             )
             self.add_epoch(1, 1, self.lanes)

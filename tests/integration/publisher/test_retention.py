@@ -147,8 +147,8 @@ def test_outputs_that_the_first_batch_after_an_upgrade_looks_at_stay_until_it_is
         )
     query(
         old.dsn,
-        "INSERT INTO outbox.generation (generation, start_offsets, open_state, topics, reason, policy, assembly, assembly_fingerprint,"
-        " run_id, from_generation) VALUES (2, %s, %s, '{}', 'upgrade', 'skip', '{}', 'upgraded', gen_random_uuid(), 1)",
+        "INSERT INTO outbox.generation (generation, start_offsets, open_state, topics, reason, policy, assembly,"
+        " run_id, from_generation) VALUES (2, %s, %s, '{}', 'upgrade', 'skip', '{}', gen_random_uuid(), 1)",
         ends(90),
         Jsonb({TOPIC_ID: {"0": {"safe": 60, "sessions": 0, "events": 0, "bytes": 0, "upgraded": True}}}),
     )
