@@ -3,9 +3,10 @@
 COMMENT ON COLUMN outbox.batch.spark_batch IS
     'Spark''s number of the batch, which begins anew with each run; NULL: no batch of the stream';
 COMMENT ON COLUMN outbox.batch.open_state IS
-    'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset '
-    'of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where '
-    'there are none. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
+    'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones", "upgraded"}}}. safe: '
+    'offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where '
+    'there are none; upgraded: true from the upgrade to 0005 until the partition has records. A partition that is not named has nothing '
+    'open. NULL: written before 0005, and not the newest of its generation';
 COMMENT ON COLUMN outbox.generation.start_offsets IS
     'the position that it begins at: what closes below it was judged before';
 COMMENT ON COLUMN outbox.generation.open_state IS

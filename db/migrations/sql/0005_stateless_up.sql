@@ -59,7 +59,7 @@ SET open_state = (
     SELECT coalesce(jsonb_object_agg(t.id, t.open) FILTER (WHERE t.open IS NOT NULL), '{}')
     FROM (
         SELECT e.id, (
-            SELECT jsonb_object_agg(p.partition, jsonb_build_object('safe', s.at, 'sessions', 0, 'events', 0, 'bytes', 0))
+            SELECT jsonb_object_agg(p.partition, jsonb_build_object('safe', s.at, 'sessions', 0, 'events', 0, 'bytes', 0, 'upgraded', true))
             FROM jsonb_each_text(e.partitions) AS p (partition, at)
             CROSS JOIN LATERAL (SELECT (b.safe_offsets #>> ARRAY[e.id, p.partition])::bigint AS at) s
             WHERE s.at < p.at::bigint) AS open
