@@ -176,7 +176,7 @@ COMMENT ON COLUMN outbox.batch.spark_batch IS 'Spark''s number of the batch, whi
 -- Name: COLUMN batch.open_state; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
+COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones", "upgraded"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none; upgraded: true from the upgrade to 0005 until the partition has records. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
 
 --
 -- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
@@ -374,7 +374,6 @@ COMMENT ON COLUMN outbox.generation.open_state IS 'what is open at start_offsets
 --
 
 COMMENT ON COLUMN outbox.generation.lineage IS 'the assembly descriptions that judged what is open at start_offsets, and from where on: [{"assembly": {...}, "start": {topic id: {partition: offset}}}]. Its own judges from start_offsets on; empty: from the beginning';
-
 
 --
 -- Name: COLUMN generation.accepted_deliveries; Type: COMMENT; Schema: outbox; Owner: -

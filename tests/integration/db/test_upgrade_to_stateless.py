@@ -162,7 +162,7 @@ def opened(safe: Offsets) -> dict[str, dict[str, dict[str, int]]]:
     """The open state of partitions of which only the safe offset is known."""
     return {
         topic: {
-            partition: {"safe": offset, "sessions": 0, "events": 0, "bytes": 0}
+            partition: {"safe": offset, "sessions": 0, "events": 0, "bytes": 0, "upgraded": True}
             for partition, offset in partitions.items()
         }
         for topic, partitions in safe.items()

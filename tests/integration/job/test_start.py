@@ -23,9 +23,11 @@ from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.reference.tombstones import tombstones
 
 MOST = 1_000
-OPEN = OpenPartition(40, 2, 4, 20, "digest of [40, 60]", b"tombstones")
+TOMBSTONES = tombstones(large=70)
+OPEN = OpenPartition(40, 2, 4, 20, "digest of [40, 60]", TOMBSTONES)
 ADDED = TopicPartition(TOPIC_ID, 2)
 OUTPUT = [OutputEvent("out", b"1")]
 
@@ -77,7 +79,7 @@ def world(connection: Connection) -> World:
     world.write(0, session("a", 0, 9, OUTPUT), still_open(0, 40))
     savepoints.create(connection, "monday")
     world.plan(1, (70, 50), (100, 50))
-    world.write(1, session("b", 71, 79, OUTPUT), still_open(0, 40, 60, tombstones=b"tombstones"))
+    world.write(1, session("b", 71, 79, OUTPUT), still_open(0, 40, 60, tombstones=TOMBSTONES))
     leave(world)
     return world
 
@@ -290,7 +292,7 @@ CASES = {
         ("input/0: ends at 90, was read up to 100",),
         "truncation",
         {P0: 90, P1: 50},
-        {P0: OpenPartition.unknown(40)},
+        {P0: OPEN.unproven(40)},
         1,
         {P0: 90},
     ),
@@ -310,7 +312,7 @@ CASES = {
         ("input/0: offsets 40 to 54 (15)", "Up to 2 open sessions", "0 records were never read"),
         "data_loss",
         {P0: 100, P1: 50},
-        {P0: OpenPartition.unknown(55)},
+        {P0: OPEN.unproven(55)},
     ),
     "unread offsets deleted": Case(
         Input(earliest={P0: 110, P1: 57}),
@@ -318,7 +320,7 @@ CASES = {
         ("offsets 40 to 109 (70)", "offsets 50 to 56 (7)", "17 records were never read"),
         "data_loss",
         {P0: 110, P1: 57},
-        {},
+        {P0: OPEN.unproven(110)},
     ),
     "cut in one partition, deleted in another": Case(
         Input(earliest={P0: 0, P1: 60}, latest={P0: 90, P1: 500}),
@@ -326,7 +328,7 @@ CASES = {
         ("ends at 90", "offsets 50 to 59"),
         "truncation",
         {P0: 90, P1: 60},
-        {P0: OpenPartition.unknown(40)},
+        {P0: OPEN.unproven(40)},
         1,
         {P0: 90},
     ),
@@ -336,7 +338,7 @@ CASES = {
         ("timeout_s", "offsets 40 to 54"),
         "data_loss",
         {P0: 100, P1: 50},
-        {P0: OpenPartition.unknown(55)},
+        {P0: OPEN.unproven(55)},
         of=settings(session={"timeout_s": 90.0}),
     ),
 }

@@ -1,12 +1,11 @@
 """The job without Spark, Kafka and Postgres: its tasks as they are, a log in memory, and the position as the ledger would keep it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from db.settings import SessionSettings, Settings
@@ -25,7 +24,7 @@ from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
 from spark_job.recovery.slices import slices_of
-from spark_job.sessions import AssemblySettings, OpenSessions
+from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow
 from tests.reference.model import Record
@@ -227,24 +226,3 @@ class Job:
         kept = OpenPartitions.from_json(OpenPartitions(opened).to_json())
         row = StreamRow((self.position.batch_id or 0) + 1, Offsets({**self.position.end, **ends}), kept, NOW)
         self.position = replace(self.position, newest=row)
-
-
-def tombstones(**starts: int) -> bytes:
-    """An encoded table of what is left of sessions over a limit: {key: offset of the start}."""
-    empty, count = OpenSessions.empty(), len(starts)
-    numbers = {
-        field.name: np.zeros(count, column.dtype)
-        for field in fields(OpenSessions)
-        if isinstance(column := getattr(empty, field.name), np.ndarray)
-    }
-    at = np.array(sorted(starts.values()), np.int64)
-    table = OpenSessions(
-        **numbers
-        | {"start": at, "last": at, "irregular": np.ones(count, bool)}
-        | {
-            "key": pa.array(sorted(starts, key=starts.__getitem__), pa.large_string()),
-            "start_hash": pa.array([b"hash"] * count, pa.large_binary()),
-            "start_id": pa.nulls(count, pa.large_binary()),
-        }
-    )
-    return table.encoded

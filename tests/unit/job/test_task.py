@@ -21,7 +21,8 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import AssemblySettings, DamagedStateError
 from tests.reference.model import Record
-from tests.unit.job.tasks import UUID, kafka, run_task, slice_of, task_settings, tombstones
+from tests.reference.tombstones import tombstones
+from tests.unit.job.tasks import UUID, kafka, run_task, slice_of, task_settings
 
 HERE = "tests.unit.job.test_task"
 RULES = AssemblySettings(key_path=None, timeout_ms=60_000)
