@@ -48,8 +48,7 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
             if of.keep_timed_out:
                 found.timed_out += [each for each in assembled.letters if each.reason == "timed_out"]
     tombstones = OpenSessions.decoded(memoryview(of.tombstones)) if of.tombstones else OpenSessions.empty()
-    if of.digest is not None or len(tombstones):
-        found.state = found.state.with_tombstones(tombstones)
+    found.state = found.state.with_tombstones(tombstones, keep_own=of.digest is None)
     if of.digest is not None:
         found.differs = found.state.digest != of.digest
         if found.differs and not of.accept_differing:

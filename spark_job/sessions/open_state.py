@@ -84,10 +84,14 @@ class OpenState:
             merged = [collect(merged, sessions.start[sessions.rows > 0])]
         return OpenState(sessions, (*older, *(chunk for chunk in merged if len(chunk))))
 
-    def with_tombstones(self, tombstones: OpenSessions) -> "OpenState":
-        """The state with these tombstones instead of its own, and without other sessions of their keys."""
+    def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
+        """The state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(self.sessions.key.to_pylist(), self.sessions.is_tombstone.tolist(), strict=True)
-        kept = [at for at, (key, is_tombstone) in enumerate(entries) if not is_tombstone and key not in keys]
+        kept = [
+            at
+            for at, (key, is_tombstone) in enumerate(entries)
+            if key not in keys and (keep_own or not is_tombstone)
+        ]
         others = self.sessions.take(np.array(kept, np.int64))
         return OpenState(OpenSessions.concat([others, tombstones]), self.chunks)

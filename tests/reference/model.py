@@ -10,7 +10,7 @@ into batches and when things happened plays no part in it.
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -111,11 +111,20 @@ def expected_sessions(
     records: Iterable[Record],
     settings: AssemblySettings | Callable[[Record], AssemblySettings],
     event_ids_in_header: bool = False,
+    held: tuple[int, Iterable[OpenSession]] = (0, ()),
 ) -> Expected:
-    """Judge every record in offset order within its source. `settings`: also as a function, where they changed on the way."""
+    """Judge every record in offset order within its source. `settings`: also as a function, where they changed on the way.
+
+    `held`: an offset, and tombstones that are there from then on whatever the records say: what they swallow is gone.
+    """
     expected = Expected()
     open_now: dict[tuple[int, str], OpenSession] = {}
-    for record in sorted(records, key=lambda record: (record.source, record.offset)):
+    ordered = sorted(records, key=lambda record: (record.source, record.offset))
+    tombstones = {(each.source, each.key): replace(each) for each in held[1]}
+    for record in ordered:
+        if record.offset >= held[0]:
+            open_now |= tombstones
+            tombstones = {}
         judge = settings if isinstance(settings, AssemblySettings) else settings(record)
         parsed = parse(record, judge, event_ids_in_header)
         if parsed is None:
@@ -133,6 +142,7 @@ def expected_sessions(
             continue
         _silence(expected, open_now, record, parsed, judge)
         _judge(expected, open_now, record, parsed, judge)
+    open_now |= tombstones
     expected.sessions.sort(key=lambda session: (session.source, session.end_offset))
     expected.letters.sort(
         key=lambda letter: (letter.source, letter.closing_offset, letter.first_offset, letter.reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.sessions import AssemblySettings
 from tests.integration.job.random_log import Log
-from tests.reference.model import Expected, ExpectedSession, Record, expected_sessions
+from tests.reference.model import Expected, ExpectedSession, OpenSession, Record, expected_sessions
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,16 @@ class Place:
     """What is open at `end` is what [begin, end) leaves open."""
     rules: tuple[tuple[int, AssemblySettings], ...]
     """(offset from which on they judge, rules)"""
+    held: tuple[int, tuple[OpenSession, ...]] = (0, ())
+    """The offset at which Kafka had lost something, and the tombstones of then."""
+
+    def lost(self, end: int, begin: int) -> "Place":
+        """What is left where only [begin, end) is there, or comes: tombstones that began below stay."""
+        kept = self.held[1]
+        if self.held[0] != self.end:
+            kept = tuple(each for each in self.model(self.end).open if each.tombstone)
+        kept = tuple(each for each in kept if each.start_offset < end)
+        return replace(self, end=end, begin=begin, held=(end, kept))
 
     def judged_by(self, rules: AssemblySettings) -> "Place":
         """The same place where other rules judge what comes."""
@@ -27,7 +37,9 @@ class Place:
     def model(self, end: int) -> Expected:
         """What the reference model says of [begin, end)."""
         return expected_sessions(
-            [record for record in self.log[self.begin : end] if record is not None], self._rules_of
+            [record for record in self.log[self.begin : end] if record is not None],
+            self._rules_of,
+            held=self.held,
         )
 
     @property

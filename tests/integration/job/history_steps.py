@@ -262,7 +262,7 @@ def after_cut(of: History, places: Places, safe: Offsets, cuts: Mapping[TopicPar
         if (place := places.get(where)) is not None:
             log = of.log.partitions[where.partition].log
             if cut < place.end:
-                place = replace(place, end=cut, begin=min(safe.at(where), cut))
+                place = place.lost(cut, min(safe.at(where), cut))
             left[where] = replace(place, log=log)
     return left
 
@@ -276,7 +276,7 @@ def after_retention(of: History, places: Places, safe: Offsets) -> tuple[Places,
         if begin < earliest:
             flags = {"--accept-data-loss"}
             end = max(place.end, earliest)
-            left[where] = replace(place, end=end, begin=max(begin, earliest))
+            left[where] = place.lost(end, max(begin, earliest))
     return left, flags
 
 

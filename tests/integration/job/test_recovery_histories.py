@@ -22,7 +22,7 @@ from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.dead_letters import covered
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import generations, ownership, position, restoring, savepoints, start
+from spark_job.recovery import generations, ownership, position, restoring, savepoints, slices, start
 from spark_job.recovery.findings import From, here
 from spark_job.recovery.judges import judges_of
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
@@ -31,7 +31,6 @@ from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenStat
 from spark_job.sink import batch, storing
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
-from spark_job.spark import query
 from tests.integration.job import history_steps
 from tests.integration.job.history import Connection, History, settings, stand_ins
 from tests.integration.job.history_steps import KINDS
@@ -175,7 +174,7 @@ def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
 
 def new_rules_judge_old_events(patch: pytest.MonkeyPatch) -> None:
     """A rebuild judges all by the settings of now."""
-    patch.setattr(query, "judges_of", lambda *given: judges_of(*given)[-1:])
+    patch.setattr(slices, "judges_of", lambda *given: judges_of(*given)[-1:])
 
 
 def the_newest_batch_is_that_of_sparks_greatest_number(patch: pytest.MonkeyPatch) -> None:
