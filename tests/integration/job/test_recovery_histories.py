@@ -108,7 +108,7 @@ def skip_over_two_descriptions(history: History) -> None:
     history.batch(most=5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [6, 11, 15, 16])  # where another lineage judges otherwise
 def test_after_a_skip_each_description_judges_what_it_judged_before(play: Play, seed: int) -> None:
     assert play(seed, script=skip_over_two_descriptions) == []
 
