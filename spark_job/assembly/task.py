@@ -152,10 +152,10 @@ class _Partition:
         began = time.perf_counter()
         state, sessions = self._state, self._state.sessions
         reach("task.after_assembly")
+        tombstones = self._tombstones(state)
         self._cache.store(state, self._of.digest or "")
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began
-        tombstones = state.tombstones
         detail = {
             "safe": state.safe_offset,
             "sessions": len(sessions),
@@ -171,7 +171,7 @@ class _Partition:
             "kind": rows.PARTITION,
             "source": self.source,
             "detail": orjson.dumps(detail).decode(),
-            "tombstones": tombstones.encoded if len(tombstones) else None,
+            "tombstones": tombstones,
         }
 
     def _open(self) -> tuple[OpenState, list[DeadLetter]]:
@@ -202,13 +202,19 @@ class _Partition:
                 f"{self._of.place} has {len(state.sessions)} open sessions of {size} bytes, over [session] max_open_bytes = {most}. "
                 "Raise it where the executors have the memory, spread the sessions over more partitions, or shorten [session] timeout_s"
             )
+
+    def _tombstones(self, state: OpenState) -> bytes | None:
+        """Encoded, None where there are none: they go on the ledger row, so they are bounded."""
         tombstones = state.tombstones
+        if not len(tombstones):
+            return None
         if len(tombstones.encoded) > _TOMBSTONES_BYTES:
             raise PartitionTooLargeError(
                 f"{self._of.place} has {len(tombstones)} keys whose sessions went over [session] max_events or max_bytes and have not "
                 f"ended since: what is remembered of them takes over {_TOMBSTONES_BYTES} bytes on each row of the ledger. Raise these "
                 "limits, shorten [session] timeout_s, or see why the sessions do not end"
             )
+        return tombstones.encoded
 
     def _session(self, closed: ClosedSession) -> rows.Row:
         session = to_session(closed, self._of.topic, self._of.partition)

@@ -27,11 +27,6 @@ class OpenPartition:
     upgraded: bool = False
     """Of an outbox from before schema 0005: of what silence closed below the position, some letters may not be written yet."""
 
-    @classmethod
-    def unknown(cls, safe: int) -> Self:
-        """What is open is to be found out, from `safe` on."""
-        return cls(safe, 0, 0, 0, None)
-
     def unproven(self, safe: int) -> Self:
         """Return the same where the digest no longer holds: what is open is to be found out, from `safe` on. Tombstones stay."""
         return replace(self, safe=safe, sessions=0, events=0, n_bytes=0, digest=None)

@@ -11,6 +11,7 @@ from db.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.input.topics import InputTopics
+from tests.reference.message import Message
 from tests.reference.model import Record
 
 TOPIC = "input"
@@ -25,25 +26,6 @@ class LogPartition:
 
     log: Log
     earliest: int = 0
-
-
-@dataclass(frozen=True)
-class Message:
-    """A record as confluent-kafka gives it."""
-
-    record: Record
-
-    def offset(self) -> int:
-        return self.record.offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.record.ts
-
-    def value(self) -> bytes | None:
-        return self.record.value
-
-    def __len__(self) -> int:
-        return len(self.record.value or b"")
 
 
 @dataclass

@@ -113,7 +113,7 @@ def test_after_a_skip_each_description_judges_what_it_judged_before(play: Play, 
     assert play(seed, script=skip_over_two_descriptions) == []
 
 
-# What an obvious implementation would do instead of a rule of the design
+# What an obvious implementation would do instead of a rule of recovery
 
 
 def nothing_is_found_again(patch: pytest.MonkeyPatch) -> None:

@@ -682,7 +682,7 @@ def test_a_command_that_gave_up_waiting_gets_nothing_done_any_more(
 
 def test_an_upgraded_outbox_goes_on_with_whatever_is_found_open(connection: Connection) -> None:
     """Its generation names safe offsets and no digests; what silence closes on the way may have no letter yet."""
-    opened = OpenPartitions({P0: OpenPartition.unknown(40)})
+    opened = OpenPartitions({P0: OpenPartition(40, 0, 0, 0, None)})
     upgraded = World(
         connection,
         Offsets({P0: 100, P1: 50}),

@@ -27,6 +27,7 @@ from spark_job.recovery.slices import slices_of
 from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow
+from tests.reference.message import Message
 from tests.reference.model import Record
 
 UUID = "00000000-0000-0000-0000-000000000007"
@@ -44,31 +45,6 @@ def told(session: Session) -> Iterable[OutputEvent]:
             "t", {"key": session.key, "start": str(session.start), "end": str(session.end), "events": events}
         )
     ]
-
-
-@dataclass(frozen=True)
-class Message:
-    """A record as confluent-kafka gives it."""
-
-    record: Record
-
-    def offset(self) -> int:
-        return self.record.offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.record.ts
-
-    def value(self) -> bytes | None:
-        return self.record.value
-
-    def key(self) -> bytes | None:
-        return self.record.key.encode() if isinstance(self.record.key, str) else self.record.key
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return [] if self.record.type is None else [("type", self.record.type.encode())]
-
-    def __len__(self) -> int:
-        return len(self.record.value or b"")
 
 
 def task_settings(cache: Path, **changed: Any) -> TaskSettings:

@@ -248,7 +248,7 @@ def test_a_restore_needs_the_same_flags_where_its_own_position_does_not_fit_any_
     decision = restore(now, EVERYTHING)
     assert decision.reason == "savepoint"
     if flag == "data_loss":
-        assert decision.open == OpenPartitions({P0: OpenPartition.unknown(55)})
+        assert decision.open == OpenPartitions({P0: OpenPartition(55, 0, 0, 0, None)})
 
 
 def test_what_is_deleted_of_a_partition_that_was_added_after_a_savepoint_is_lost_to_a_reissue() -> None:

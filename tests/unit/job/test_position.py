@@ -49,7 +49,9 @@ def test_the_ledger_gives_back_what_is_open_as_it_was_written(
 
 
 def test_a_row_of_the_ledger_names_what_is_open_by_topic_id_and_partition() -> None:
-    opened = OpenPartitions({P1: OpenPartition(7, 1, 2, 30, "d", b"\xff"), P0: OpenPartition.unknown(4)})
+    opened = OpenPartitions(
+        {P1: OpenPartition(7, 1, 2, 30, "d", b"\xff"), P0: OpenPartition(4, 0, 0, 0, None)}
+    )
     assert opened.to_json() == {
         "id": {
             "0": {"safe": 4, "sessions": 0, "events": 0, "bytes": 0},

@@ -15,7 +15,7 @@ from tests.unit.job.tasks import NOW
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 BEGIN = Offsets({P0: 100, P1: 50})
 OPEN = OpenPartitions(
-    {P0: OpenPartition(90, 1, 2, 10, "digest"), P1: replace(OpenPartition.unknown(40), upgraded=True)}
+    {P0: OpenPartition(90, 1, 2, 10, "digest"), P1: replace(OpenPartition(40, 0, 0, 0, None), upgraded=True)}
 )
 AT = Position(Generation(1, BEGIN, OPEN, Lineage(), {"id": "in"}, "upgrade", "skip", 0, {}), None)
 TOPICS = InputTopics({"in": "id"}, {"in": [0, 1, 2]})
