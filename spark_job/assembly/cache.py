@@ -22,7 +22,7 @@ from pathlib import Path
 from db.fault_points import reach
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
-from spark_job.sessions.binary import Reader, joined
+from spark_job.sessions.binary import Reader, aligned
 from spark_job.sessions.chunks import Chunk
 from spark_job.sessions.open_sessions import digest
 
@@ -72,7 +72,7 @@ class SessionCache:
                 refs = json.dumps(names).encode()
                 table = state.sessions.encoded
                 head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
-                self._write(f"{state.digest}.sessions", joined([_MAGIC, head, table, refs]))
+                self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
             self._clean({state.digest, before})
         except OSError as error:
             self.problem = f"open sessions were not kept in {self._folder}: {error}"
@@ -101,12 +101,12 @@ class SessionCache:
         self._write(name, chunk.encoded())
         return name
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         path = self._folder / f".{name}.{secrets.token_hex(4)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb", closefd=True) as file:
-                file.write(data)
+                file.writelines(parts)
             path.rename(self._folder / name)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -197,12 +197,12 @@ def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, od
     opening, going_on, starts = opening[by_start], going_on[by_start], starts[by_start]
     plain = _chunk(groups, opening, starts)
     strange = _new_of(odd)
-    tables = [
-        before.take(np.flatnonzero(untouched)),
+    sessions = before.changed(
+        untouched,
         _plain_sessions(groups, before, opening, going_on, plain),
         _odd_sessions(before, odd, strange),
-    ]
-    return state.after(OpenSessions.concat(tables), _merged(plain, strange))
+    )
+    return state.after(sessions, _merged(plain, strange))
 
 
 def _plain_sessions(

@@ -13,19 +13,19 @@ from spark_job.sessions.errors import DamagedStateError
 _ALIGNMENT = 8
 
 
-def joined(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> bytes:
-    """All parts, each filled up to the alignment."""
+def aligned(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> list[bytes | memoryview]:
+    """All parts as bytes, each filled up to the alignment. Copies nothing."""
     out: list[bytes | memoryview] = []
     for part in parts:
-        data = part.tobytes() if isinstance(part, np.ndarray) else part
+        data = np.ascontiguousarray(part).view(np.uint8).data if isinstance(part, np.ndarray) else part
         out += [data, bytes(-len(data) % _ALIGNMENT)]
-    return b"".join(out)
+    return out
 
 
 def texts(column: pa.Array) -> list[memoryview | npt.NDArray[Any]]:
-    """A large string or binary array as parts: which are valid, their bounds, their bytes. Equal arrays give equal parts."""
-    bounds, data = views(column)
+    """A large string or binary array as parts: which are valid, and of these the bounds and the bytes. Equal arrays give equal parts."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
+    bounds, data = views(column.drop_null() if column.null_count else column)
     return [valid.astype(np.uint8), (bounds - bounds[0]).astype("<i8"), data[bounds[0] : bounds[-1]]]
 
 
@@ -46,17 +46,21 @@ class Reader:
         """The next part as numbers."""
         return np.frombuffer(self.take(count * np.dtype(kind).itemsize), kind)
 
-    def bounds(self, count: int, end: int | None = None) -> npt.NDArray[np.int64]:
-        """The next part as the bounds of `count` ranges that follow each other from 0 on, to `end`."""
+    def bounds(self, count: int, end: int | None = None, *, checked: bool = True) -> npt.NDArray[np.int64]:
+        """The next part as the bounds of `count` ranges that follow each other from 0 on, to `end`; not `checked`: but for the first."""
         found = self.array("<i8", count + 1)
-        if found[0] != 0 or (found[1:] < found[:-1]).any() or (end is not None and found[-1] != end):
+        wrong = checked and ((found[1:] < found[:-1]).any() or (end is not None and found[-1] != end))
+        if found[0] != 0 or wrong:
             raise DamagedStateError("its bounds lead nowhere")
         return found
 
-    def texts(self, count: int, kind: pa.DataType) -> pa.Array:
-        """The next parts as an array, as `texts` gave them."""
+    def texts(self, count: int, kind: pa.DataType, *, checked: bool = True) -> pa.Array:
+        """The next parts as an array, as `texts` gave them; not `checked`: whoever reads a value looks at its bounds before."""
         valid = self.array(np.uint8, count).astype(bool)
-        bounds = self.bounds(count)
+        n_valid = int(np.count_nonzero(valid))
+        bounds = self.bounds(n_valid, checked=checked or n_valid < count)
         data = self.take(int(bounds[-1]))
-        mask = None if valid.all() else pa.array(valid).buffers()[1]
-        return pa.Array.from_buffers(kind, count, [mask, pa.py_buffer(bounds), pa.py_buffer(data)])
+        given = pa.Array.from_buffers(kind, n_valid, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+        if n_valid == count:
+            return given
+        return given.take(pa.array(np.cumsum(valid) - 1, mask=~valid)) if n_valid else pa.nulls(count, kind)

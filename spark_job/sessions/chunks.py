@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.binary import Reader, joined, texts
+from spark_job.sessions.binary import Reader, aligned, texts
 from spark_job.sessions.decode import views
+from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
 from spark_job.sessions.open_sessions import OpenSessions
 
@@ -56,8 +57,11 @@ class Chunk:
 
     def live(self, sessions: OpenSessions) -> int:
         """How many of the events belong to open sessions."""
-        kept = np.isin(self.start, sessions.start[sessions.rows > 0], assume_unique=True)
-        return int(np.diff(self.first)[kept].sum())
+        if not len(sessions):
+            return 0
+        at = np.minimum(np.searchsorted(sessions.start, self.start), len(sessions) - 1)
+        is_open = (sessions.start[at] == self.start) & (sessions.rows[at] > 0)
+        return int(np.diff(self.first)[is_open].sum())
 
     def sums(self, before: Sums, rows: Int | None = None) -> Sums:
         """The sums over earlier events, given, and then those here; `rows`: of each session only its first so many events."""
@@ -72,8 +76,8 @@ class Chunk:
         ]
         return Sums(before.checksum + (running[end] - running[begin]), *crcs)
 
-    def encoded(self) -> bytes:
-        """As a cache keeps it."""
+    def encoded(self) -> list[bytes | memoryview]:
+        """As a cache keeps it, one part after the other."""
         events = self.events
         counts = np.array([len(self.start), len(events), events.event_id is not None], "<i8")
         parts = [
@@ -85,7 +89,7 @@ class Chunk:
             events.kind,
             *texts(events.payload),
         ]
-        return joined([*parts, *([] if events.event_id is None else texts(events.event_id))])
+        return aligned([*parts, *([] if events.event_id is None else texts(events.event_id))])
 
     @classmethod
     def decoded(cls, data: memoryview) -> "Chunk":
@@ -94,7 +98,7 @@ class Chunk:
         sessions, rows, has_ids = reader.array("<i8", 3).tolist()
         start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
         offset, ts, kind = reader.array("<i8", rows), reader.array("<i8", rows), reader.array("i1", rows)
-        payload = reader.texts(rows, pa.large_binary())
+        payload = reader.texts(rows, pa.large_binary(), checked=False)
         event_id = reader.texts(rows, pa.large_binary()) if has_ids else None
         return cls(start, first, Events(offset, ts, kind, payload, event_id))
 
@@ -154,7 +158,10 @@ def _joined(parts: Sequence[Chunk], runs: Sequence[_Runs], order: Int) -> Events
             pieces += [data[a:b] for a, b in zip(low, high, strict=True)]
             sizes.append(bounds[mine + 1] - bounds[mine])
         joined_data = b"".join([pieces[at] for at in order.tolist()])
-        ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes)[rows])])
+        size = np.concatenate(sizes)[rows]
+        ends = np.concatenate([[0], np.cumsum(size)])
+        if (size < 0).any() or ends[-1] != len(joined_data):
+            raise DamagedStateError("bounds of events lead nowhere")
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined_data)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), buffers)
 

@@ -49,9 +49,12 @@ class Groups:
         self.code = codes[self.first]
         self.keys: pa.LargeStringArray = records.key.dictionary
         """By code."""
-        known = pc.index_in(self.keys.take(pa.array(self.code)), value_set=sessions.key)
-        self.session = int64(pc.fill_null(known, -1))
+        self.session = np.full(len(self.code), -1)
         """Of each group, the place of its key's open session in the table; -1 where none is open."""
+        # The other way round it would hash all open keys, and keep them.
+        has_new = pc.index_in(sessions.key, value_set=self.keys.take(pa.array(self.code)))
+        open_already = np.flatnonzero(has_new.is_valid())
+        self.session[int64(has_new.drop_null())] = open_already
 
     def __len__(self) -> int:
         return len(self.first)

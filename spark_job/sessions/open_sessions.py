@@ -1,16 +1,15 @@
 """The table of a partition's open sessions, and its one canonical form."""
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.binary import Reader, joined, texts
+from spark_job.sessions.binary import Reader, aligned, texts
 
 Int = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
@@ -65,17 +64,18 @@ class OpenSessions:
             }
         )
 
-    @classmethod
-    def concat(cls, parts: Sequence["OpenSessions"]) -> "OpenSessions":
-        """All sessions of several tables, ordered by start."""
+    def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
+        """The sessions that are kept (one flag for each) and those of other tables, ordered by start."""
         columns: dict[str, Any] = {}
-        for field in fields(cls):
-            of_parts = [getattr(part, field.name) for part in parts]
-            is_arrow = isinstance(of_parts[0], pa.Array)
-            columns[field.name] = pa.concat_arrays(of_parts) if is_arrow else np.concatenate(of_parts)
-        table = cls(**columns)
-        order = np.argsort(table.start)
-        return table.take(order) if (order[1:] < order[:-1]).any() else table
+        for name, column in self._columns():
+            of_all = [column, *(getattr(each, name) for each in entries)]
+            columns[name] = (
+                pa.concat_arrays(of_all) if isinstance(column, pa.Array) else np.concatenate(of_all)
+            )
+        table = OpenSessions(**columns)
+        rows = np.append(np.flatnonzero(kept), np.arange(len(self), len(table)))
+        # A stable sort makes use of runs that are sorted already.
+        return table.take(rows[np.argsort(table.start[rows], kind="stable")])
 
     @cached_property
     def encoded(self) -> bytes:
@@ -83,7 +83,7 @@ class OpenSessions:
         parts: list[Any] = [np.array([len(self)], "<i8")]
         for name, column in self._columns():
             parts += texts(column) if name in _TEXTS else [column.astype(_NUMBERS[name], copy=False)]
-        return joined(parts)
+        return b"".join(aligned(parts))
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
@@ -121,5 +121,5 @@ _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id":
 
 
 def digest(encoded: bytes | memoryview) -> str:
-    """Return the digest of an encoded table: 24 hex digits."""
-    return hashlib.sha256(encoded).hexdigest()[:24]
+    """Return the digest of an encoded table: 32 hex digits. It finds what went wrong, not what somebody made up."""
+    return mmh3.mmh3_x64_128_digest(encoded).hex()

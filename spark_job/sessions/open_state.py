@@ -1,14 +1,15 @@
 """The open sessions of a partition: a table of sessions, and chunks that hold their events.
 
 Nothing of a session is copied while it stays open: its new events go into a new chunk, the older ones stay where they are, and when it
-closes they are taken out of the chunks. Chunks are merged so that each is more than twice as large as the next newer one. So there are few
-of them, an event is copied a few times at the most, and a batch costs what its own events cost, however many sessions are open.
+closes they are taken out of the chunks. Where there are too many chunks, the newest half is merged, and older ones with it that are no
+larger than what it makes together. So an event is copied a few times at the most, and a batch costs what its own events cost, however
+many sessions are open.
 
 The digest is the identity of a state. It covers the table, which has checksums of each session's events, and not how the events lie in
 chunks: wherever the input was cut, and whether sessions were carried on or found again in Kafka, equal open sessions have one digest.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,7 +22,9 @@ from spark_job.sessions.open_sessions import OpenSessions, digest
 
 Int = npt.NDArray[np.int64]
 
-_MOST_CHUNKS = 24
+_MOST_CHUNKS = 12
+_MERGED_CHUNKS = 6
+"""So many at the least, so that the next batches need not merge again. Of a few such pairs this one copied least, and left few chunks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +78,27 @@ class OpenState:
 
     def after(self, sessions: OpenSessions, new: Chunk) -> "OpenState":
         """The state with another table and the events of one chunk more."""
-        older, size = list(self.chunks), len(new)
-        merged = [new] if size else []
-        while older and ((live := older[-1].live(sessions)) <= 2 * size or len(older) >= _MOST_CHUNKS):
-            size += live
-            merged.insert(0, older.pop())
-        if merged and merged[0] is not new:
-            merged = [collect(merged, sessions.start[sessions.rows > 0])]
-        return OpenState(sessions, (*older, *(chunk for chunk in merged if len(chunk))))
+        if not sessions.rows.any():
+            return OpenState(sessions)
+        chunks = [chunk for chunk in (*self.chunks, new) if len(chunk)]
+        if len(chunks) > _MOST_CHUNKS:
+            size, merged = 0, list[Chunk]()
+            while chunks and (len(merged) < _MERGED_CHUNKS or chunks[-1].live(sessions) <= size):
+                merged.insert(0, chunks.pop())
+                size += merged[0].live(sessions)
+            whole = _merged(merged, sessions)
+            chunks += [whole] if len(whole) else []
+        return OpenState(sessions, tuple(chunks))
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
         """The state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(self.sessions.key.to_pylist(), self.sessions.is_tombstone.tolist(), strict=True)
-        kept = [
-            at
-            for at, (key, is_tombstone) in enumerate(entries)
-            if key not in keys and (keep_own or not is_tombstone)
-        ]
-        others = self.sessions.take(np.array(kept, np.int64))
-        return OpenState(OpenSessions.concat([others, tombstones]), self.chunks)
+        kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
+        return OpenState(self.sessions.changed(np.array(kept, bool), tombstones), self.chunks)
+
+
+def _merged(chunks: Sequence[Chunk], sessions: OpenSessions) -> Chunk:
+    """One chunk of what is open in some."""
+    held = np.unique(np.concatenate([chunk.start for chunk in chunks]))
+    return collect(chunks, np.intersect1d(held, sessions.start[sessions.rows > 0], assume_unique=True))

@@ -245,8 +245,9 @@ def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_goes_on(
         def __exit__(self, *_: object) -> None:
             self._file.close()
 
-        def write(self, data: bytes) -> None:
+        def writelines(self, parts: list[bytes]) -> None:
             nonlocal writes
+            data = b"".join(parts)
             writes += 1
             finished.append(len({name for name in names(tmp_path) if not name.startswith(".")} - whole))
             if writes > written:

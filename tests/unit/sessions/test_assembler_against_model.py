@@ -126,7 +126,7 @@ def carried(state: OpenState, records: list[Record], cuts: list[int], rules: Ass
 
 def reread(state: OpenState) -> OpenState:
     """As a cache gives it back."""
-    chunks = tuple(Chunk.decoded(memoryview(chunk.encoded())) for chunk in state.chunks)
+    chunks = tuple(Chunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
     return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
 
 
