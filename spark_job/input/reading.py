@@ -1,13 +1,16 @@
 """A range of offsets read from Kafka beside Spark: to find open sessions again, and to name a record that Spark cannot read."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 _CONSUME = 10_000
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_offset = methodcaller("offset")
 _WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
@@ -26,8 +29,8 @@ def committed_records(
     start: int,
     end: int,
     timeout_s: float,
-) -> Iterator[Any]:
-    """Yield the committed records of [start, end) in offset order, as confluent-kafka's messages.
+) -> Iterator[list[Any]]:
+    """Yield the committed records of [start, end) in offset order, as confluent-kafka's messages, some at a time.
 
     `client`: `[kafka]` as librdkafka takes it. `timeout_s`: from one record to the next.
     Raises RecordsGoneError, NoAnswerError, KafkaException.
@@ -41,6 +44,7 @@ def committed_records(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 10,  # by default it rests for a second whenever enough is queued
             "queued.max.messages.kbytes": 256 * 1024,
             "log_level": 0,
         }
@@ -52,20 +56,25 @@ def committed_records(
         consumer.close()
 
 
-def _until(consumer: Consumer, place: str, start: int, end: int, timeout_s: float) -> Iterator[Any]:
+def _until(consumer: Consumer, place: str, start: int, end: int, timeout_s: float) -> Iterator[list[Any]]:
     """The end is a record, or the partition's end, at or above `end`: transactions leave offsets without records."""
     deadline = time.monotonic() + timeout_s
     behind = "no answer"
     while time.monotonic() < deadline:
-        for message in consumer.consume(_CONSUME, timeout=0.05):
-            error = message.error()
-            offset = message.offset() or 0
-            if error is None:
-                if offset >= end:
-                    return
-                yield message
-                deadline = time.monotonic() + timeout_s
-            elif error.code() == KafkaError._PARTITION_EOF:
+        messages = consumer.consume(_CONSUME, timeout=0.05)
+        errors = [message for message in messages if message.error() is not None]
+        records = [message for message in messages if message.error() is None] if errors else messages
+        if records:
+            below = bisect_left(records, end, key=_offset)
+            if below:
+                yield records[:below]
+            if below < len(records):
+                return
+            deadline = time.monotonic() + timeout_s
+        for message in errors:
+            error, offset = message.error(), message.offset() or 0
+            assert error is not None
+            if error.code() == KafkaError._PARTITION_EOF:
                 if offset >= end:
                     return
                 # A replica that lags behind, perhaps: it is asked again.

@@ -1,5 +1,7 @@
 """Which record Spark cannot read, because it cannot hold its timestamp. Spark's own error names no offset."""
 
+from itertools import chain
+
 from db.settings import KafkaSettings
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import committed_records
@@ -16,9 +18,10 @@ def find(kafka: KafkaSettings, start: Offsets, end: Offsets, topics: dict[str, s
     for where, last in end.items():
         topic = topics[where.topic_id]
         first = start.at(where)
-        for message in committed_records(
+        blocks = committed_records(
             kafka.client(), topic, where.partition, first, last, kafka.request_timeout_s
-        ):
+        )
+        for message in chain.from_iterable(blocks):
             time_ms = message.timestamp()[1]
             if not -_MAX_MS <= time_ms <= _MAX_MS:
                 offset = message.offset()

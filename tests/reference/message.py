@@ -1,6 +1,8 @@
 """Records as the worker's own Kafka client gives them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 from tests.reference.model import Record
 
@@ -28,3 +30,13 @@ class Message:
 
     def __len__(self) -> int:
         return len(self.record.value or b"")
+
+
+def in_blocks(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """As `committed_records` gives them: some at a time, more or fewer."""
+    left = iter(messages)
+    for size in cycle((3, 1, 40)):
+        block = list(islice(left, size))
+        if not block:
+            return
+        yield block

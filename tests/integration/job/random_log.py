@@ -11,7 +11,7 @@ from db.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.input.topics import InputTopics
-from tests.reference.message import Message
+from tests.reference.message import Message, in_blocks
 from tests.reference.model import Record
 
 TOPIC = "input"
@@ -92,11 +92,11 @@ class RandomLog:
 
     def committed_records(
         self, _client: object, topic: str, partition: int, start: int, end: int, _timeout_s: float
-    ) -> Iterator[Any]:
+    ) -> Iterator[list[Any]]:
         """Those that a rebuild reads."""
         if start < self.partitions[partition].earliest:
             raise RecordsGoneError(f"{topic}/{partition}: offset {start} is deleted")
-        yield from map(Message, self.records(partition, start, end))
+        yield from in_blocks(map(Message, self.records(partition, start, end)))
 
 
 def random_records(chance: random.Random, partition: int, before: Log | None = None) -> Log:

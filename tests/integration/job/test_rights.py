@@ -56,7 +56,7 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: GuardedKafka, tm
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
         list(committed_records(settings.client(), INPUT, 0, 0, 3, 10))
     kafka.allow(right("group", "outbox-rebuild", "describe"))
-    assert len(list(committed_records(settings.client(), INPUT, 0, 0, 3, 10))) == 3
+    assert sum(map(len, committed_records(settings.client(), INPUT, 0, 0, 3, 10))) == 3
 
     # What shows whether the database lost its end: not to be read is not to be taken for empty.
     whole = Settings(kafka=settings)

@@ -27,7 +27,7 @@ from spark_job.recovery.slices import slices_of
 from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow
-from tests.reference.message import Message
+from tests.reference.message import Message, in_blocks
 from tests.reference.model import Record
 
 UUID = "00000000-0000-0000-0000-000000000007"
@@ -95,15 +95,15 @@ def run_task(
 
 def kafka(
     logs: Mapping[int, Sequence[Record]], asked: Callable[[int, int, int], None] | None = None
-) -> Callable[..., Iterator[Message]]:
+) -> Callable[..., Iterator[list[Message]]]:
     """In the place of `committed_records`: (client, topic, partition, start, end, timeout). `asked` is told what is read."""
 
     def committed(
         _client: object, _topic: str, partition: int, start: int, end: int, _timeout_s: float
-    ) -> Iterator[Message]:
+    ) -> Iterator[list[Message]]:
         if asked is not None:
             asked(partition, start, end)
-        yield from (Message(record) for record in logs[partition] if start <= record.offset < end)
+        yield from in_blocks(Message(record) for record in logs[partition] if start <= record.offset < end)
 
     return committed
 

@@ -75,7 +75,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
             "auto.offset.reset": "latest",
         }
         try:
-            return [message.offset() for message in committed_records(options, "in", 0, 3, 7, 20)]
+            return [
+                message.offset()
+                for messages in committed_records(options, "in", 0, 3, 7, 20)
+                for message in messages
+            ]
         finally:
             assert consumer.assigned == [("in", 0, 3)]
             assert consumer.closed
