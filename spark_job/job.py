@@ -87,7 +87,7 @@ def attempt(
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
         require_current(connection)
-        spark.begin()  # warms up while the outbox is taken over
+        spark.begin()  # while the outbox is taken over
         between = requests.pending(connection, *plan.former_runs)
         if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
             return None

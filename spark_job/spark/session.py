@@ -21,7 +21,6 @@ from db.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import jvm
 from spark_job.spark.jars import java_executable, spark_connector_jars
-from spark_job.spark.warm_up import warm_up
 from spark_job.spark.work_folder import WorkFolder
 
 log = structlog.get_logger()
@@ -186,9 +185,7 @@ class LazySession:
 
     def _start(self) -> None:
         try:
-            session = start_session(self._settings, self.folder)
-            warm_up(session, self._settings.tasks)
-            self._session = session
+            self._session = start_session(self._settings, self.folder)
         except Exception as error:  # noqa: BLE001 - raised by `get`
             self._failure = error
 
