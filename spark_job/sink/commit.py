@@ -225,19 +225,7 @@ def _count(
 def _report(
     committed: Committed, spark_batch: int, result: BatchResult, resolved: int, seconds: Mapping[str, float]
 ) -> None:
-    """One line for each batch; more only where sessions were found again, letters were resolved or the cache is in trouble."""
-    log.info(
-        "batch_committed",
-        batch=committed.batch_id,
-        spark_batch=spark_batch,
-        events=result.counts.get("events", 0),
-        sessions=committed.sessions,
-        outputs=committed.output_events,
-        dead_letters=committed.dead_letters,
-        assemble_s=round(result.seconds.get("assemble_s", 0.0), 3),
-        transform_s=round(result.seconds.get("transform_s", 0.0), 3),
-        commit_s=round(seconds["commit"], 3),
-    )
+    """One line for each batch, its last; others before it where sessions were found again, letters resolved, or a cache is in trouble."""
     rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]
     if rebuilt:
         events = sum(found.rebuilt_events or 0 for found in rebuilt)
@@ -250,3 +238,15 @@ def _report(
     problem = next((found.problem for found in result.partitions if found.problem), None)
     if problem:
         log.warning("session_cache", because=problem)
+    log.info(
+        "batch_committed",
+        batch=committed.batch_id,
+        spark_batch=spark_batch,
+        events=result.counts.get("events", 0),
+        sessions=committed.sessions,
+        outputs=committed.output_events,
+        dead_letters=committed.dead_letters,
+        assemble_s=round(result.seconds.get("assemble_s", 0.0), 3),
+        transform_s=round(result.seconds.get("transform_s", 0.0), 3),
+        commit_s=round(seconds["commit"], 3),
+    )

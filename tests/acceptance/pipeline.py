@@ -333,6 +333,14 @@ class Pipeline:
         """Events that were read again, of each batch for which that was needed, in all lives of the job."""
         return [int(found) for found in _REBUILT.findall(self.job.log())]
 
+    def wait_for_report(self) -> None:
+        """Wait until the job has logged all that it says of the newest batch: it commits first."""
+        newest = self.ask("SELECT max(batch_id) FROM outbox.batch WHERE kind = 'stream'")[0][0]
+        line = re.compile(rf"batch_committed\b.*?\bbatch={newest}\b")
+        self.wait_until(
+            lambda: line.search(self.job.log()), f"the report of batch {newest}", alive=(self.job,)
+        )
+
     def status(self) -> dict[str, Any]:
         """What `spark-job status --json` says, whether a job is alive or not."""
         with self.begin("status", "--json") as process:

@@ -47,4 +47,5 @@ def goes_on(pipeline: Pipeline, seed: int, *, finds_again: bool) -> None:
     before = len(pipeline.rebuilt())
     pipeline.feed(seed, sessions=30)
     pipeline.wait_for_input(pipeline.expectation())
+    pipeline.wait_for_report()
     assert bool(pipeline.rebuilt()[before:]) == finds_again

@@ -141,6 +141,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_everything_is_kil
         pipeline.lose_cache()
         rebuilt = len(pipeline.rebuilt())
         pipeline.start_and_see("position", **MENDED)
+        pipeline.wait_for_report()
         assert len(pipeline.rebuilt()) > rebuilt
         pipeline.more_batches(3)
     pipeline.finish(
