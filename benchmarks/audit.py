@@ -32,7 +32,7 @@ from db.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherS
 from devstack.stack import Stack
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
-from publisher.clients import progress_consumer
+from publisher.kafka.clients import progress_consumer
 
 LANES = 4
 

@@ -14,7 +14,7 @@ from db.migrate import upgrade
 from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from devstack.stack import Stack
 from devstack.topics import create_topics
-from publisher.clients import lane_producer
+from publisher.kafka.clients import lane_producer
 
 EVENTS = 20
 VALUE_BYTES = 178

@@ -4,9 +4,9 @@ from typing import Any
 
 import psycopg
 
-from publisher.deliveries import Tally
-from publisher.identity import bind_topics
-from publisher.topics import Topics
+from publisher.delivery.transaction import Tally
+from publisher.kafka.topics import Topics
+from publisher.outbox.identity import bind_topics
 
 
 class OffsetsWatch:
@@ -19,7 +19,7 @@ class OffsetsWatch:
     def check(self, connection: psycopg.Connection[Any], tally: Tally) -> None:
         """Take a committed transaction's offsets.
 
-        Raises LaneStoppedError when one is not beyond the last of before and the topic has another id now; KafkaException.
+        Raises StoppedError when one is not beyond the last of before and the topic has another id now; KafkaException.
         """
         begun_anew = set()
         for topic, partitions in tally.as_json().items():

@@ -1,6 +1,6 @@
 """The publisher's whole flow: bind the outbox to Kafka, then run this process' share of the lanes, epoch after epoch.
 
-A lane claims its lease, reads rows, produces them in one Kafka transaction, commits, and records the delivery (lane.py).
+A lane claims its lease, reads rows, produces them in one Kafka transaction, commits, and records the delivery (delivery/delivery.py).
 """
 
 import threading
@@ -19,17 +19,19 @@ from db.errors import ContinuityError, UnavailableError
 from db.migrate import require_current
 from db.monitoring.loops import Loop
 from db.settings import Settings
-from publisher import clients, sharing
+from publisher.assignment import membership as membership
+from publisher.assignment.assignor import assign, left_alone_with
+from publisher.assignment.heartbeat import Heartbeat
+from publisher.assignment.lane_workers import LaneId, LaneWorkers
 from publisher.backoff import Backoff
-from publisher.checks import Identity
-from publisher.condition import Condition, longest_turn_s
-from publisher.crew import Crew, LaneId
-from publisher.heartbeat import Heartbeat
-from publisher.identity import OutboxIdentity, bind, check_unchanged
-from publisher.shared import Epoch, Shared, Timelines
-from publisher.shares import decide_shares, left_alone_with
-from publisher.topics import Topics
-from publisher.wakeup import Wakeup
+from publisher.delivery.context import Context, Timelines
+from publisher.delivery.history import Identity
+from publisher.kafka import clients
+from publisher.kafka.topics import Topics
+from publisher.monitoring.health import ProcessHealth, longest_turn_s
+from publisher.outbox.cursor import Epoch
+from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged
+from publisher.outbox.wakeup import Wakeup
 
 _log = structlog.get_logger()
 
@@ -50,16 +52,16 @@ class Relay:
         settings: Settings,
         stop: threading.Event,
         started: Started = lambda *_: None,
-        condition: Condition | None = None,
+        health: ProcessHealth | None = None,
     ) -> None:
-        """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here, `condition` of
+        """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here, `health` of
         everything else.
         """
         self._settings = settings
-        self._condition = condition or Condition()
+        self._health = health or ProcessHealth()
         self._stop = stop
         self._started = started
-        self._wakeup = Wakeup(settings.postgres, stop, self._condition.loops)
+        self._wakeup = Wakeup(settings.postgres, stop, self._health.loops)
         self._changed = self._wakeup.subscribe_publishers()
         self._epoch: Epoch | None = None
         self._waiting = False
@@ -77,27 +79,27 @@ class Relay:
         try:
             with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
                 require_current(connection)
-                shared = self._bind(connection)
+                context = self._bind(connection)
         except UnavailableError:
             if self._stop.is_set():
                 return
             raise
-        crew = Crew(shared, self._wakeup, self._changed, self._condition)
-        heartbeat = Heartbeat(shared, self._condition)
+        workers = LaneWorkers(context, self._wakeup, self._changed, self._health)
+        heartbeat = Heartbeat(context, self._health)
         self._wakeup.start()
         heartbeat.start()
         try:
-            with self._condition.loops.loop("main", longest_turn_s(self._settings)) as loop:
-                self._share(shared, crew, heartbeat, loop)
+            with self._health.loops.loop("main", longest_turn_s(self._settings)) as loop:
+                self._work(context, workers, heartbeat, loop)
         finally:
             self._stop.set()
-            self._condition.stopping()
-            self.abandoned = bool(crew.end(_GRACE_S))
+            self._health.stopping()
+            self.abandoned = bool(workers.end(_GRACE_S))
             # After the lanes, because it gives back what they have left.
             heartbeat.end(_GOODBYE_S)
             self._wakeup.join(_GOODBYE_S)
 
-    def _bind(self, connection: psycopg.Connection[Any]) -> Shared:
+    def _bind(self, connection: psycopg.Connection[Any]) -> Context:
         settings = self._settings
         complaints = kafka_client.Complaints()
         admin = kafka_client.admin_client(settings.kafka, complaints)
@@ -117,7 +119,7 @@ class Relay:
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
         timelines = Timelines(identity.timeline)
         timelines.notice(identity.server_timeline)
-        return Shared(
+        return Context(
             settings=settings,
             outbox=identity,
             timelines=timelines,
@@ -128,72 +130,74 @@ class Relay:
             stop=self._stop,
         )
 
-    def _share(self, shared: Shared, crew: Crew, heartbeat: Heartbeat, loop: Loop) -> None:
+    def _work(self, context: Context, workers: LaneWorkers, heartbeat: Heartbeat, loop: Loop) -> None:
         """Run this process' share of the lanes until `stop`. Waits for a Postgres that is away; the lanes wait by themselves."""
         backoff = Backoff(least_s=0.1, most_s=10.0)
         while not self._stop.is_set():
             loop.turn()
             try:
                 with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
-                    shared.timelines.notice(check_unchanged(connection, shared.outbox).server_timeline)
+                    context.timelines.notice(check_unchanged(connection, context.outbox).server_timeline)
                     while not self._stop.is_set():
                         loop.turn()
-                        self._look(connection, shared, crew)
+                        self._assign_lanes(connection, context, workers)
                         backoff.reset()
-                        self._wait(self._settings.publisher.poll_ms / 1000, crew, heartbeat)
+                        self._wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 reason = str(error).strip()
-                self._condition.failed(reason)
+                self._health.failed(reason)
                 if backoff.failures == 0:
                     _log.warning("retrying", reason=reason)
                 # Who lives is not known any more.
                 self._alone_with = frozenset()
-                self._wait(backoff.next(), crew, heartbeat)
+                self._wait(backoff.next(), workers, heartbeat)
 
-    def _look(self, connection: psycopg.Connection[Any], shared: Shared, crew: Crew) -> None:
+    def _assign_lanes(
+        self, connection: psycopg.Connection[Any], context: Context, workers: LaneWorkers
+    ) -> None:
         """See who runs what, and take, keep and give up lanes accordingly."""
-        me = shared.holder
-        if crew.reap():
+        me = context.holder
+        if workers.reap():
             # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
-            sharing.wake_publishers(connection)
+            membership.wake_publishers(connection)
         self._alone_with = frozenset()
-        view = sharing.read_view(connection, me)
+        view = membership.read_view(connection, me)
         epoch = view.epoch
         if epoch is None:
-            self._condition.looked(has_epoch=False)
+            self._health.looked(has_epoch=False)
             self._wait_for_lanes()
             return
         if epoch != self._epoch:
-            self._begin(connection, shared, epoch)
-            view = sharing.read_view(connection, me)
+            self._begin(connection, context, epoch)
+            view = membership.read_view(connection, me)
             if view.epoch != epoch:
                 return
         living = [process.process_id for process in view.living]
-        shares = decide_shares(me, living, view.holders, rather_keep=crew.standing_still(epoch))
+        assignment = assign(me, living, view.holders, rather_keep=workers.standing_still(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
-        keep = mine - set(shares.give_up)
-        crew.leave(lane for lane in crew.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
+        keep = mine - set(assignment.give_up)
+        workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
         # A worker gives its lane back itself, at a transaction boundary. One that has ended could not, or was through with it.
-        left = [lane for lane in shares.give_up if (epoch.epoch, lane) not in crew.lanes()]
+        left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
         if left:
-            sharing.release(connection, epoch, left, me)
-        if shares.claim:
+            membership.release(connection, epoch, left, me)
+        if assignment.claim:
             lease_s = self._settings.publisher.lease_s
-            keep |= set(sharing.claim(connection, epoch, shares.claim, me, lease_s))
-        crew.start(epoch, sorted(keep - view.through))
+            keep |= set(membership.claim(connection, epoch, assignment.claim, me, lease_s))
+        workers.start(epoch, sorted(keep - view.through))
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
-        self._condition.looked(has_epoch=True, nobody=unheld - keep - view.through)
+        self._health.looked(has_epoch=True, nobody=unheld - keep - view.through)
         self._alone_with = frozenset(
             (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.through)
         )
 
-    def _begin(self, connection: psycopg.Connection[Any], shared: Shared, epoch: Epoch) -> None:
+    def _begin(self, connection: psycopg.Connection[Any], context: Context, epoch: Epoch) -> None:
         """The epoch before is through in every lane, wherever they ran."""
-        sharing.add_lanes(connection, epoch)
-        sharing.release_other_epochs(connection, epoch, shared.holder)
+        membership.add_lanes(connection, epoch)
+        membership.release_other_epochs(connection, epoch, context.holder)
         try:
-            self._started(shared.outbox, epoch)
+            self._started(context.outbox, epoch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason not to deliver
             _log.warning("start_not_reported", reason=str(error))
         self._epoch = epoch
@@ -203,7 +207,7 @@ class Relay:
             self._waiting = True
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
-    def _wait(self, seconds: float, crew: Crew, heartbeat: Heartbeat) -> None:
+    def _wait(self, seconds: float, workers: LaneWorkers, heartbeat: Heartbeat) -> None:
         """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still.
 
         While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.
@@ -212,8 +216,8 @@ class Relay:
         while True:
             if heartbeat.failed is not None:
                 raise heartbeat.failed
-            crew.raise_bug()
-            reasons = crew.stopped(self._alone_with)
+            workers.raise_bug()
+            reasons = workers.stopped(self._alone_with)
             if reasons is not None:
                 raise ContinuityError("no lane can go on.\n" + "\n".join(reasons))
             if self._stop.is_set() or time.monotonic() >= deadline or self._changed.wait(_SLICE_S):

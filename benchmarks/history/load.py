@@ -16,7 +16,7 @@ from benchmarks.history import rows, week
 from benchmarks.history.week import INPUT_TOPIC, INPUT_TOPIC_ID, Batch, Generation, Week
 from db.lanes import lane_hash
 from db.statements import statement
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 from spark_job.assembly import pgcopy
 
 _BATCHES_A_TABLE = 10_000

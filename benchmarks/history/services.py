@@ -13,9 +13,9 @@ import psycopg
 from benchmarks.audit import settings_for
 from db.connection import connect
 from db.statements import statement
-from publisher import outbox_metrics, status
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
+from publisher.monitoring import outbox_metrics, status
 from spark_job.sink import backpressure
 
 Connection = psycopg.Connection[Any]

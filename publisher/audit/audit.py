@@ -17,8 +17,8 @@ from publisher.audit.findings import Check, Report
 from publisher.audit.kafka import Phase
 from publisher.audit.ledger import check_ledger
 from publisher.audit.scope import Limits, Scope, read_scope
-from publisher.identity import OutboxIdentity, read_identity
-from publisher.status import read_status
+from publisher.monitoring.status import read_status
+from publisher.outbox.identity import OutboxIdentity, read_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from publisher.audit.digest import (
 from publisher.audit.scope import Range, Resume, Scope, ranges
 from publisher.audit.spill import Spill
 from publisher.audit.state import State
-from publisher.cursor import Cursor
-from publisher.records import SENT_NOW, Row, records
+from publisher.delivery.records import SENT_NOW, Row, records
+from publisher.outbox.cursor import Cursor
 
 _FETCH_ROWS = 500
 _DELIVERIES = 500

@@ -13,8 +13,8 @@ from publisher.audit import SQL
 from publisher.audit.compare import Alteration, Comparison, Disorder
 from publisher.audit.digest import Expected, Found, is_own
 from publisher.audit.findings import Check
-from publisher.clients import progress_consumer
-from publisher.records import Header, Record, Row, records
+from publisher.delivery.records import Header, Record, Row, records
+from publisher.kafka.clients import progress_consumer
 
 _LOOK_UP_S = 20.0
 

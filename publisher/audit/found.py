@@ -23,7 +23,7 @@ from publisher.audit.digest import (
 from publisher.audit.spill import Spill
 from publisher.audit.state import State
 from publisher.audit.topics import unavailable
-from publisher.clients import progress_consumer
+from publisher.kafka.clients import progress_consumer
 
 _FETCH_MESSAGES = 10_000
 _SAVE_S = 5.0

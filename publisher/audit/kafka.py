@@ -29,7 +29,7 @@ from publisher.audit.scope import Scope
 from publisher.audit.spill import Spill
 from publisher.audit.state import State
 from publisher.audit.topics import Broker, Offsets, Topic
-from publisher.identity import OutboxIdentity
+from publisher.outbox.identity import OutboxIdentity
 
 _EVENTS_A_BUCKET = 250_000
 _ORDER_BUCKETS = 64

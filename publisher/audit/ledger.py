@@ -17,7 +17,7 @@ from publisher.audit.digest import bucket_of, identity_of
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
 from publisher.audit.spill import Spill
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 
 _EMITTED = Struct("<16sq")
 _FETCH_ROWS = 5_000

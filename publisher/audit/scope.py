@@ -11,7 +11,7 @@ import psycopg
 from db.errors import SettingsError
 from db.statements import statement
 from publisher.audit import SQL
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 
 _PARTITION_BATCHES = 10_000
 _RANGE_SESSIONS = 20_000

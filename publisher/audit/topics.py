@@ -12,7 +12,7 @@ from db.errors import UnavailableError
 from db.kafka_client import admin_client
 from db.settings import KafkaSettings
 from db.topic_ids import topic_id_text
-from publisher.clients import cluster_id
+from publisher.kafka.clients import cluster_id
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -16,7 +16,7 @@ from db.errors import OutboxError, UnavailableError
 from db.settings import load_settings
 from db.statements import statement
 from publisher.commands.common import Config, Json, Yes, confirm, console, database, print_json
-from publisher.parked import (
+from publisher.outbox.parked import (
     Choice,
     Requeued,
     RowName,

@@ -14,15 +14,16 @@ from db.errors import ContinuityError, FencedError, SettingsError
 from db.fault_points import reach
 from db.settings import Settings, load_settings
 from publisher.commands.common import Config, Json, confirm, console, database, print_json
-from publisher.identity import OutboxIdentity
+from publisher.delivery.context import Context
+from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.replay import store
+from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.filters import Filters, parse_moment, read_keys
-from publisher.replay.runner import End, Runner
-from publisher.replay.session import outbox_of
+from publisher.replay.runner import End, run
 from publisher.replay.showing import count_table, counting, progress_of, replay_lines, replays_table
-from publisher.replay.starting import Plan, Request, answering, make, make_plan, open_target
+from publisher.replay.starting import Plan, Request, answering, make, make_plan
 from publisher.replay.store import Replay
-from publisher.replay.target import Target, kafka_settings
+from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
 from publisher.shutdown import stop_on_signals
 
 app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
@@ -106,7 +107,7 @@ def start(
     request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     with database(settings, "replay start") as connection:
-        outbox = outbox_of(connection)
+        outbox = check_unchanged(connection, read_identity(connection))
         plan = make_plan(connection, request, counting)
     _show_plan(plan, to_stdout=dry_run and not as_json_)
     if not plan.count.events or dry_run:
@@ -117,13 +118,14 @@ def start(
         return
     confirm(yes, "Send them once more?", "a replay sends events once more")
     with answering():
-        target = open_target(settings, outbox, request.kafka(settings), stop, create_topics=create_topics)
-        target.describe(plan.destinations)
+        kafka = request.kafka(settings)
+        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
+        check_topics(target, plan.destinations)
     with database(settings, "replay start") as connection:
         replay = make(connection, plan, target)
     reach("replay.after_creation")
     sys.stderr.write(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}\n")
-    _work(settings, outbox, replay, target, stop, as_json_, paused_too=False, skip_refused=skip_refused)
+    _work(target, replay, as_json_, paused_too=False, skip_refused=skip_refused)
 
 
 @app.command("go-on")
@@ -143,7 +145,7 @@ def go_on(
     settings = _begin(config)
     stop = threading.Event()
     with database(settings, "replay go-on") as connection:
-        outbox = outbox_of(connection)
+        outbox = check_unchanged(connection, read_identity(connection))
         replay = store.load(connection, replay_id)
         if replay.state not in ("running", "paused"):
             raise SettingsError(f"replay {replay_id} is {replay.state}: start a new one to send it once more")
@@ -161,9 +163,9 @@ def go_on(
         to_servers = replay.requested.get("to_servers")
     kafka = kafka_settings(settings, to_config, to_servers)
     with answering():
-        target = open_target(settings, outbox, kafka, stop, create_topics=create_topics)
-        target.check_cluster(replay_id, replay.target_cluster_id)
-    _work(settings, outbox, replay, target, stop, as_json_, paused_too=True, skip_refused=skip_refused)
+        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
+        check_target(target, replay)
+    _work(target, replay, as_json_, paused_too=True, skip_refused=skip_refused)
 
 
 @app.command("list")
@@ -227,31 +229,17 @@ def _begin(config: Path | None) -> Settings:
     return settings
 
 
-def _work(
-    settings: Settings,
-    outbox: OutboxIdentity,
-    replay: Replay,
-    target: Target,
-    stop: threading.Event,
-    as_json_: bool,
-    *,
-    paused_too: bool,
-    skip_refused: bool,
-) -> None:
-    with stop_on_signals(stop), progress_of(replay) as progressed:
-        runner = Runner(
-            settings,
-            outbox,
-            replay,
-            target,
-            stop,
-            holder=f"{socket.gethostname()}:{os.getpid()}",
-            paused_too=paused_too,
-            skip_refused=skip_refused,
-            progressed=progressed,
+def _holder() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _work(target: Context, replay: Replay, as_json_: bool, *, paused_too: bool, skip_refused: bool) -> None:
+    with stop_on_signals(target.stop), progress_of(replay) as progressed:
+        delivery = ReplayDelivery(
+            target, replay, paused_too=paused_too, skip_refused=skip_refused, progressed=progressed
         )
-        end = runner.run()
-    with database(settings, "replay") as connection:
+        end = run(target, delivery, replay.replay_id)
+    with database(target.settings, "replay") as connection:
         found = store.load(connection, replay.replay_id)
     if as_json_:
         print_json(found.as_json())

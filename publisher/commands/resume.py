@@ -15,13 +15,13 @@ from db import fault_points, kafka_client
 from db.errors import SettingsError, UnavailableError
 from db.settings import load_settings
 from publisher.commands.common import Config, Json, confirm, database, print_json
-from publisher.cursor import Cursor
-from publisher.rebinding import Accepted
-from publisher.resume import Resume
-from publisher.resume_plan import Way
-from publisher.resume_planning import LanePlan, Plan, Planner, Request
-from publisher.topics import Topics
-from publisher.ways_out import replaced_topic
+from publisher.delivery.remediation import replaced_topic
+from publisher.kafka.topics import Topics
+from publisher.outbox.cursor import Cursor
+from publisher.resume.plan import Way
+from publisher.resume.planning import LanePlan, Plan, Planner, Request
+from publisher.resume.rebinding import Accepted
+from publisher.resume.resume import Resume
 
 
 def resume(

@@ -8,12 +8,12 @@ import structlog
 
 from db import fault_points, logs
 from db.settings import Settings, load_settings
-from publisher import endpoint
 from publisher.commands.common import Config, console
-from publisher.condition import Condition
-from publisher.identity import OutboxIdentity
+from publisher.monitoring import endpoint
+from publisher.monitoring.health import ProcessHealth
+from publisher.outbox.cursor import Epoch
+from publisher.outbox.identity import OutboxIdentity
 from publisher.relay import Relay
-from publisher.shared import Epoch
 from publisher.shutdown import stop_on_signals
 
 _log = structlog.get_logger()
@@ -31,10 +31,10 @@ def run(config: Config = None) -> None:
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     stop = threading.Event()
-    condition = Condition(settings.metrics.hung_s)
-    relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), condition)
+    health = ProcessHealth(settings.metrics.hung_s)
+    relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), health)
     # The signals first: a thread that began before would take one for itself, and end the process at once.
-    with stop_on_signals(stop), endpoint.served(settings, condition):
+    with stop_on_signals(stop), endpoint.served(settings, health):
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from db.settings import load_settings
 from publisher.commands.common import Config, Json, console, database, print_json
-from publisher.status import COUNT_LIMIT, Status, read_status
+from publisher.monitoring.status import COUNT_LIMIT, Status, read_status
 
 
 def status(config: Config = None, as_json: Json = False) -> None:

@@ -9,11 +9,12 @@ from uuid import UUID
 import psycopg
 
 from db.statements import statement
-from publisher.cursor import ChunkLimits, Cursor
-from publisher.records import Row, value_bytes
-from publisher.replay.errors import ReplayStoppedError, Why
-from publisher.replay.outgoing import Outgoing
-from publisher.replay.progress import ANEW, check_ledger
+from publisher.delivery.history import Position, check_ledger
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import Row, value_bytes
+from publisher.delivery.remediation import Remediation
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import ChunkLimits, Cursor
 from publisher.replay.store import Replay
 
 # Places listed at once.
@@ -39,40 +40,32 @@ class ReplayChunk(NamedTuple):
 class ReplayReader:
     """One replay's. Forgets its list when a connection is lost: make another one then."""
 
-    def __init__(self, replay: Replay, limits: ChunkLimits, outgoing: Outgoing, at: Cursor) -> None:
+    def __init__(self, replay: Replay, outgoing: Outgoing, at: Cursor, remediation: Remediation) -> None:
         self._replay = replay
-        self._limits = limits
-        self._topics = outgoing.topics
+        self._outgoing = outgoing
+        self._remediation = remediation
         self._places: list[_Place] = []
         self._taken = 0
         self._listed = at
         self._bytes_per_row = 0.0
 
     def read(
-        self,
-        connection: psycopg.Connection[Any],
-        at: Cursor,
-        sent: UUID | None,
-        rows: int,
-        events: int | None,
+        self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits
     ) -> ReplayChunk:
-        """Return the rows after `at`, `rows` at the most, fewer where they would have more than `events` events.
-
-        `sent`: the commit id at `at` when that was sent, None before the first. Raises ReplayStoppedError, psycopg.Error.
-        """
+        """Return the rows after `position`. Raises StoppedError, psycopg.Error."""
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             cursor.execute(statement("publisher", "snapshot"))
-            if sent is not None:
-                check_ledger(self._replay.replay_id, at, sent, _commit_id(cursor, at.batch_id))
+            if position.commit_id is not None:
+                check_ledger(position, _commit_id(cursor, position.cursor.batch_id), self._remediation)
             if self._taken == len(self._places):
                 self._list(cursor)
-            fetched, end = self._fetch(cursor, rows, events)
+            fetched, end = self._fetch(cursor, limits)
             commit_id = _commit_id(cursor, end.batch_id)
         if commit_id is None:
-            raise ReplayStoppedError(
-                Why.DATABASE_RESTORED,
-                f"the ledger has no batch {end.batch_id}, which replay {self._replay.replay_id} is to send: rows of outbox.batch were "
-                f"deleted, or the database was set back. {ANEW.format(id=self._replay.replay_id)}",
+            raise StoppedError(
+                StopReason.DATABASE_RESTORED,
+                f"the ledger has no batch {end.batch_id}, which {self._remediation.subject} is to send: rows of outbox.batch were "
+                f"deleted, or the database was set back. {self._remediation.restored}",
             )
         return ReplayChunk(fetched, end, commit_id)
 
@@ -98,15 +91,13 @@ class ReplayReader:
         last = self._places[-1] if full else None
         self._listed = Cursor(upper) if last is None else Cursor(last.batch_id, last.session_key)
 
-    def _fetch(
-        self, cursor: psycopg.Cursor[Any], most_rows: int, most_events: int | None
-    ) -> tuple[list[Row], Cursor]:
+    def _fetch(self, cursor: psycopg.Cursor[Any], limits: ChunkLimits) -> tuple[list[Row], Cursor]:
         """Take places off the list until a limit is met; return their rows and the cursor after them."""
         rows: list[Row] = []
-        size, events, taken = 0, 0, 0
-        while self._taken < len(self._places) and (most_events is None or events < most_events):
-            step = self._limits.next_step(taken, size, self._bytes_per_row)
-            step = min(step, most_rows - taken)
+        size, events, first = 0, 0, self._taken
+        full = False
+        while self._taken < len(self._places) and not full:
+            step = limits.next_step(self._taken - first, size, self._bytes_per_row)
             if step <= 0:
                 break
             places = self._places[self._taken : self._taken + step]
@@ -116,23 +107,18 @@ class ReplayReader:
                 size += fetched_bytes
                 self._bytes_per_row = fetched_bytes / len(found)
             for place in places:
-                self._taken += 1
-                taken += 1
                 row = found.get((place.batch_id, place.session_key))
                 if row is not None:
-                    rows.append(row)
-                    events += self._events(row)
-                    if most_events is not None and events >= most_events:
+                    events += self._outgoing.events(row)
+                    full = bool(rows) and limits.events is not None and events > limits.events
+                    if full:
                         break
+                    rows.append(row)
+                self._taken += 1
         if self._taken == len(self._places):
             return rows, self._listed
         last = self._places[self._taken - 1]
         return rows, Cursor(last.batch_id, last.session_key)
-
-    def _events(self, row: Row) -> int:
-        if self._topics is None:
-            return len(row.topics)
-        return sum([topic in self._topics for topic in row.topics])
 
     def _rows(self, cursor: psycopg.Cursor[Any], places: list[_Place]) -> dict[tuple[int, str], Row]:
         if not places:
@@ -148,11 +134,10 @@ class ReplayReader:
         )
         found = {(row[0], row[1]): Row._make(row) for row in cursor.fetchall()}
         if len(found) != len(places):
-            raise ReplayStoppedError(
-                Why.ROWS_GONE,
-                f"{len(places) - len(found)} rows of batches {places[0].batch_id} to {places[-1].batch_id} are gone, which replay "
-                f"{self._replay.replay_id} is to send: they were deleted meanwhile. "
-                f"{ANEW.format(id=self._replay.replay_id)}",
+            raise StoppedError(
+                StopReason.ROWS_GONE,
+                f"{len(places) - len(found)} rows of batches {places[0].batch_id} to {places[-1].batch_id} are gone, which "
+                f"{self._remediation.subject} is to send: they were deleted meanwhile. {self._remediation.restored}",
             )
         return found
 

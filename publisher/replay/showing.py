@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
-from publisher.replay.runner import Progressed
 from publisher.replay.selection import Count, Range
 from publisher.replay.store import Replay
 

@@ -1,6 +1,5 @@
 """What a new replay is asked for, what it would send, and how it is made."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from confluent_kafka import KafkaException
 
 from db.errors import ContinuityError, UnavailableError
 from db.settings import KafkaSettings, Settings
-from publisher.clients import check_options
-from publisher.identity import OutboxIdentity
+from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, Range, count, resolve
 from publisher.replay.store import NewReplay, Replay
-from publisher.replay.target import Target, kafka_settings
+from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
 
 Tick = Callable[[int], None]
@@ -88,7 +86,7 @@ def make_plan(
         return Plan(request, batches, count(connection, batches, request.filters, tick))
 
 
-def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Replay:
+def make(connection: psycopg.Connection[Any], plan: Plan, target: Context) -> Replay:
     """Make the replay. From here on retention keeps what it needs; raises ContinuityError where that was too late."""
     batches, request = plan.batches, plan.request
     # Or one that has decided already would drop what was counted after the look below.
@@ -101,8 +99,8 @@ def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Rep
             topics=None if request.filters.topics is None else list(request.filters.topics),
             requested=request.as_json(),
             target_topic=request.to_topic,
-            target_cluster_id=target.cluster_id,
-            target_servers=target.kafka.bootstrap_servers,
+            target_cluster_id=target.identity.cluster_id,
+            target_servers=target.settings.kafka.bootstrap_servers,
             events_per_second=request.rate,
             rows_total=plan.count.rows,
             events_total=plan.count.events,
@@ -117,25 +115,6 @@ def make(connection: psycopg.Connection[Any], plan: Plan, target: Target) -> Rep
             f"{replay.replay_id} is cancelled, nothing was sent. Start it again for what is left"
         )
     return replay
-
-
-def open_target(
-    settings: Settings,
-    outbox: OutboxIdentity,
-    kafka: KafkaSettings,
-    stop: threading.Event,
-    *,
-    create_topics: bool,
-) -> Target:
-    """Return the target, once it answers. Raises SettingsError, UnavailableError, ReplayStoppedError."""
-    check_options(kafka, settings.publisher.transaction_timeout_ms)
-    return Target(
-        kafka,
-        f"{settings.publisher.progress_topic}-{outbox.outbox_uuid}-replays",
-        settings.publisher.progress_replication,
-        create_topics=create_topics,
-        give_up=stop.is_set,
-    )
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 from db.errors import SettingsError
 from db.statements import statement
-from publisher.cursor import Cursor
-from publisher.lease import LeaseLostError
+from publisher.outbox.cursor import Cursor
+from publisher.outbox.lease import LeaseLostError
 from publisher.replay.progress import ReplayProgress
 
 Connection = psycopg.Connection[Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from publisher.progress import Progress
+from publisher.delivery.progress import Progress
 from tests.acceptance.page_tables import Row
 from tests.integration.publisher.harness import query
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.registry import Collector
 
-import publisher.endpoint
-import publisher.metrics
-import publisher.outbox_metrics
+import publisher.monitoring.endpoint
+import publisher.monitoring.metrics
+import publisher.monitoring.outbox_metrics
 import spark_job.monitoring.endpoint
 import spark_job.monitoring.metrics
 import spark_job.monitoring.outbox_metrics
 from db.settings import Settings
-from publisher.condition import Condition as PublisherCondition
+from publisher.monitoring.health import ProcessHealth as PublisherCondition
 from spark_job.monitoring.condition import Condition as JobCondition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
@@ -22,9 +22,9 @@ SUFFIXES = re.compile(r"_(total|bucket|count|sum)$")
 SETTINGS = Settings.model_construct()
 SERVICES: dict[str, list[Collector]] = {
     "publisher": [
-        publisher.metrics.REGISTRY,
-        publisher.outbox_metrics.OutboxMetrics(1),
-        publisher.endpoint.ProcessMetrics(SETTINGS, PublisherCondition()),
+        publisher.monitoring.metrics.REGISTRY,
+        publisher.monitoring.outbox_metrics.OutboxMetrics(1),
+        publisher.monitoring.endpoint.ProcessMetrics(SETTINGS, PublisherCondition()),
     ],
     "job": [
         spark_job.monitoring.metrics.REGISTRY,

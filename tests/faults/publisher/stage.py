@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
 from db.fault_points import Fault, Plan
 from devstack.topics import create_topics
-from publisher.progress import Progress
+from publisher.delivery.progress import Progress
 from tests.faults.publisher.wire import list_transactions
 from tests.integration.publisher.harness import (
     Process,

@@ -9,7 +9,7 @@ import pytest
 from db.kafka_client import admin_client
 from db.settings import KafkaSettings
 from devstack.cluster import KafkaCluster, KafkaNode
-from publisher.topics import Topics
+from publisher.kafka.topics import Topics
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play

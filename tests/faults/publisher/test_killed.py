@@ -10,10 +10,10 @@ from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import PAGE, Cell, play
 from tests.faults.publisher.stage import Stage
 
-ALL = [point for point in POINTS if point.startswith(("lane.", "transaction."))]
-STEPS = ALL[ALL.index("lane.after_read") :]
+ALL = [point for point in POINTS if point.startswith(("delivery.", "transaction."))]
+STEPS = ALL[ALL.index("delivery.after_read") :]
 """What each transaction passes."""
-OPENING = ALL[: ALL.index("lane.after_read")]
+OPENING = ALL[: ALL.index("delivery.after_read")]
 """What a lane passes when it is taken over."""
 AFTER_KAFKAS_COMMIT = "transaction.after_commit"
 _BATCHES = 4
@@ -61,7 +61,7 @@ def recovery(point: str) -> Cell:
 
     def strike(stage: Stage) -> str:
         stage.kill_at(Fault(point, Action.KILL), batches=0)
-        assert stage.ahead() == (point != "lane.after_filling")
+        assert stage.ahead() == (point != "delivery.after_filling")
         return stage.found()
 
     return Cell(

@@ -14,7 +14,7 @@ import pytest
 
 from db.fault_points import Action, Fault
 from devstack.kafka import Kafka
-from publisher.checks import Why
+from publisher.delivery.stop_reasons import StopReason
 from spark_job.spark.jars import java_executable, resolve
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
@@ -93,7 +93,11 @@ def _stopped(stage: Stage, told: set[tuple[str, str, str]]) -> str:
     def reason() -> str:
         (lane,) = status_of(stage.dsn).lanes
         shown = lane.stopped_reason or ""
-        return shown if lane.stopped_why == Why.OPEN_TRANSACTION and set(_OPEN.findall(shown)) - told else ""
+        return (
+            shown
+            if lane.stopped_why == StopReason.OPEN_TRANSACTION and set(_OPEN.findall(shown)) - told
+            else ""
+        )
 
     wait_until(
         lambda: bool(reason()) or drained(stage.dsn), lambda: stage.publisher.log()[-3_000:], PATIENCE_S

@@ -16,16 +16,16 @@ from tests.faults.publisher.stage import Stage
 from tests.integration.publisher.harness import query
 
 _WORDS = {
-    "lane.after_read": "rows are read",
+    "delivery.after_read": "rows are read",
     "transaction.before_commit": "all records are in Kafka, no commit",
     "transaction.after_commit": "committed in Kafka, not recorded",
-    "lane.after_check": "a lane is being opened",
+    "delivery.after_check": "a lane is being opened",
 }
 _SITUATION = "a lane at work"
 
 
 def _held(stage: Stage, point: str) -> None:
-    reopened = [Fault("transaction.before_flush", Action.RAISE)] if point == "lane.after_check" else []
+    reopened = [Fault("transaction.before_flush", Action.RAISE)] if point == "delivery.after_check" else []
     stage.meet(*reopened, Fault(point, Action.HOLD, 1 if reopened else 3), batches=3)
 
 
@@ -93,10 +93,10 @@ def test_a_postgres_that_goes_away_alone_or_with_kafka_changes_no_event(
     dsn = own_postgres.create_database("test_outbox")
     upgrade(dsn)
     cells = [
-        away("lane.after_read", own_postgres, "SIGKILL", own_postgres.kill),
+        away("delivery.after_read", own_postgres, "SIGKILL", own_postgres.kill),
         away("transaction.before_commit", own_postgres, "SIGKILL", own_postgres.kill),
         away("transaction.after_commit", own_postgres, "SIGKILL", own_postgres.kill),
-        away("lane.after_check", own_postgres, "SIGKILL", own_postgres.kill),
+        away("delivery.after_check", own_postgres, "SIGKILL", own_postgres.kill),
         away("transaction.after_commit", own_postgres, "fast stop", own_postgres.stop),
         *(terminated(point) for point in _WORDS),
         both("transaction.before_commit", (own_kafka, own_postgres)),

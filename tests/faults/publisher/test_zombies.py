@@ -13,18 +13,18 @@ from tests.faults.publisher.stage import PATIENCE_S, Stage
 from tests.integration.publisher.harness import wait_until
 
 _OPENING = (
-    "lane.after_lease",  # it fences its own successor when it wakes
-    "lane.after_fencing",
-    "lane.after_progress",
-    "lane.after_check",
+    "delivery.after_lease",  # it fences its own successor when it wakes
+    "delivery.after_fencing",
+    "delivery.after_progress",
+    "delivery.after_check",
 )
 _STEPS = {
-    "lane.after_read": 3,
+    "delivery.after_read": 3,
     "transaction.during_produce": 7,
     "transaction.before_flush": 3,
     "transaction.before_commit": 3,
     "transaction.after_commit": 3,
-    "lane.after_delivery": 3,
+    "delivery.after_record": 3,
 }
 _ANYWHERE = "SIGSTOP"
 

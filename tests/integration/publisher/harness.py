@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pydantic import SecretStr
 
 from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
-from publisher.condition import Condition
+from publisher.monitoring.health import ProcessHealth
+from publisher.monitoring.status import Status, read_status
 from publisher.relay import Relay
-from publisher.status import Status, read_status
 from tests.integration.publisher.outbox_rows import Outbox
 
 DEADLINE_S = 90.0
@@ -118,10 +118,10 @@ class Process:
 class InThread:
     """A relay in a thread of this process. `error` is what `run` raised."""
 
-    def __init__(self, settings: Settings, condition: Condition | None = None) -> None:
+    def __init__(self, settings: Settings, condition: ProcessHealth | None = None) -> None:
         self.stop = threading.Event()
         self.error: Exception | None = None
-        self._relay = Relay(settings, self.stop, condition=condition)
+        self._relay = Relay(settings, self.stop, health=condition)
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:

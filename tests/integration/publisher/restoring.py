@@ -16,9 +16,9 @@ from db.settings import KafkaSettings, Settings
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from publisher.clients import progress_consumer
-from publisher.progress_reader import Record, records_backwards
-from publisher.topics import Topics
+from publisher.kafka.clients import progress_consumer
+from publisher.kafka.progress_reader import Record, records_backwards
+from publisher.kafka.topics import Topics
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

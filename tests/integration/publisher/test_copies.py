@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from devstack.databases import PostgresServer
-from publisher.checks import LaneStoppedError
-from publisher.identity import bind, check_unchanged
+from publisher.delivery.stop_reasons import StoppedError
+from publisher.outbox.identity import bind, check_unchanged
 
 
 @pytest.fixture
@@ -33,6 +33,6 @@ def test_a_copy_with_another_identity_of_its_own_is_noticed(database: str, copy:
         other.execute("UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
         with (
             psycopg.connect(database, autocommit=True) as one,
-            pytest.raises(LaneStoppedError, match="other_outbox"),
+            pytest.raises(StoppedError, match="other_outbox"),
         ):
             check_unchanged(other, bind(one, "cluster", "outbox"))

@@ -35,7 +35,7 @@ def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("point", ["transaction.before_commit", "lane.after_lease"])
+@pytest.mark.parametrize("point", ["transaction.before_commit", "delivery.after_lease"])
 def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
     database: str, own_kafka: Kafka, topic_prefix: str, tmp_path: Path, point: str
 ) -> None:

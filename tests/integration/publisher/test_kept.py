@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from db.statements import statement
-from publisher.resume_survey import read_ledger
+from publisher.resume.survey import read_ledger
 from publisher.retention.keeper import run_once
 from tests.integration.publisher.harness import query
 from tests.integration.publisher.old_outputs import (

@@ -7,9 +7,9 @@ from db.errors import SettingsError
 from db.settings import MetricsSettings, PostgresSettings, Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher import endpoint
-from publisher.condition import Condition
-from publisher.outbox_metrics import OutboxMetrics
+from publisher.monitoring import endpoint
+from publisher.monitoring.health import ProcessHealth
+from publisher.monitoring.outbox_metrics import OutboxMetrics
 from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
 from tests.scraping import free_port, scrape
@@ -27,7 +27,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
     create_topics(kafka.bootstrap_servers, {small: (1, {"max.message.bytes": "1000"})})
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     outbox.batch({"a": [Session([b"1", b"2"], 10)], "b": [Session([b"x" * 2_000], 11, topics=[small])]})
-    with endpoint.served(settings, Condition()):
+    with endpoint.served(settings, ProcessHealth()):
         wait_until(lambda: ("outbox_postgres_up", ()) in scrape(settings.metrics.port), "the first look")
         before = scrape(settings.metrics.port)
         with InThread(settings):
@@ -58,7 +58,7 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 ) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     up = ("outbox_postgres_up", ())
-    with endpoint.served(settings, Condition()):
+    with endpoint.served(settings, ProcessHealth()):
         wait_until(lambda: scrape(settings.metrics.port)[up] == 1, "the first look")
         with psycopg.connect(outbox.dsn) as holder:
             holder.execute("LOCK TABLE outbox.parked IN ACCESS EXCLUSIVE MODE")
@@ -67,7 +67,7 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
             wait_until(lambda: scrape(settings.metrics.port)[up] == 0, "the look to give up")
         wait_until(lambda: scrape(settings.metrics.port)[up] == 1, "the next look")
     away = with_metrics(settings, postgres=PostgresSettings(dsn="postgresql://127.0.0.1:1/none"))  # type: ignore[arg-type]
-    with endpoint.served(away, Condition()):
+    with endpoint.served(away, ProcessHealth()):
         found = scrape(away.metrics.port)
         assert found[up] == 0
         assert not any(name.startswith(("outbox_lag", "outbox_parked")) for name, _ in found)
@@ -76,12 +76,12 @@ def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
 def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: KafkaServer) -> None:
     settings = with_metrics(settings_for(outbox.dsn, kafka.bootstrap_servers))
     with (
-        endpoint.served(settings, Condition()),
+        endpoint.served(settings, ProcessHealth()),
         pytest.raises(SettingsError, match=rf"127.0.0.1:{settings.metrics.port}: .*OUTBOX_METRICS__PORT"),
-        endpoint.served(settings, Condition()),
+        endpoint.served(settings, ProcessHealth()),
     ):
         pass
-    with endpoint.served(settings_for(outbox.dsn, kafka.bootstrap_servers), Condition()):
+    with endpoint.served(settings_for(outbox.dsn, kafka.bootstrap_servers), ProcessHealth()):
         pass  # port 0: nothing listens
 
 

@@ -12,10 +12,10 @@ from db.settings import KafkaSettings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher.clients import progress_consumer
-from publisher.progress import Progress
-from publisher.progress_reader import read_newest
-from publisher.topics import Topics
+from publisher.delivery.progress import Progress
+from publisher.kafka.clients import progress_consumer
+from publisher.kafka.progress_reader import newest_of, records_backwards
+from publisher.kafka.topics import Topics
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,
@@ -148,7 +148,8 @@ def test_the_end_is_not_believed_while_another_transaction_hides_it(
         high = topics.high_watermark(name, 0)
         consumer = progress_consumer(settings)
         try:
-            return read_newest(consumer, name, 0, RECORD.epoch, 0, high, 2.0, lambda: False).record
+            records = records_backwards(consumer, name, 0, high, 2.0, lambda: False)
+            return newest_of(records, RECORD.epoch, 0).record
         finally:
             consumer.close()
 

@@ -9,9 +9,9 @@ from db.settings import Settings
 from db.statements import statement
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher import metrics
-from publisher.lease import Lease
-from publisher.records import Record, batch_size
+from publisher.delivery.records import Record, batch_size
+from publisher.monitoring import metrics
+from publisher.outbox.lease import Lease
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

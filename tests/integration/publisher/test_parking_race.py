@@ -10,7 +10,7 @@ import pytest
 from db.fault_points import Action, Fault, Plan
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.parked import Choice, newest_batch, requeue
+from publisher.outbox.parked import Choice, newest_batch, requeue
 from tests.integration.publisher.harness import (
     InThread,
     Process,
@@ -74,7 +74,7 @@ def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_suc
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
 ) -> None:
     outbox.batch({"a": [Session([TOO_LARGE], 10)]})
-    plan.write(Fault("lane.after_admission", Action.HOLD))
+    plan.write(Fault("delivery.after_admission", Action.HOLD))
     with first:
         wait_until(lambda: plan.fired() != [], first.log)
         first.signal(signal.SIGSTOP)
@@ -98,7 +98,7 @@ def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_se
     outbox.batch({"a": [Session([b"1"], 9)]})
     with first:
         wait_until(lambda: drained(outbox.dsn), first.log)
-        plan.write(Fault("lane.after_read", Action.HOLD))
+        plan.write(Fault("delivery.after_read", Action.HOLD))
         outbox.batch({"a": [Session([TOO_LARGE], 10)]})
         wait_until(lambda: plan.fired() != [], first.log)
         first.signal(signal.SIGSTOP)

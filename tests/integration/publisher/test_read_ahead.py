@@ -7,7 +7,7 @@ from psycopg import OperationalError
 
 from db.fault_points import InjectedFaultError
 from devstack.kafka import KafkaServer
-from publisher.deliveries import record_delivery
+from publisher.outbox.deliveries import record_delivery
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,
@@ -46,7 +46,7 @@ def test_a_database_restored_after_a_chunk_was_read_ahead_is_noticed_before_the_
             )
         return record_delivery(*arguments)
 
-    monkeypatch.setattr("publisher.open_lane.record_delivery", restore_and_record)
+    monkeypatch.setattr("publisher.lane.lane.record_delivery", restore_and_record)
     outbox.batch(simple(1, keys=ROWS, events=1))
     outbox.batch(simple(2, keys=2 * ROWS, events=1))
     with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)) as relay:
@@ -81,9 +81,9 @@ def test_a_failure_with_rows_read_ahead_neither_loses_nor_repeats_them(
         return record_delivery(*arguments)
 
     if step == "the record":
-        monkeypatch.setattr("publisher.open_lane.record_delivery", record_fails)
+        monkeypatch.setattr("publisher.lane.lane.record_delivery", record_fails)
     else:
-        monkeypatch.setattr("publisher.transaction.reach", commit_fails)
+        monkeypatch.setattr("publisher.delivery.transaction.reach", commit_fails)
     outbox.batch(simple(1, keys=5 * ROWS))
     with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)):
         wait_until(lambda: drained(outbox.dsn), "everything")

@@ -3,12 +3,13 @@
 import psycopg
 import pytest
 
-from publisher.checks import Position
-from publisher.cursor import ChunkLimits, Cursor
-from publisher.reader import Reader
+from publisher.delivery.history import Position
+from publisher.lane.reader import Reader
+from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.integration.publisher.harness import query, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
 
+LIMITS = ChunkLimits(100, 1 << 20)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
 
 
@@ -16,12 +17,12 @@ def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(dat
     """A change of the lane count is read in the same snapshot as the rows."""
     outbox = Outbox(database, "topic", lanes=1)
     outbox.batch({"a": [Session([b"1"], 1)]})
-    lane = Reader(1, 0, ChunkLimits(100, 1 << 20))
+    lane = Reader(1, 0)
     with psycopg.connect(database, autocommit=True) as connection:
         with psycopg.connect(database) as changing:
             # The lane has looked at the ledger and stands before the epochs: now the lanes change.
             changing.execute("LOCK TABLE outbox.lane_epoch IN ACCESS EXCLUSIVE MODE")
-            asked = lane.ask(connection, Position(0, Cursor(0), None))
+            asked = lane.ask(connection, Position(0, Cursor(0), None), LIMITS)
             wait_until(lambda: bool(query(database, WAITING, connection.info.backend_pid)), "the lane's wait")
             changing.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 3)")
         outbox.batch({"b": [Session([b"2"], 2)]})
@@ -31,20 +32,20 @@ def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(dat
             Cursor(1),
             None,
         )
-        second = lane.read(connection, Position(1, first.end, first.commit_id))
+        second = lane.read(connection, Position(1, first.end, first.commit_id), LIMITS)
         assert (second.rows, second.end, second.epoch_end) == ([], Cursor(1), 1)
         assert second.ends_epoch()
 
 
 def test_a_lane_far_behind_reads_every_batch(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("publisher.reader._LEDGER_WINDOW", 2)
+    monkeypatch.setattr("publisher.lane.reader._LEDGER_WINDOW", 2)
     outbox = Outbox(database, "topic", lanes=1)
     for batch in range(1, 8):
         outbox.batch({f"key-{batch}": [Session([b"1"], batch)]})
-    lane = Reader(1, 0, ChunkLimits(100, 1 << 20))
+    lane = Reader(1, 0)
     position, keys = Position(0, Cursor(0), None), []
     with psycopg.connect(database, autocommit=True) as connection:
-        while (chunk := lane.read(connection, position)).end != position.cursor:
+        while (chunk := lane.read(connection, position, LIMITS)).end != position.cursor:
             keys += [row.session_key for row in chunk.rows]
             assert chunk.more == (chunk.end < Cursor(7))
             position = Position(0, chunk.end, chunk.commit_id)

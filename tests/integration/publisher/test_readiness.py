@@ -16,9 +16,11 @@ from db.settings import MetricsSettings, Settings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher import crew, endpoint
-from publisher.condition import Condition
-from publisher.open_lane import OpenLane, Outcome
+from publisher.assignment import lane_workers as crew
+from publisher.delivery.delivery import Outcome
+from publisher.lane.lane import Lane
+from publisher.monitoring import endpoint
+from publisher.monitoring.health import ProcessHealth
 from tests.integration.publisher.harness import (
     DEADLINE_S,
     InThread,
@@ -34,7 +36,7 @@ from tests.scraping import asked, by_label, free_port, scrape
 class Served:
     """A publisher in a thread with its endpoint."""
 
-    def __init__(self, settings: Settings, condition: Condition) -> None:
+    def __init__(self, settings: Settings, condition: ProcessHealth) -> None:
         self.port = settings.metrics.port
         self.settings, self.condition = settings, condition
 
@@ -58,12 +60,12 @@ class Served:
 
 
 @contextmanager
-def served(settings: Settings, condition: Condition | None = None, **metrics: Any) -> Iterator[Served]:
+def served(settings: Settings, condition: ProcessHealth | None = None, **metrics: Any) -> Iterator[Served]:
     """An endpoint; the publisher itself is the caller's."""
     with_port = settings.model_copy(
         update={"metrics": MetricsSettings(port=free_port(), refresh_s=0.1, **metrics)}
     )
-    publisher = Served(with_port, condition or Condition())
+    publisher = Served(with_port, condition or ProcessHealth())
     with endpoint.served(publisher.settings, publisher.condition):
         yield publisher
 
@@ -189,17 +191,17 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
     settings: Settings, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hang, release = threading.Event(), threading.Event()
-    as_ever = OpenLane.run_once
+    as_ever = Lane.run_once
 
-    def run_once(lane: OpenLane) -> Outcome:
+    def run_once(lane: Lane) -> Outcome:
         if hang.is_set():
             release.wait(DEADLINE_S)
         return as_ever(lane)
 
-    monkeypatch.setattr(OpenLane, "run_once", run_once)
+    monkeypatch.setattr(Lane, "run_once", run_once)
     monkeypatch.setattr(crew, "longest_turn_s", lambda _settings: 1.0)
     with (
-        served(settings, Condition(hung_s=1.0), progress_s=1) as publisher,
+        served(settings, ProcessHealth(hung_s=1.0), progress_s=1) as publisher,
         InThread(publisher.settings, publisher.condition),
     ):
         publisher.wait_until_ready()

@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from db.errors import ContinuityError, FencedError
-from publisher.identity import bind, bind_topics, read_identity
-from publisher.rebinding import Binding, rebind
-from publisher.resume import Resume
-from publisher.resume_plan import Way
-from publisher.resume_planning import Plan, Request
+from publisher.outbox.identity import bind, bind_topics, read_identity
+from publisher.resume.plan import Way
+from publisher.resume.planning import Plan, Request
+from publisher.resume.rebinding import Binding, rebind
+from publisher.resume.resume import Resume
 from tests.integration.publisher.harness import settings_for
 
 

@@ -12,9 +12,18 @@ from tests.integration.publisher.harness import Watcher, query, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, simple
 from tests.integration.publisher.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
 
-STEPS = [point for point in POINTS if point.startswith("replay.")]
+STEPS = [
+    "replay.after_creation",
+    *[point for point in POINTS if point.startswith(("delivery.", "transaction."))],
+    "replay.before_done",
+]
 # Where a wrong order of the commits would lose or repeat; the others are in `make faults`.
-TELLING = ["replay.during_produce", "replay.before_commit", "replay.after_commit", "replay.before_filling"]
+TELLING = [
+    "transaction.during_produce",
+    "transaction.before_commit",
+    "transaction.after_commit",
+    "delivery.after_check",
+]
 
 
 @pytest.fixture
@@ -45,7 +54,7 @@ def killed_at_each(
     arguments = ["start", "--all", "--yes"]
     for number, point in enumerate(points):
         # A crash between the two commits comes first where the next life is to fill its trace.
-        before = [Fault("replay.after_commit", Action.KILL)] if point == "replay.before_filling" else []
+        before = [Fault("transaction.after_commit", Action.KILL)] if point == "delivery.after_check" else []
         plan.write(*before, Fault(point, Action.KILL))
         for _ in [*before, point]:
             with ReplayProcess(settings, log, *arguments, fault_file=plan.file) as process:
@@ -80,7 +89,7 @@ def test_a_runner_that_hangs_is_fenced_by_the_next_one(
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8))
     deliver(outbox, small)
-    plan.write(Fault("replay.before_commit", Action.HOLD, hit=2))
+    plan.write(Fault("transaction.before_commit", Action.HOLD, hit=2))
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as first:
         wait_until(lambda: not plan.pending(), "the hang")
         refused = replay(small, "go-on", "1")

@@ -22,7 +22,7 @@ from db.settings import Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.parked import RowError, app
-from publisher.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
+from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

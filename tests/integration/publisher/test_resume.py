@@ -158,11 +158,11 @@ def test_it_asks_before_it_changes_anything(outbox: Outbox, settings: Settings) 
 @pytest.mark.parametrize(
     "point",
     [
-        "resume.after_lease",
-        "resume.after_fencing",
-        "resume.before_commit",
-        "resume.after_commit",
-        "resume.after_record",
+        "delivery.after_lease",
+        "delivery.after_fencing",
+        "transaction.before_commit",
+        "transaction.after_commit",
+        "delivery.after_record",
     ],
 )
 @pytest.mark.parametrize("again", [True, False], ids=["given again", "left so"])
@@ -191,7 +191,7 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
     if again:
         resume(settings, "--from", "batch", "2", "--lane", "0", "--yes")
     resume(settings, "--from", "batch", "2", "--lane", "1", "--yes")
-    done = again or point in ("resume.after_commit", "resume.after_record")
+    done = again or point in ("transaction.after_commit", "delivery.after_record")
     if not done:
         # As before: stopped, or for want of any record.
         resume(settings, "--from", "batch", "2", "--yes")
@@ -207,7 +207,7 @@ def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
     outbox.batch(simple(1, keys=4))
     deliver(outbox, settings)
     plan = Plan(tmp_path / "faults")
-    plan.write(Fault("resume.after_commit", Action.RAISE))
+    plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:
         with pytest.raises(UnavailableError):
             resume(settings, "--from", "beginning", "--lane", "0", "--yes", fault_file=plan.file)
@@ -326,7 +326,7 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
     outbox.batch(simple(1, keys=4))
     deliver(outbox, settings)
     plan = Plan(tmp_path / "faults")
-    plan.write(Fault("resume.after_commit", Action.RAISE))
+    plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:
         with pytest.raises(UnavailableError):
             resume(settings, "--from", "batch", "1", "--lane", "0", "--yes", fault_file=plan.file)

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from db.statements import statement
+from publisher.assignment.heartbeat import Heartbeat
+from publisher.assignment.membership import read_living, read_view
 from publisher.cli import app
-from publisher.condition import Condition
-from publisher.heartbeat import Heartbeat
-from publisher.identity import read_identity
-from publisher.sharing import read_living, read_view
+from publisher.monitoring.health import ProcessHealth
+from publisher.outbox.identity import read_identity
 from tests.integration.publisher.harness import query, settings_for, status_of, wait_until
 from tests.integration.publisher.old_outputs import deliver_all
 from tests.integration.publisher.outbox_rows import Outbox, simple
@@ -133,7 +133,7 @@ def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outb
         identity = read_identity(connection)
         me = str(uuid.uuid4())
         shared: Any = SimpleNamespace(settings=settings, outbox=identity, holder=me)
-        heartbeat = Heartbeat(shared, Condition())
+        heartbeat = Heartbeat(shared, ProcessHealth())
         heartbeat.start()
         try:
             wait_until(lambda: [each.process_id for each in read_living(connection)] == [me], "the process")

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from publisher.checks import Why
+from publisher.delivery.stop_reasons import StopReason
 from tests.unit.contract.pages import ROOT, tables
 
 SERVICES = ("spark_job", "publisher", "db")
@@ -20,7 +20,7 @@ def table(page: str, first: str) -> list[list[str]]:
 def test_every_reason_of_a_stopped_lane_is_on_the_page_with_its_way_on() -> None:
     rows = table("stopped-lanes.md", "reason")
     named = {name for reason, *_ in rows for name in _NAME.findall(reason)}
-    assert named == {why.value for why in Why}
+    assert named == {why.value for why in StopReason}
     assert all(way for *_, way in rows)
 
 

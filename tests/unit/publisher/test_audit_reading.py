@@ -10,7 +10,7 @@ from publisher.audit.found import FoundReader
 from publisher.audit.kafka import _begins
 from publisher.audit.scope import Resume, Scope
 from publisher.audit.topics import Topic
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 
 
 def begins(recorded: int, resumes: list[Resume]) -> int:

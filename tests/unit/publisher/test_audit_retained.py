@@ -7,7 +7,7 @@ import pytest
 from publisher.audit import expected
 from publisher.audit.digest import Mark
 from publisher.audit.expected import Bounds, ExpectedReader, Passed
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 
 
 def reader(lows: dict[str, int]) -> Any:

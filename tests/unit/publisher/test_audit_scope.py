@@ -9,7 +9,7 @@ import pytest
 from db.errors import OutboxError
 from publisher.audit.scope import Range, Resume, Scope, _runs
 from publisher.audit.spill import Spill
-from publisher.cursor import Cursor
+from publisher.outbox.cursor import Cursor
 
 
 def scope(kept: list[tuple[int, int]], epochs: list[tuple[int, int, int]]) -> Scope:

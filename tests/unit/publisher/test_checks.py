@@ -6,18 +6,10 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.checks import (
-    Identity,
-    LaneStoppedError,
-    Mirror,
-    Position,
-    Why,
-    check_later,
-    check_parked,
-    decide,
-)
-from publisher.cursor import Cursor
-from publisher.progress import Progress, Totals
+from publisher.delivery.history import Identity, Mirror, Position, check_later, check_parked, decide
+from publisher.delivery.progress import Progress, Totals
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import Cursor
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
 IDENTITY = Identity(OUTBOX, "cluster")
@@ -56,40 +48,52 @@ def test_a_mirror_one_behind_is_to_be_filled() -> None:
 @pytest.mark.parametrize(
     ("record", "mirror", "ledger", "why"),
     [
-        pytest.param(None, MIRROR, None, Why.KAFKA_LOST, id="no record but a mirror"),
+        pytest.param(None, MIRROR, None, StopReason.KAFKA_LOST, id="no record but a mirror"),
         pytest.param(
-            None, replace(FRESH, last_delivery=1), None, Why.KAFKA_LOST, id="no record but a delivery"
-        ),
-        pytest.param(RECORD, replace(MIRROR, seq=8), COMMIT, Why.KAFKA_LOST, id="mirror ahead of Kafka"),
-        pytest.param(
-            RECORD, replace(MIRROR, last_delivery=8), COMMIT, Why.KAFKA_LOST, id="delivery ahead of Kafka"
-        ),
-        pytest.param(RECORD, Mirror(5, Cursor(2), 5), COMMIT, Why.DATABASE_RESTORED, id="mirror two behind"),
-        pytest.param(RECORD, FRESH, COMMIT, Why.DATABASE_RESTORED, id="mirror empty"),
-        pytest.param(
-            RECORD, replace(MIRROR, cursor=Cursor(4)), COMMIT, Why.DATABASE_RESTORED, id="cursors differ"
-        ),
-        pytest.param(RECORD, MIRROR, OTHER, Why.DATABASE_RESTORED, id="another commit at the cursor"),
-        pytest.param(RECORD, MIRROR, None, Why.DATABASE_RESTORED, id="no ledger row at the cursor"),
-        pytest.param(
-            replace(RECORD, outbox_uuid=OTHER), MIRROR, COMMIT, Why.OTHER_OUTBOX, id="another outbox"
+            None, replace(FRESH, last_delivery=1), None, StopReason.KAFKA_LOST, id="no record but a delivery"
         ),
         pytest.param(
-            replace(RECORD, cluster_id="b"), MIRROR, COMMIT, Why.OTHER_CLUSTER, id="another cluster"
+            RECORD, replace(MIRROR, seq=8), COMMIT, StopReason.KAFKA_LOST, id="mirror ahead of Kafka"
+        ),
+        pytest.param(
+            RECORD,
+            replace(MIRROR, last_delivery=8),
+            COMMIT,
+            StopReason.KAFKA_LOST,
+            id="delivery ahead of Kafka",
+        ),
+        pytest.param(
+            RECORD, Mirror(5, Cursor(2), 5), COMMIT, StopReason.DATABASE_RESTORED, id="mirror two behind"
+        ),
+        pytest.param(RECORD, FRESH, COMMIT, StopReason.DATABASE_RESTORED, id="mirror empty"),
+        pytest.param(
+            RECORD,
+            replace(MIRROR, cursor=Cursor(4)),
+            COMMIT,
+            StopReason.DATABASE_RESTORED,
+            id="cursors differ",
+        ),
+        pytest.param(RECORD, MIRROR, OTHER, StopReason.DATABASE_RESTORED, id="another commit at the cursor"),
+        pytest.param(RECORD, MIRROR, None, StopReason.DATABASE_RESTORED, id="no ledger row at the cursor"),
+        pytest.param(
+            replace(RECORD, outbox_uuid=OTHER), MIRROR, COMMIT, StopReason.OTHER_OUTBOX, id="another outbox"
+        ),
+        pytest.param(
+            replace(RECORD, cluster_id="b"), MIRROR, COMMIT, StopReason.OTHER_CLUSTER, id="another cluster"
         ),
     ],
 )
 def test_two_histories_stop_the_lane(
-    record: Progress | None, mirror: Mirror, ledger: UUID | None, why: Why
+    record: Progress | None, mirror: Mirror, ledger: UUID | None, why: StopReason
 ) -> None:
-    with pytest.raises(LaneStoppedError, match=rf"^{why}: .*publisher") as raised:
+    with pytest.raises(StoppedError, match=rf"^{why}: .*publisher") as raised:
         decide(IDENTITY, record, mirror, START, ledger)
     assert raised.value.why is why
     assert not raised.value.retry
 
 
 def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> None:
-    with pytest.raises(LaneStoppedError, match="database_restored"):
+    with pytest.raises(StoppedError, match="database_restored"):
         decide(IDENTITY, None, FRESH, Position(0, Cursor(9), None), None)
 
 
@@ -103,7 +107,7 @@ def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
     passed = replace(RECORD, parked=2)
     check_parked(RECORD, 0)
     check_parked(passed, 2)
-    with pytest.raises(LaneStoppedError, match="database_restored"):
+    with pytest.raises(StoppedError, match="database_restored"):
         check_parked(passed, 1)
 
 
@@ -134,15 +138,15 @@ def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
 def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
     resumed = replace(RECORD, resumed="--from mirror")
     assert decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, COMMIT).unrecorded == resumed
-    with pytest.raises(LaneStoppedError, match="database_restored"):
+    with pytest.raises(StoppedError, match="database_restored"):
         decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, OTHER)
-    with pytest.raises(LaneStoppedError, match="kafka_lost"):
+    with pytest.raises(StoppedError, match="kafka_lost"):
         decide(IDENTITY, resumed, Mirror(5, Cursor(2), 8), START, COMMIT)
 
 
 def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> None:
     check_later([(2, 0)], 2)
-    with pytest.raises(LaneStoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
+    with pytest.raises(StoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
         check_later([(2, 0), (3, 1)], 2)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from db.errors import SettingsError
 from db.settings import KafkaSettings
-from publisher.clients import check_options
+from publisher.kafka.clients import check_options
 
 
 def check(options: dict[str, Any]) -> None:

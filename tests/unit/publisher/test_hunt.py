@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.checks import Position
-from publisher.cursor import ChunkLimits, Cursor
-from publisher.hunt import ONE_BY_ONE_ROWS, Hunt
-from publisher.open_lane import Outcome
-from publisher.reader import Asked, Reader
-from publisher.records import Row
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.history import Position
+from publisher.delivery.records import Row
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
+from publisher.lane.reader import Asked, Reader
+from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.unit.publisher.test_link import opened
 from tests.unit.publisher.test_records import PLAIN
 
@@ -28,7 +28,7 @@ def deliver(
 
     Record by record, a transaction of more than `most_one_by_one` rows outlives its timeout.
     """
-    hunt = Hunt()
+    hunt = RefusalBisection()
     out: list[int] = []
     parked: list[int] = []
     cursor = transactions = 0
@@ -80,22 +80,17 @@ def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_
     None
 ):
     lane = opened(Outcome.DELIVERED, breaks=False)
-    lost = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
-
-    def fail() -> Outcome:
-        raise lost
-
-    cast(Any, lane._open).run_once = fail
-    lane._hunt.refused(ONE_BY_ONE_ROWS)
+    lane.fails = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
+    lane._bisection.refused(ONE_BY_ONE_ROWS)
     for rows in (16, 8, 4, 2, 1, 1):
         with pytest.raises(KafkaException):
             lane.run_once()
-        assert lane._hunt.rows == rows
-    assert lane._hunt.one_by_one
+        assert lane._bisection.rows == rows
+    assert lane._bisection.one_by_one
 
 
 def test_a_failure_where_nothing_is_hunted_leaves_transactions_as_large_as_they_were() -> None:
-    hunt = Hunt()
+    hunt = RefusalBisection()
     hunt.failed()
     assert hunt.rows is None
 
@@ -117,12 +112,13 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
         cast("psycopg.Connection[Any]", None),
         ExitStack(),
         Position(0, Cursor(0), None),
+        ChunkLimits(32, 1 << 20, events=most_events),
         32,
         answer(ledger),
         answer([]),
         answer(rows),
     )
-    chunk = Reader(1, 0, ChunkLimits(32, 1 << 20, events=most_events)).take(asked)
+    chunk = Reader(1, 0).take(asked)
     return [row.session_key for row in chunk.rows], chunk.end, chunk.commit_id, chunk.more
 
 

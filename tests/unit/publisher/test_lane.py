@@ -10,13 +10,14 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError
 
-from publisher.checks import LaneStoppedError, Why
-from publisher.lane_connection import LaneConnection
-from publisher.lease import Lease, LeaseLostError
-from publisher.open_lane import Outcome
-from publisher.progress import Totals
-from publisher.refusals import Refusal
-from publisher.transaction import RecordRefusedError
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.progress import Totals
+from publisher.delivery.refusals import Refusal
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.transaction import RecordRefusedError
+from publisher.kafka.progress_reader import Newest
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.lease import Lease, LeaseLostError
 from tests.unit.publisher.test_checks import RECORD
 from tests.unit.publisher.test_link import opened
 
@@ -43,9 +44,10 @@ def test_a_resume_that_postgres_does_not_know_stands_only_with_the_rows_that_it_
     resumed = replace(RECORD, resumed="--from kafka", total=Totals(10, 200, 2))
     connection = Counting(known)
     lane = opened(Outcome.IDLE, breaks=False)
-    stops = pytest.raises(LaneStoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
+    stops = pytest.raises(StoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
     with nullcontext() if records else stops:
-        lane._record(cast("psycopg.Connection[Any]", connection), LEASE, resumed)
+        lane._lease = LEASE
+        lane._record_missing(cast("psycopg.Connection[Any]", connection), Newest(resumed, {}))
     assert connection.recorded is records
 
 
@@ -72,25 +74,26 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
         return made[-1]
 
     def check(*_arguments: object) -> None:
-        raise LaneStoppedError(Why.OTHER_SERVER, "another one")
+        raise StoppedError(StopReason.OTHER_SERVER, "another one")
 
-    monkeypatch.setattr("publisher.lane_connection.connect", connect)
-    monkeypatch.setattr("publisher.lane_connection.check_unchanged", check)
+    monkeypatch.setattr("publisher.outbox.connection.connect", connect)
+    monkeypatch.setattr("publisher.outbox.connection.check_unchanged", check)
     lane = opened(Outcome.IDLE, breaks=False)
     lane._lease = Lease(1, 0, 1, 3.0)
     refused = RecordRefusedError(
         KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
     )
-    lane._hunt.refused(1)
+    lane._parking._lease = lane._lease
+    lane._bisection.refused(1)
     acts: dict[str, Callable[[], None]] = {
         "confirm": lane.confirm,
-        "stopped": lambda: lane.stopped("why", Why.RECORD_REFUSED),
-        "park": lambda: lane._put_aside(refused),
+        "stopped": lambda: lane.stopped("why", StopReason.RECORD_REFUSED),
+        "park": lambda: lane._search(refused),
     }
     # Each time anew: what was refused once is not taken for known.
     for _ in range(2):
         with pytest.raises(LeaseLostError, match="leads elsewhere: other_postgres_server: another one"):
             acts[use]()
     assert [connection.closed for connection in made] == [True, True]
-    with pytest.raises(LaneStoppedError):
-        LaneConnection(lane._shared, "name").open()
+    with pytest.raises(StoppedError):
+        OutboxConnection(lane._context, "name").open()

@@ -8,12 +8,14 @@ from typing import Any, cast
 import pytest
 
 from db.settings import KafkaSettings, PublisherSettings
-from publisher import metrics
-from publisher.condition import LaneCondition
-from publisher.lane import Lane
-from publisher.link import Link
-from publisher.open_lane import OpenLane, Outcome
-from publisher.shared import Epoch, Shared, StartOverError
+from publisher.delivery.context import Context
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.stop_reasons import StartOverError
+from publisher.kafka.coordinator_link import CoordinatorLink
+from publisher.lane.lane import Lane
+from publisher.lane.reader import Chunk
+from publisher.monitoring import metrics
+from publisher.outbox.cursor import Cursor, Epoch
 from tests.unit.publisher.test_checks import IDENTITY
 
 # As librdkafka 2.16 writes it.
@@ -25,25 +27,43 @@ TIMED_OUT = "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Timed out E
 ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
-class Opened:
-    """An open lane whose producer hears of a broken connection while it delivers."""
+class FakeLane(Lane):
+    """An open lane whose chunks are there at once, and whose producer hears of a broken connection while it delivers."""
 
-    def __init__(self, link: Link, outcome: Outcome, *, breaks: bool) -> None:
-        self._link, self._outcome, self._breaks = link, outcome, breaks
+    outcome = Outcome.DELIVERED
+    breaks = False
+    fails: Exception | None = None
 
-    def run_once(self) -> Outcome:
-        if self._breaks:
+    def _next_chunk(self, connection: Any) -> Any:
+        if self.outcome is not Outcome.DELIVERED:
+            self._hear()
+            return self.outcome
+        return Chunk([], Cursor(1), None, False, None)
+
+    def _deliver(self, *_: Any) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self._hear()
+
+    def _hear(self) -> None:
+        if self.breaks:
             self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
-        return self._outcome
 
 
-def opened(outcome: Outcome, *, breaks: bool) -> Lane:
+def opened(outcome: Outcome, *, breaks: bool) -> FakeLane:
     settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
-    shared = SimpleNamespace(
-        settings=settings, topics=None, identity=IDENTITY, stop=threading.Event(), outbox=None
+    stop = threading.Event()
+    context = SimpleNamespace(
+        settings=settings,
+        topics=SimpleNamespace(describe=lambda *_, **__: {}),
+        identity=IDENTITY,
+        stop=stop,
+        give_up=stop.is_set,
+        outbox=None,
     )
-    lane = Lane(cast(Shared, shared), Epoch(1, 1, 1), 0, LaneCondition(1, 0))
-    lane._open = cast(OpenLane, Opened(lane._link, outcome, breaks=breaks))
+    lane = FakeLane(cast(Context, context), Epoch(1, 1, 1), 0)
+    lane.outcome, lane.breaks = outcome, breaks
+    lane._tenure = cast(Any, SimpleNamespace(connection=None, producer=None))
     return lane
 
 
@@ -60,7 +80,7 @@ def test_a_lane_goes_on_over_a_good_link_and_where_nothing_was_sent(outcome: Out
 
 
 def test_a_broker_that_cannot_be_reached_beside_the_coordinator_makes_no_lane_start_over() -> None:
-    link = Link()
+    link = CoordinatorLink()
     link.logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", ANOTHER)
     link.logger.log(
         logging.WARNING,
@@ -73,7 +93,7 @@ def test_a_broker_that_cannot_be_reached_beside_the_coordinator_makes_no_lane_st
 
 
 def test_a_commit_that_was_not_answered_in_time_counts_as_a_broken_link() -> None:
-    link = Link()
+    link = CoordinatorLink()
     link.logger.log(logging.INFO, "%s [%s] %s", "REQTMOUT", "rdkafka#producer-1", TIMED_OUT)
     assert link.has_broken
 
@@ -93,14 +113,14 @@ def test_a_connection_that_failed_before_the_epoch_began_makes_no_lane_start_ove
                 self._logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", self.lines.pop())
 
     def fenced(*arguments: Any) -> Fencing:
-        producer = Fencing(arguments[4])
+        producer = Fencing(arguments[5])
         producer.poll(0)
         producer.lines.append(CLOSED)
         return producer
 
-    monkeypatch.setattr("publisher.lane.fencing_producer", fenced)
+    monkeypatch.setattr("publisher.delivery.delivery.fencing_producer", fenced)
     lane = opened(Outcome.DELIVERED, breaks=False)
-    producer = cast(Fencing, lane._init_producer())
+    producer = cast(Fencing, lane._fence())
     producer.poll(0)
     assert lane.run_once() is Outcome.DELIVERED
     producer.lines.append(CLOSED)

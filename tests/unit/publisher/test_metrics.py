@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from db.errors import FencedError, UnavailableError
-from publisher import metrics
+from publisher.monitoring import metrics
 from tests.scraping import Samples
 
 

@@ -7,12 +7,15 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from db.settings import PublisherSettings
-from publisher.checks import Position
-from publisher.cursor import Cursor
-from publisher.open_lane import OpenLane
-from publisher.reader import Chunk
-from publisher.shared import Epoch, Shared
+from db.settings import KafkaSettings, PublisherSettings
+from publisher.delivery.context import Context
+from publisher.delivery.delivery import _Tenure
+from publisher.delivery.history import Position
+from publisher.lane.lane import Lane
+from publisher.lane.reader import Chunk
+from publisher.lane.stray_rows import StrayRows
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.outbox.lease import Lease
 from tests.unit.publisher.test_checks import COMMIT, IDENTITY
 from tests.unit.publisher.test_records import PLAIN
 
@@ -55,30 +58,27 @@ class LostConnection:
         self.closed = True
 
 
-def opened(producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False) -> OpenLane:
+def opened(producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False) -> Lane:
     """A lane that has read a chunk, with more behind it."""
-    settings = SimpleNamespace(publisher=PublisherSettings())
-    shared: Any = SimpleNamespace(
+    stop = threading.Event()
+    settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
+    context: Any = SimpleNamespace(
         settings=settings,
         topics=None,
         identity=IDENTITY,
         progress_topic="progress",
-        stop=threading.Event(),
+        stop=stop,
+        give_up=stop.is_set,
     )
-    lease: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 1, "lease_token": 1, "lease_s": 3.0})
-    admission: Any = SimpleNamespace(admit=lambda _connection, _lease, rows: rows)
-    lane = OpenLane(
-        cast(Shared, shared),
-        Epoch(1, 1, 2),
-        1,
-        cast("psycopg.Connection[Any]", connection),
-        lease,
-        producer,  # type: ignore[arg-type]
-        admission,
-        Position(0, Cursor(0), None),
-        most_rows=None,
-        one_by_one=one_by_one,
-    )
+    lane = Lane(cast(Context, context), Epoch(1, 1, 2), 1)
+    known: Any = connection
+    lane._tenure = _Tenure(known, producer)  # type: ignore[arg-type]
+    lane._lease = Lease(1, 1, 1, 3.0)
+    lane._stray_rows = StrayRows(Epoch(1, 1, 2), 1, Position(0, Cursor(0), None))
+    lane._admission.admit = lambda rows: rows  # type: ignore[method-assign]
+    if one_by_one:
+        lane._bisection.refused(1)
+    lane.position = Position(0, Cursor(0), None)
     lane._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
     return lane
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from publisher.checks import LaneStoppedError, Why
-from publisher.open_transactions import OpenTransactions
-from publisher.topics import OutputTopic
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.kafka.open_transactions import OpenTransactions
+from publisher.kafka.topics import OutputTopic
 
 TOPIC = {"t": OutputTopic("id", 2, 1_000_000)}
 
@@ -52,9 +52,9 @@ def test_a_topic_without_open_transactions_is_asked_for_once_in_a_tenure(
 def test_an_open_transaction_stops_the_lane_with_its_place(kafka: FakeTopics, lane: OpenTransactions) -> None:
     kafka.stable[1] = 4
     lane.begin()
-    with pytest.raises(LaneStoppedError, match=r"t\[1\] from offset 4 on") as stopped:
+    with pytest.raises(StoppedError, match=r"t\[1\] from offset 4 on") as stopped:
         lane.wait(TOPIC)
-    assert stopped.value.why is Why.OPEN_TRANSACTION
+    assert stopped.value.why is StopReason.OPEN_TRANSACTION
     assert stopped.value.retry
 
 
@@ -63,7 +63,7 @@ def test_transactions_that_begin_while_it_waits_are_not_waited_for(
 ) -> None:
     kafka.stable[1] = 4
     lane.begin()
-    with pytest.raises(LaneStoppedError):
+    with pytest.raises(StoppedError):
         lane.wait(TOPIC)
     # The first one has ended, another is open behind it.
     kafka.high[1], kafka.stable[1] = 30, 10
@@ -78,5 +78,5 @@ def test_after_it_has_written_everything_open_is_waited_for(
     lane.wait(TOPIC)
     kafka.high[1] = 30
     lane.begin()
-    with pytest.raises(LaneStoppedError, match=r"t\[1\] from offset 10 on"):
+    with pytest.raises(StoppedError, match=r"t\[1\] from offset 10 on"):
         lane.wait(TOPIC)

@@ -4,15 +4,18 @@ from uuid import UUID
 
 import pytest
 
-from publisher.checks import Why
 from publisher.commands import status
 from publisher.commands.common import console
-from publisher.identity import OutboxIdentity
+from publisher.delivery.stop_reasons import StopReason
+from publisher.monitoring.status import LaneStatus, Status
+from publisher.outbox.identity import OutboxIdentity
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
-from publisher.status import LaneStatus, Status
 
-REASON = f"{Why.NOT_AUTHORISED}: Kafka refuses this publisher. Grant it the missing right, or correct [kafka.options]; [publisher] lanes"
+REASON = (
+    f"{StopReason.NOT_AUTHORISED}: Kafka refuses this publisher. "
+    "Grant it the missing right, or correct [kafka.options]; [publisher] lanes"
+)
 KEY = "cart[red]/[/x]:smile:"
 LANE = LaneStatus(
     epoch=1,
@@ -24,7 +27,7 @@ LANE = LaneStatus(
     sessions=1,
     events=1,
     stopped_reason=REASON,
-    stopped_why=Why.NOT_AUTHORISED,
+    stopped_why=StopReason.NOT_AUTHORISED,
     last_delivery_at=None,
     lag_batches=0,
     lag_rows=0,

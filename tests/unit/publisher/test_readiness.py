@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.condition import Condition, LaneCondition, LaneState
-from publisher.readiness import LaneSeen, Seen, judge
+from publisher.monitoring.health import LaneHealth, LaneState, ProcessHealth
+from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot, judge
 
-LANE = LaneSeen(epoch=1, lane=0, state="running", reason="", got_on_s_ago=0.5, seq=7)
+LANE = LaneSnapshot(epoch=1, lane=0, state="running", reason="", got_on_s_ago=0.5, seq=7)
 OTHER = replace(LANE, lane=1)
-SEEN = Seen(
+SEEN = HealthSnapshot(
     phase="running",
     trouble="",
     looked_s_ago=0.5,
@@ -20,7 +20,7 @@ SEEN = Seen(
 )
 
 
-def reasons(seen: Seen) -> list[str]:
+def reasons(seen: HealthSnapshot) -> list[str]:
     return judge(seen, progress_s=60, poll_s=1, lease_s=10).reasons
 
 
@@ -53,7 +53,9 @@ def test_lanes_that_get_on_are_ready() -> None:
         (replace(LANE, state="stopped", reason="kafka_lost: gone"), "lane 0 is stopped: kafka_lost: gone"),
     ],
 )
-def test_one_lane_that_does_not_get_on_is_named_with_its_reason(lane: LaneSeen, reason: str | None) -> None:
+def test_one_lane_that_does_not_get_on_is_named_with_its_reason(
+    lane: LaneSnapshot, reason: str | None
+) -> None:
     assert reasons(replace(SEEN, lanes=(lane, OTHER))) == ([] if reason is None else [reason])
 
 
@@ -75,7 +77,7 @@ def test_every_lane_that_does_not_get_on_is_named() -> None:
         (replace(SEEN, nobody=((2, 60.9), (3, 61.1))), "nobody holds lanes 3"),
     ],
 )
-def test_a_process_that_cannot_deliver_says_why(seen: Seen, reason: str) -> None:
+def test_a_process_that_cannot_deliver_says_why(seen: HealthSnapshot, reason: str) -> None:
     assert reasons(seen) == [reason]
 
 
@@ -89,13 +91,13 @@ def test_a_process_that_cannot_deliver_says_why(seen: Seen, reason: str) -> None
         ),
     ],
 )
-def test_a_process_with_nothing_to_deliver_is_ready_and_says_so(seen: Seen, note: str) -> None:
+def test_a_process_with_nothing_to_deliver_is_ready_and_says_so(seen: HealthSnapshot, note: str) -> None:
     verdict = judge(seen, progress_s=60, poll_s=1, lease_s=10)
     assert (verdict.reasons, verdict.details["notes"]) == ([], [note])
 
 
 def test_a_lane_is_as_its_last_step_left_it() -> None:
-    condition, lane = Condition(), LaneCondition(1, 0)
+    condition, lane = ProcessHealth(), LaneHealth(1, 0)
     assert reasons(condition.seen()) == ["starting: Postgres and Kafka have not answered yet"]
     condition.join(lane)
     condition.looked(has_epoch=True)
@@ -118,7 +120,7 @@ def test_a_lane_is_as_its_last_step_left_it() -> None:
     condition.failed("server closed")
     assert reasons(condition.seen()) == ["cannot see who runs which lane: server closed"]
     condition.looked(has_epoch=True)
-    condition.part(LaneCondition(1, 0))  # another worker's on the same lane
+    condition.part(LaneHealth(1, 0))  # another worker's on the same lane
     assert condition.lanes() == [lane]
     condition.part(lane)
     assert judge(condition.seen(), progress_s=60, poll_s=1, lease_s=10).details["notes"]

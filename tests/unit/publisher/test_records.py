@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.backoff import Backoff
-from publisher.records import (
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import (
     NO_EXTRAS,
     ExtraHeaders,
     Record,
@@ -18,7 +19,7 @@ from publisher.records import (
     records,
     value_bytes,
 )
-from publisher.refusals import TopicLimits, refusal
+from publisher.delivery.refusals import TopicLimits, refusal
 
 PLAIN = Row(
     batch_id=5,
@@ -63,7 +64,7 @@ def test_the_fast_path_sends_what_the_general_one_describes_even_when_the_queue_
     reached = [0]
     for _ in range(len(full_at) + 1):
         try:
-            produce_plain(produce, row, reached[0], reached, lambda *_: None)
+            produce_plain(produce, row, "out", (), reached[0], reached, lambda *_: None)
             break
         except BufferError:
             continue
@@ -104,10 +105,10 @@ def test_only_plain_rows_take_the_fast_path(changed: dict[str, Any]) -> None:
 
 def test_a_row_that_contradicts_itself_is_refused() -> None:
     topics = {"out": TopicLimits(1, None)}
-    found = refusal(PLAIN._replace(session_outputs=[2], revision=1), topics, 1_000_000, NO_EXTRAS)
+    found = refusal(PLAIN._replace(session_outputs=[2], revision=1), topics, 1_000_000, Outgoing())
     assert found is not None
     assert (found.reason, "count 2 outputs" in found.detail) == ("invalid", True)
-    found = refusal(PLAIN._replace(headers=[[["n", 5]], None, None]), topics, 1_000_000, NO_EXTRAS)
+    found = refusal(PLAIN._replace(headers=[[["n", 5]], None, None]), topics, 1_000_000, Outgoing())
     assert found is not None
     assert found.reason == "invalid"
 
@@ -115,7 +116,7 @@ def test_a_row_that_contradicts_itself_is_refused() -> None:
 @pytest.mark.parametrize(("partition", "fits"), [(None, True), (0, True), (2, True), (3, False), (-2, False)])
 def test_a_partition_outside_the_topic_is_refused(partition: int | None, fits: bool) -> None:
     row = PLAIN._replace(partitions=[None, partition, None])
-    assert (refusal(row, {"out": TopicLimits(3, None)}, 1_000_000, NO_EXTRAS) is None) == fits
+    assert (refusal(row, {"out": TopicLimits(3, None)}, 1_000_000, Outgoing()) is None) == fits
 
 
 @given(st.integers(0, 6_000))
@@ -123,7 +124,7 @@ def test_the_quick_size_check_never_lets_through_what_the_exact_one_refuses(leng
     row = PLAIN._replace(values=[b"x" * length, None, b"y"], session_key="k" * 1_024)
     limit = 4_096
     exact = max(batch_size(record) for record in records(row))
-    assert (refusal(row, {"out": TopicLimits(1, limit)}, 1_000_000, NO_EXTRAS) is None) == (exact <= limit)
+    assert (refusal(row, {"out": TopicLimits(1, limit)}, 1_000_000, Outgoing()) is None) == (exact <= limit)
 
 
 def test_waits_double_up_to_the_bound_and_start_over() -> None:

@@ -10,34 +10,24 @@ from pydantic import SecretStr
 from db.errors import ContinuityError
 from db.monitoring.loops import Loops
 from db.settings import PostgresSettings, PublisherSettings, Settings
-from publisher import sharing
-from publisher.checks import LaneStoppedError, Why
-from publisher.condition import Condition
-from publisher.crew import Crew
+from publisher.assignment import membership as sharing
+from publisher.assignment.lane_workers import LaneWorkers
+from publisher.assignment.membership import View
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.monitoring.health import ProcessHealth
+from publisher.outbox.cursor import Epoch
+from publisher.outbox.wakeup import Wakeup
 from publisher.relay import Relay
-from publisher.shared import Epoch
-from publisher.sharing import View
-from publisher.wakeup import Wakeup
 
 EPOCH = Epoch(1, 1, 2)
-STOP = LaneStoppedError(Why.KAFKA_LOST, "gone")
-
-
-class FakeMember:
-    """A worker on a lane, standing still or not."""
-
-    def __init__(self, stopped: LaneStoppedError | None) -> None:
-        self.worker = SimpleNamespace(stopped=stopped, bug=None, done=False, leave=lambda: None)
-
-    def ended(self, _timeout_s: float = 0.0) -> bool:
-        return False
+STOP = StoppedError(StopReason.KAFKA_LOST, "gone")
 
 
 def look_and_wait(
     monkeypatch: pytest.MonkeyPatch,
     living: list[str],
     holders: dict[int, str | None],
-    lanes: dict[int, LaneStoppedError | None],
+    lanes: dict[int, StoppedError | None],
     through: frozenset[int] = frozenset(),
 ) -> None:
     """Let the process `me` look once and wait for a moment."""
@@ -47,15 +37,18 @@ def look_and_wait(
     stop = threading.Event()
     relay = Relay(settings, stop)
     shared: Any = SimpleNamespace(holder="me", settings=settings)
-    crew = Crew(shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), Condition())
-    members: Any = {(1, lane): FakeMember(stopped) for lane, stopped in lanes.items()}
-    monkeypatch.setattr(crew, "_members", members)
+    crew = LaneWorkers(shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth())
+    working: Any = {
+        (1, lane): SimpleNamespace(stopped=stopped, bug=None, done=False, leave=lambda: None)
+        for lane, stopped in lanes.items()
+    }
+    monkeypatch.setattr(crew, "_workers", working)
     monkeypatch.setattr(relay, "_epoch", EPOCH)
     processes: Any = [SimpleNamespace(process_id=process) for process in living]
     view = View(processes, EPOCH, holders, through)
     monkeypatch.setattr(sharing, "read_view", lambda *_: view)
     beating: Any = SimpleNamespace(failed=None)
-    relay._look(None, shared, crew)  # type: ignore[arg-type]
+    relay._assign_lanes(None, shared, crew)  # type: ignore[arg-type]
     relay._wait(0.0, crew, beating)
 
 

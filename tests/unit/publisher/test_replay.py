@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from db.errors import SettingsError
-from publisher.cursor import Cursor
-from publisher.records import NO_EXTRAS, Row
-from publisher.replay.errors import ReplayStoppedError
+from publisher.delivery.history import Identity, Mirror, Position, decide
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import NO_EXTRAS, Row
+from publisher.delivery.remediation import of_replay
+from publisher.delivery.stop_reasons import StoppedError
+from publisher.outbox.cursor import Cursor
 from publisher.replay.filters import Filters, Moment, as_json, parse_moment, read_keys
-from publisher.replay.outgoing import Outgoing
 from publisher.replay.pace import Pace
-from publisher.replay.progress import ReplayProgress, decide
+from publisher.replay.progress import ReplayProgress
 
 OUTBOX, REPLAY = uuid4(), uuid4()
 
@@ -121,11 +123,16 @@ def test_a_record_reads_back_as_it_was_written() -> None:
 def test_it_goes_on_only_where_kafka_and_postgres_tell_one_history(
     record: ReplayProgress | None, seq: int, cursor: Cursor, why: str | None
 ) -> None:
+    def decided() -> Position:
+        found = None if record is None else record.commit_id
+        mirror, start = Mirror(seq, cursor, seq), Position(0, Cursor(0), None)
+        return decide(Identity(OUTBOX, "c"), record, mirror, start, found, of_replay(1))
+
     if why is None:
-        decide(1, OUTBOX, "c", record, seq, cursor)
+        decided()
         return
-    with pytest.raises(ReplayStoppedError, match=f"^{why}: .*replay cancel 1`"):
-        decide(1, OUTBOX, "c", record, seq, cursor)
+    with pytest.raises(StoppedError, match=f"^{why}: .*replay cancel 1`"):
+        decided()
 
 
 def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:

@@ -5,18 +5,20 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from db.errors import UnavailableError
-from db.settings import PostgresSettings, PublisherSettings, Settings
-from publisher.checks import LaneStoppedError
-from publisher.checks import Why as LaneWhy
-from publisher.cursor import Cursor
-from publisher.replay import runner, session
-from publisher.replay.errors import ReplayStoppedError
-from publisher.replay.runner import End, Runner
+from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
+from publisher.delivery.context import Timelines
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox import connection
+from publisher.outbox.cursor import Cursor
+from publisher.replay import delivery
+from publisher.replay.delivery import ReplayDelivery
+from publisher.replay.runner import End, run
 from publisher.replay.store import ReplayLease
-from publisher.replay.target import Target
+from publisher.replay.target import check_topics
 
 
 def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,27 +35,34 @@ def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch
         raise UnavailableError("Kafka is away")
 
     class Nothing:
-        """A stand-in for the connection and the admission."""
+        """A stand-in for the connection."""
 
-        batch_bytes = None
+        closed = False
+        info = SimpleNamespace(transaction_status=psycopg.pq.TransactionStatus.IDLE)
 
         def close(self) -> None: ...
-        def begin(self) -> None: ...
 
     monkeypatch.setattr(ReplayLease, "claim", claim)
-    monkeypatch.setattr(session, "connect", lambda *_, **__: Nothing())
-    monkeypatch.setattr(session, "check_unchanged", lambda *_: None)
-    monkeypatch.setattr(session, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
-    monkeypatch.setattr(runner, "ReplayAdmission", lambda *_, **__: Nothing())
+    monkeypatch.setattr(ReplayLease, "release", lambda *_: None, raising=False)
+    monkeypatch.setattr(connection, "connect", lambda *_, **__: Nothing())
+    monkeypatch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
+    monkeypatch.setattr(delivery, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
+    monkeypatch.setattr(delivery, "check_target", unreachable)
     replay: Any = SimpleNamespace(
-        replay_id=1, replay_uuid=uuid4(), target_cluster_id="c", events_per_second=None
+        replay_id=1, replay_uuid=uuid4(), topics=None, target_topic=None, events_per_second=None
     )
-    settings = Settings.model_construct(
-        postgres=PostgresSettings.model_construct(), publisher=PublisherSettings()
+    context: Any = SimpleNamespace(
+        settings=Settings.model_construct(
+            postgres=PostgresSettings.model_construct(), kafka=KafkaSettings(), publisher=PublisherSettings()
+        ),
+        outbox=None,
+        timelines=Timelines(1),
+        topics=None,
+        holder="me",
+        stop=threading.Event(),
+        give_up=lambda: False,
     )
-    target: Any = SimpleNamespace(check_cluster=unreachable)
-    outbox: Any = None
-    ended = Runner(settings, outbox, replay, target, threading.Event(), holder="me", paused_too=True).run()
+    ended = run(context, ReplayDelivery(context, replay, paused_too=True), 1)
     assert ended is End.CHANGED
     assert asked == [True, False]
 
@@ -61,18 +70,19 @@ def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch
 @pytest.mark.parametrize(
     ("why", "raised", "words"),
     [
-        (LaneWhy.OUTPUT_TOPIC_UNWRITABLE, UnavailableError, "only 1 replica"),
-        (LaneWhy.OUTPUT_TOPIC_MISSING, ReplayStoppedError, "--create-topics"),
+        (StopReason.OUTPUT_TOPIC_UNWRITABLE, UnavailableError, "only 1 replica"),
+        (StopReason.OUTPUT_TOPIC_MISSING, StoppedError, "--create-topics"),
     ],
 )
 def test_a_topic_that_takes_nothing_for_now_is_tried_again_and_not_called_missing(
-    why: LaneWhy, raised: type[Exception], words: str
+    why: StopReason, raised: type[Exception], words: str
 ) -> None:
     def describe(*_: Any, **__: Any) -> None:
-        raise LaneStoppedError(why, "only 1 replica", retry=True)
+        raise StoppedError(why, "only 1 replica", retry=True)
 
-    target: Any = Target.__new__(Target)
-    target.kafka = SimpleNamespace(bootstrap_servers="here:1")
-    target._topics = SimpleNamespace(describe=describe)
+    context: Any = SimpleNamespace(
+        settings=SimpleNamespace(kafka=SimpleNamespace(bootstrap_servers="here:1")),
+        topics=SimpleNamespace(describe=describe),
+    )
     with pytest.raises(raised, match=words):
-        target.describe(["t"])
+        check_topics(context, ["t"])

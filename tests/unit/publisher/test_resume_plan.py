@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from db.errors import ContinuityError
-from publisher.checks import Identity, Mirror
-from publisher.cursor import Cursor
-from publisher.progress import Progress, Totals, lane_of_key, progress_key
-from publisher.resume_plan import Found, Way, healthy, move, target
-from publisher.shared import Epoch
+from publisher.delivery.history import Identity, Mirror
+from publisher.delivery.progress import Progress, Totals, lane_of_key, progress_key
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.resume.plan import Found, Way, healthy, move, target
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)
 NOTHING = Cursor(0)

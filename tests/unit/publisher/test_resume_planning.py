@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from db.errors import ContinuityError
-from publisher.cursor import Cursor
-from publisher.resume_plan import Way, move
-from publisher.resume_planning import LanePlan, Plan, Planner, Request
-from publisher.resume_survey import LaneEpoch
-from publisher.shared import Epoch
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.resume.plan import Way, move
+from publisher.resume.planning import LanePlan, Plan, Planner, Request
+from publisher.resume.survey import LaneEpoch
 from tests.unit.publisher.test_resume_plan import found, record
 
 BEFORE = [LaneEpoch(Epoch(1, 1, 1), None)]
@@ -34,7 +33,7 @@ def test_lanes_that_were_changed_since_the_plan_are_not_judged_by_it(
         return SimpleNamespace(epochs=CHANGED if lanes_changed else list(BEFORE))
 
     survey = SimpleNamespace(lane=looked, can_follow=lambda _: True, count=lambda *_: (0, 0))
-    monkeypatch.setattr("publisher.resume_planning.read_ledger", ledger)
+    monkeypatch.setattr("publisher.resume.planning.read_ledger", ledger)
     monkeypatch.setattr(Planner, "survey", lambda *_arguments, **_named: survey)
     nothing: Any = None
     binding: Any = SimpleNamespace(

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.shares import Shares, decide_shares, share_sizes
+from publisher.assignment.assignor import Assignment, assign, fair_shares
 
 PROCESSES = ["a", "b", "c", "d", "e"]
 living_sets = st.sets(st.sampled_from(PROCESSES), min_size=1)
@@ -27,8 +27,8 @@ def settle(living: set[str], holders: dict[int, str | None], looks: list[str]) -
         turns += 1
         assert turns < 200, "it never settles"
         me = queue.pop(0) if queue else sorted(living - idle)[0]
-        todo = decide_shares(me, living, holders)
-        if todo == Shares():
+        todo = assign(me, living, holders)
+        if todo == Assignment():
             idle.add(me)
             continue
         idle.clear()
@@ -61,7 +61,7 @@ def test_the_spread_is_even_within_one_and_no_lane_moves_needlessly(
 @given(living_sets, holder_lists)
 def test_no_two_processes_reach_for_the_same_lane(living: set[str], found: list[str | None]) -> None:
     holders = holders_of(found, living)
-    claims = [lane for process in living for lane in decide_shares(process, living, holders).claim]
+    claims = [lane for process in living for lane in assign(process, living, holders).claim]
     assert len(claims) == len(set(claims))
 
 
@@ -69,9 +69,9 @@ def test_no_two_processes_reach_for_the_same_lane(living: set[str], found: list[
 def test_an_even_spread_is_left_alone(living: set[str], found: list[str | None]) -> None:
     holders = holders_of(found, living)
     settle(living, holders, [])
-    assert all(decide_shares(process, living, holders) == Shares() for process in living)
+    assert all(assign(process, living, holders) == Assignment() for process in living)
     held = Counter(holders.values())
-    assert share_sizes(living, holders) == {process: held[process] for process in living}
+    assert fair_shares(living, holders) == {process: held[process] for process in living}
 
 
 @given(living_sets, holder_lists)
@@ -83,11 +83,11 @@ def test_a_lane_that_something_else_holds_is_left_alone_and_moves_no_other(
     for lane in range(len(holders)):
         during = holders | {lane: "resume"}
         for process in living:
-            todo = decide_shares(process, living, during)
+            todo = assign(process, living, during)
             assert lane not in todo.claim
             assert todo.give_up == ()
 
 
 def test_a_process_whose_heartbeat_is_late_does_nothing() -> None:
-    assert decide_shares("late", {"a"}, {0: "late", 1: None}) == Shares()
-    assert decide_shares("late", set(), {0: "late"}) == Shares()
+    assert assign("late", {"a"}, {0: "late", 1: None}) == Assignment()
+    assert assign("late", set(), {0: "late"}) == Assignment()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.checks import LaneStoppedError
-from publisher.topics import Topics
+from publisher.delivery.stop_reasons import StoppedError
+from publisher.kafka.topics import Topics
 
 LANES = 16
 DEADLINE_S = 30.0
@@ -49,7 +49,7 @@ def test_a_progress_topic_that_is_unknown_for_a_moment_is_not_lost() -> None:
 
 
 def test_a_progress_topic_that_stays_unknown_is_lost() -> None:
-    with pytest.raises(LaneStoppedError, match="kafka_lost"):
+    with pytest.raises(StoppedError, match="kafka_lost"):
         ensure(unknown=1_000, missing_s=0.0)
 
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.deliveries import Tally
-from publisher.records import NO_EXTRAS
-from publisher.refusals import no_row_s_fault
-from publisher.transaction import RecordRefusedError, Transaction
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.refusals import no_row_s_fault
+from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
 from tests.unit.publisher.test_checks import RECORD
 from tests.unit.publisher.test_records import PLAIN
 
@@ -54,8 +53,8 @@ class FakeProducer:
 
 def run(producer: FakeProducer, *, timestamps_ms: list[int | None] | None, one_by_one: bool) -> None:
     row = PLAIN._replace(timestamps_ms=timestamps_ms)
-    transaction = Transaction(producer, NO_EXTRAS, threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
-    transaction.run([row], "progress", RECORD)
+    transaction = Transaction(producer, Outgoing(), threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
+    transaction.run([row], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 
 from publisher.backoff import Backoff
-from publisher.checks import LaneStoppedError, Why
-from publisher.condition import LaneCondition
-from publisher.lease import LeaseLostError
-from publisher.open_lane import Outcome
-from publisher.worker import Worker
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.lane.worker import Worker
+from publisher.monitoring.health import LaneHealth
+from publisher.outbox.lease import LeaseLostError
 
 
 class FakeLane:
@@ -16,12 +16,13 @@ class FakeLane:
 
     lane = 0
     position = None
+    producer = None
 
     def __init__(self, *, lost: int = 0, broken: Exception | None = None, in_step: bool = False) -> None:
         self.opened = 0
         self.mended = False
         self.elsewhere = False
-        self.shown: list[tuple[str | None, Why | None]] = []
+        self.shown: list[tuple[str | None, StopReason | None]] = []
         self.kept_lease: bool | None = None
         self._lost = lost
         self._broken = broken
@@ -35,17 +36,17 @@ class FakeLane:
 
     def run_once(self) -> Outcome:
         self._fail()
-        return Outcome.EPOCH_DONE
+        return Outcome.DONE
 
     def _fail(self) -> None:
         if not self.mended:
-            raise LaneStoppedError(Why.KAFKA_LOST, "gone")
+            raise StoppedError(StopReason.KAFKA_LOST, "gone")
 
     def confirm(self) -> None:
         if self.opened <= self._lost:
             raise LeaseLostError("taken over")
 
-    def stopped(self, reason: str | None, why: Why | None = None) -> None:
+    def stopped(self, reason: str | None, why: StopReason | None = None) -> None:
         self.shown.append((reason, why))
 
     def discard(self) -> None:
@@ -56,15 +57,20 @@ class FakeLane:
         self.kept_lease = keep_lease
 
 
-STOPPED = ("kafka_lost: gone", Why.KAFKA_LOST)
+STOPPED = ("kafka_lost: gone", StopReason.KAFKA_LOST)
 RUNNING = (None, None)
 
 
 def worker_of(lane: FakeLane, look: threading.Event, stop_s: float) -> Worker:
     backoff = Backoff(least_s=stop_s, most_s=stop_s)
-    wake = threading.Event()
-    condition = LaneCondition(1, 0)
-    return Worker(lane, threading.Event(), wake, 0.01, look, backoff, condition=condition)  # type: ignore[arg-type]
+    return Worker(
+        lane,  # type: ignore[arg-type]
+        LaneHealth(1, 0),
+        wake=threading.Event(),
+        look=look,
+        poll_s=0.01,
+        stop_backoff=backoff,
+    )
 
 
 def work(lane: FakeLane, then: Callable[[Worker, threading.Event], None], stop_s: float = 600.0) -> Worker:
@@ -159,6 +165,6 @@ def test_an_exception_that_nothing_explains_holds_the_lane_and_does_not_end_the_
     assert (worker.bug, worker.stopped, worker.done) == (None, None, True)
     assert lane.opened == 4
     (reason, why), *_ = lane.shown
-    assert why is Why.UNEXPECTED
+    assert why is StopReason.UNEXPECTED
     assert "TypeError('odd')" in str(reason)
     assert lane.shown[-1] == RUNNING

@@ -1,0 +1,72 @@
+"""Which process runs which lanes: an even spread, with no more moves than it needs. Pure; every process decides for itself alike."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one process is to do now: lanes that nobody holds to claim, and lanes of its own to give up."""
+
+    claim: tuple[int, ...] = ()
+    give_up: tuple[int, ...] = ()
+
+
+def fair_shares(living: Collection[str], holders: Mapping[int, str | None]) -> dict[str, int]:
+    """Return how many lanes each process should hold: as many as every other, or one more.
+
+    Those that hold most already get the one more, so that the fewest lanes move; ties go by process id.
+    """
+    if not living:
+        return {}
+    held = _held(living, holders)
+    each, more = divmod(len(holders), len(living))
+    order = sorted(living, key=lambda process: (-len(held[process]), process))
+    return {process: each + (place < more) for place, process in enumerate(order)}
+
+
+def assign(
+    me: str,
+    living: Collection[str],
+    holders: Mapping[int, str | None],
+    rather_keep: Collection[int] = (),
+) -> Assignment:
+    """Return what the process `me` is to claim and to give up.
+
+    `holders`: every lane -> the process that holds it, None where nobody does. A lane that something else holds (a
+    resume, say) counts towards the even spread and is left alone. A process that is not among the living, because
+    its heartbeat is late, does nothing: its lanes may be others' in a moment. `rather_keep`: given up last.
+    """
+    if me not in living:
+        return Assignment()
+    sizes = fair_shares(living, holders)
+    held = _held(living, holders)
+    give_up = sorted(held[me], key=lambda lane: (lane not in rather_keep, lane))[sizes[me] :]
+    # Everyone deals the free lanes out in the same order, so that no two processes reach for the same one.
+    free = sorted(lane for lane, holder in holders.items() if holder is None)
+    for process, size in sizes.items():
+        wanted = max(0, size - len(held[process]))
+        dealt, free = free[:wanted], free[wanted:]
+        if process == me:
+            return Assignment(tuple(dealt), tuple(give_up))
+    return Assignment((), tuple(give_up))
+
+
+def left_alone_with(
+    me: str, living: Collection[str], holders: Mapping[int, str | None], through: Collection[int]
+) -> frozenset[int]:
+    """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.
+
+    Where every one of them stands still nothing goes on, and `me` may end. With others alive it stands by: their lanes may become its own.
+    """
+    if set(living) != {me}:
+        return frozenset()
+    return frozenset(holders) - frozenset(through)
+
+
+def _held(living: Collection[str], holders: Mapping[int, str | None]) -> dict[str, list[int]]:
+    held: dict[str, list[int]] = {process: [] for process in living}
+    for lane, holder in sorted(holders.items()):
+        if holder is not None and holder in held:
+            held[holder].append(lane)
+    return held

@@ -1,0 +1,131 @@
+"""Lane counts over time: each epoch has its own, from its first batch on. Changing it opens a new one."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.errors import OutboxError, UnavailableError
+from db.statements import statement
+from publisher.assignment import membership as sharing
+from publisher.assignment.membership import Process
+
+
+class LanesNotChangedError(OutboxError):
+    """The lane count cannot be changed now."""
+
+
+class State(StrEnum):
+    """Where an epoch is in its life."""
+
+    THROUGH = "through"
+    CURRENT = "current"
+    WAITING = "waiting"
+
+
+class EpochRow(NamedTuple):
+    """One epoch. `to_batch` None: it is the newest. `through`: lanes that have come to its end."""
+
+    epoch: int
+    from_batch: int
+    to_batch: int | None
+    lanes: int
+    created_at: datetime
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Every epoch, and who runs the lanes of the current one. `holders`: lane -> process id, None where nobody."""
+
+    epochs: list[EpochRow]
+    current: int | None
+    processes: list[Process]
+    holders: dict[int, str | None]
+
+    def state(self, epoch: EpochRow) -> State:
+        """Return whether an epoch is through, is being delivered, or waits for the one before it."""
+        if self.current is None or epoch.epoch > self.current:
+            return State.WAITING
+        return State.CURRENT if epoch.epoch == self.current else State.THROUGH
+
+    def held_by(self, process_id: str) -> list[int]:
+        """Return the lanes of the current epoch that a process holds."""
+        return sorted(lane for lane, holder in self.holders.items() if holder == process_id)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {
+            "epochs": [epoch._asdict() | {"state": self.state(epoch)} for epoch in self.epochs],
+            "processes": [
+                process._asdict() | {"lanes": self.held_by(process.process_id)} for process in self.processes
+            ],
+            "holders": {str(lane): holder for lane, holder in self.holders.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new epoch: `lanes` lanes from batch `from_batch` on, after `before` of them."""
+
+    epoch: int
+    from_batch: int
+    lanes: int
+    before: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self)
+
+
+def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
+    """Read epochs, processes and holders."""
+    view = sharing.read_view(connection)
+    rows = connection.execute(statement("publisher", "epochs")).fetchall()
+    current = None if view.epoch is None else view.epoch.epoch
+    # A lane that nobody ever ran has no row yet.
+    holders = {} if view.epoch is None else dict.fromkeys(range(view.epoch.lanes)) | view.holders
+    return Lanes([EpochRow._make(row) for row in rows], current, view.living, holders)
+
+
+def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | None:
+    """Open a new epoch with this many lanes; None where there are as many already.
+
+    Raises LanesNotChangedError, UnavailableError when the job holds the writer lock for longer than a command waits.
+    """
+    try:
+        row = connection.execute(statement("publisher", "change_lanes"), {"lanes": lanes}).fetchone()
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        _explain(error)
+        return None
+    except psycopg.errors.LockNotAvailable as error:
+        raise UnavailableError(
+            "the job is writing a batch and has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "
+            "changed; try again, or with a longer OUTBOX_POSTGRES__LOCK_TIMEOUT_MS"
+        ) from error
+    if row is None:
+        raise RuntimeError("change_lanes returned nothing")
+    epochs = [EpochRow._make(found) for found in connection.execute(statement("publisher", "epochs"))]
+    before = max(epoch for epoch in epochs if epoch.epoch < row[0])
+    return Change(row[0], row[1], lanes, before.lanes)
+
+
+def _explain(error: psycopg.Error) -> None:
+    """Raise what is in the way; return where nothing is to be done."""
+    match error.diag.constraint_name:
+        case "change_lanes_same":
+            return
+        case "change_lanes_no_epoch":
+            raise LanesNotChangedError(
+                "there are no lanes yet: the job makes the first ones when it starts, as many as [publisher] lanes "
+                "(OUTBOX_PUBLISHER__LANES) says. Set that, and start `spark-job run`"
+            ) from error
+        case "change_lanes_no_batch":
+            raise LanesNotChangedError(
+                f"{error.diag.message_primary}: a change takes effect from the next batch on, and the one before has not "
+                "had any. Try again when the job has committed a batch (`spark-job status`)"
+            ) from error
+        case _:
+            raise error

@@ -1,0 +1,93 @@
+"""This process in `outbox.publisher_process`: a thread that keeps it and all its leases alive for as long as the process itself lives."""
+
+import os
+import socket
+import threading
+from typing import Any
+
+import psycopg
+import structlog
+
+from db.connection import connect, longest_wait_s
+from db.errors import UnavailableError
+from db.monitoring.loops import Loop
+from db.statements import statement
+from publisher.backoff import Backoff
+from publisher.delivery.context import Context
+from publisher.monitoring.health import ProcessHealth
+from publisher.outbox.identity import check_unchanged
+
+_log = structlog.get_logger()
+
+# How late a connection that broke may be noticed: until it is there again the others take this process for dead.
+_MOST_S = 2.0
+
+
+class Heartbeat:
+    """Beats every 2 s, three times in a shorter `lease_s`, whatever the lanes wait for.
+
+    A stopped process renews nothing; a killed one's backend is gone.
+    """
+
+    def __init__(self, context: Context, health: ProcessHealth) -> None:
+        """`health` is told of each beat."""
+        self._context = context
+        self._health = health
+        self._lease_s = context.settings.publisher.lease_s
+        self._parameters = {
+            "holder": context.holder,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "lease_s": self._lease_s,
+        }
+        self._pause_s = min(self._lease_s / 3, _MOST_S)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self.failed: Exception | None = None
+        """Why it beats no longer: the connection leads to another outbox, or a bug."""
+
+    def start(self) -> None:
+        """Start beating; the process is registered with the first beat."""
+        self._thread.start()
+
+    def end(self, timeout_s: float) -> None:
+        """Give every lease back and say that the process has ended. Returns without, if Postgres does not answer within `timeout_s`."""
+        self._ended.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        within_s = 2 * longest_wait_s(self._context.settings.postgres) + self._pause_s
+        with self._health.loops.loop("heartbeat", within_s) as loop:
+            self._keep_beating(loop)
+
+    def _keep_beating(self, loop: Loop) -> None:
+        backoff = Backoff(least_s=0.1, most_s=self._pause_s)
+        while not self._ended.is_set():
+            loop.turn()
+            try:
+                with connect(
+                    self._context.settings.postgres, "publisher process", autocommit=True
+                ) as connection:
+                    # Nothing is written before it is known to be the same outbox.
+                    check_unchanged(connection, self._context.outbox)
+                    self._beat(connection, backoff, loop)
+            # InternalError: a standby that is not promoted yet takes no writes.
+            except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
+                if backoff.failures == 0:
+                    _log.warning("heartbeat_lost", reason=str(error).strip())
+                self._ended.wait(backoff.next())
+            except Exception as error:  # noqa: BLE001 - kept for the process to raise
+                self.failed = error
+                return
+
+    def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
+        connection.execute(statement("publisher", "beat"), self._parameters)
+        # The others make room for this process, or count on it again.
+        connection.execute(statement("publisher", "wake_publishers"))
+        backoff.reset()
+        self._health.beat()
+        while not self._ended.wait(self._pause_s):
+            connection.execute(statement("publisher", "beat"), self._parameters)
+            self._health.beat()
+            loop.turn()
+        connection.execute(statement("publisher", "end_process"), self._parameters)

@@ -1,0 +1,124 @@
+"""The workers of this process, a thread each: started for lanes that it holds, sent away from those that it gives up."""
+
+import threading
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from publisher.delivery.context import Context
+from publisher.lane.lane import Lane
+from publisher.lane.worker import Worker
+from publisher.monitoring.health import LaneHealth, ProcessHealth, longest_turn_s
+from publisher.outbox.cursor import Epoch
+from publisher.outbox.wakeup import Wakeup
+
+_log = structlog.get_logger()
+
+LaneId = tuple[int, int]
+"""(epoch, lane)"""
+
+
+class LaneWorkers:
+    """Not thread-safe: the main loop's."""
+
+    def __init__(
+        self, context: Context, wakeup: Wakeup, changed: threading.Event, health: ProcessHealth
+    ) -> None:
+        """`changed` is set whenever a worker ends; `health` is told of each."""
+        self._context = context
+        self._health = health
+        self._wakeup = wakeup
+        self._changed = changed
+        self._workers: dict[LaneId, Worker] = {}
+        self._threads: dict[LaneId, threading.Thread] = {}
+
+    def lanes(self) -> set[LaneId]:
+        """Return the lanes that a worker is on, those that it is about to leave too."""
+        return set(self._workers)
+
+    def start(self, epoch: Epoch, lanes: Iterable[int]) -> None:
+        """Put a worker on each of these lanes that has none."""
+        for lane in lanes:
+            if (epoch.epoch, lane) not in self._workers:
+                self._start(epoch, lane)
+
+    def _start(self, epoch: Epoch, lane: int) -> None:
+        context, health = self._context, LaneHealth(epoch.epoch, lane)
+        wake, look = self._wakeup.subscribe(), self._wakeup.subscribe_publishers()
+        worker = Worker(
+            Lane(context, epoch, lane),
+            health,
+            wake=wake,
+            look=look,
+            poll_s=context.settings.publisher.poll_ms / 1000,
+        )
+
+        def run() -> None:
+            try:
+                with self._health.loops.loop(
+                    f"lane {epoch.epoch}/{lane}", longest_turn_s(context.settings)
+                ) as loop:
+                    worker.run(loop.turn)
+            finally:
+                self._health.part(health)
+                self._wakeup.unsubscribe(wake)
+                self._wakeup.unsubscribe(look)
+                self._changed.set()
+
+        # A daemon: one that waits for a Kafka that is away must not hold the process back once its grace is over.
+        thread = threading.Thread(target=run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
+        self._workers[epoch.epoch, lane], self._threads[epoch.epoch, lane] = worker, thread
+        self._health.join(health)
+        thread.start()
+
+    def leave(self, lanes: Iterable[LaneId]) -> None:
+        """Have these lanes given up at their next transaction boundary."""
+        for lane in lanes:
+            if lane in self._workers:
+                self._workers[lane].leave()
+
+    def raise_bug(self) -> None:
+        """Raise what a worker could not explain, if there is any."""
+        for worker in self._workers.values():
+            if worker.bug is not None:
+                raise worker.bug
+
+    def reap(self) -> bool:
+        """Forget workers that have ended; return whether any had come to its epoch's end. Raises as `raise_bug`."""
+        self.raise_bug()
+        done = False
+        for lane, thread in list(self._threads.items()):
+            if not thread.is_alive():
+                done |= self._workers[lane].done
+                del self._workers[lane], self._threads[lane]
+        return done
+
+    def stopped(self, lanes: Iterable[LaneId]) -> list[str] | None:
+        """Return why each of these lanes stands still, None while one does not, or none is named."""
+        reasons: list[str] = []
+        for lane in sorted(lanes):
+            worker = self._workers.get(lane)
+            if worker is None or worker.stopped is None:
+                return None
+            reasons.append(f"lane {lane[1]}: {worker.stopped}")
+        return reasons or None
+
+    def standing_still(self, epoch: Epoch) -> set[int]:
+        """Return this epoch's lanes that wait for somebody to mend them: another process would fare no better with one."""
+        return {
+            lane
+            for (number, lane), worker in self._workers.items()
+            if number == epoch.epoch and worker.stopped is not None
+        }
+
+    def end(self, grace_s: float) -> list[LaneId]:
+        """Have every lane given up; return those that were not within `grace_s`."""
+        self.leave(self._workers)
+        deadline = time.monotonic() + grace_s
+        for thread in self._threads.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        abandoned = [lane for lane, thread in sorted(self._threads.items()) if thread.is_alive()]
+        for epoch, lane in abandoned:
+            _log.warning("lane_abandoned", epoch=epoch, lane=lane, waited_s=grace_s)
+        return abandoned

@@ -1,0 +1,87 @@
+"""What Postgres says of processes, epochs and lanes, and this process' hand in it: leases claimed and given back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import statement
+from publisher.outbox.cursor import Epoch
+
+
+class Process(NamedTuple):
+    """A living `publisher run`. `alive_until`: when it counts as dead unless it renews."""
+
+    process_id: str
+    host: str
+    pid: int
+    started_at: datetime
+    alive_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at who does what. `holders`: the epoch's lanes that have work or a holder -> that holder."""
+
+    living: list[Process]
+    epoch: Epoch | None
+    holders: dict[int, str | None]
+    through: frozenset[int]
+
+
+def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
+    """Return the living processes, oldest first."""
+    return [Process._make(row) for row in connection.execute(statement("publisher", "living_processes"))]
+
+
+def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> View:
+    """Look, in one snapshot, at the oldest epoch that is not through; None while the job has made none.
+
+    A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat makes its connection anew.
+    """
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        living = read_living(connection)
+        row = connection.execute(statement("publisher", "current_epoch")).fetchone()
+        if row is None:
+            return View(living, None, {}, frozenset())
+        epoch = Epoch(*row)
+        lanes = connection.execute(
+            statement("publisher", "lane_holders"), {"epoch": epoch.epoch, "me": me}
+        ).fetchall()
+    holders = {lane: holder for lane, holder, _ in lanes if lane < epoch.lanes}
+    return View(living, epoch, holders, frozenset(lane for lane, _, through in lanes if through))
+
+
+def add_lanes(connection: psycopg.Connection[Any], epoch: Epoch) -> None:
+    """Make the rows of an epoch's lanes, where they are missing."""
+    connection.execute(statement("publisher", "add_lanes"), {"epoch": epoch.epoch, "lanes": epoch.lanes})
+
+
+def claim(
+    connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str, lease_s: float
+) -> list[int]:
+    """Take those of these lanes that nobody holds by now; return them."""
+    wanted = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder, "lease_s": lease_s}
+    return [lane for (lane,) in connection.execute(statement("publisher", "claim_lanes"), wanted)]
+
+
+def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
+    """Give lanes back, those of them that are this holder's."""
+    given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}
+    connection.execute(statement("publisher", "release_lanes"), given)
+    wake_publishers(connection)
+
+
+def release_other_epochs(connection: psycopg.Connection[Any], epoch: Epoch, holder: str) -> None:
+    """Give back the lanes of epochs that are over."""
+    connection.execute(
+        statement("publisher", "release_other_epochs"), {"epoch": epoch.epoch, "holder": holder}
+    )
+
+
+def wake_publishers(connection: psycopg.Connection[Any]) -> None:
+    """Have every process look at once."""
+    connection.execute(statement("publisher", "wake_publishers"))

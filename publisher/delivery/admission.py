@@ -1,0 +1,94 @@
+"""Which rows of a chunk go out: topics are described before their first produce, rows that Kafka would refuse are put aside."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+
+from db.settings import KafkaSettings
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import Row
+from publisher.delivery.refusals import Refusal, TopicLimits, refusal
+from publisher.delivery.stop_reasons import StartOverError
+from publisher.delivery.transaction import Place
+from publisher.kafka import clients
+from publisher.kafka.open_transactions import OpenTransactions
+from publisher.kafka.topics import OutputTopic, Topics
+
+
+class Admission(ABC):
+    """One lane's, or one replay's: they differ in where topic ids are kept and in what becomes of a row that is refused."""
+
+    def __init__(
+        self, kafka: KafkaSettings, topics: Topics, outgoing: Outgoing, open_transactions: OpenTransactions
+    ) -> None:
+        self._topics = topics
+        self._outgoing = outgoing
+        self._open_transactions = open_transactions
+        self._client_max_bytes = clients.client_max_bytes(kafka)
+        self._compressed = clients.compresses(kafka)
+        self._began_at = 0.0
+        self._aside: set[Place] = set()
+        self.batch_bytes = clients.batch_bytes(kafka)
+        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` of the topics met so far."""
+
+    def begin(self, aside: Iterable[Place]) -> None:
+        """Start over after fencing: whatever made that necessary may have changed the topics too. `aside`: rows that stay out."""
+        self._began_at = time.monotonic()
+        self._aside = set(aside)
+        self._open_transactions.begin()
+
+    def admit(self, rows: list[Row]) -> list[Row]:
+        """Return the rows to send; put aside those that Kafka would refuse for themselves, before the cursor passes them.
+
+        Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
+        batches do not suit a topic, KafkaException, and what `put_aside` raises.
+        """
+        rows = self._kept(rows)
+        names: set[str] = set()
+        for row in rows:
+            names |= self._outgoing.destinations(row)
+        limits = self._limits(names, newer_than=self._began_at)
+        refused = [row for row in rows if self._refusal(row, limits) is not None]
+        if not refused:
+            return rows
+        # The limits may be a minute old: ask again before a row is put aside.
+        limits = self._limits(names, newer_than=time.monotonic())
+        for row in refused:
+            found = self._refusal(row, limits)
+            if found is not None:
+                self.put_aside((row.batch_id, row.session_key), found)
+        return self._kept(rows)
+
+    def put_aside(self, place: Place, found: Refusal) -> None:
+        """Keep a row out from here on."""
+        self._put_aside(place, found)
+        self._aside.add(place)
+
+    @abstractmethod
+    def _put_aside(self, place: Place, found: Refusal) -> None:
+        """Write down that a row stays out, before any transaction passes it; or raise what stops the delivery."""
+
+    @abstractmethod
+    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
+        """Raise StoppedError unless each topic is the one that was written before; keep the ids of those that never were."""
+
+    def _kept(self, rows: list[Row]) -> list[Row]:
+        if not self._aside:
+            return rows
+        return [row for row in rows if (row.batch_id, row.session_key) not in self._aside]
+
+    def _refusal(self, row: Row, limits: dict[str, TopicLimits]) -> Refusal | None:
+        return refusal(row, limits, self._client_max_bytes, self._outgoing)
+
+    def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
+        described = self._topics.describe(names, newer_than=newer_than)
+        self._check_ids(described)
+        least = min((topic.max_message_bytes for topic in described.values()), default=self.batch_bytes)
+        if least < self.batch_bytes:
+            self.batch_bytes = least
+            raise StartOverError
+        self._open_transactions.wait(described)
+        return {
+            name: TopicLimits(topic.partitions, None if self._compressed else topic.max_message_bytes)
+            for name, topic in described.items()
+        }

@@ -1,0 +1,50 @@
+"""What all deliveries of one process have in common."""
+
+import threading
+from dataclasses import dataclass
+
+import structlog
+
+from db.settings import Settings
+from publisher.delivery.history import Identity
+from publisher.kafka.topics import Topics
+from publisher.outbox.identity import OutboxIdentity
+
+_log = structlog.get_logger()
+
+
+class Timelines:
+    """Says once of each new timeline of the server that it was promoted. No stop: each lane proves that nothing delivered was lost."""
+
+    def __init__(self, recorded: int) -> None:
+        """`recorded`: the timeline of `outbox.identity`."""
+        self._recorded = recorded
+        self._known = {recorded}
+        self._lock = threading.Lock()
+
+    def notice(self, now: int) -> None:
+        """Tell of the timeline that a new connection leads to."""
+        with self._lock:
+            if now in self._known:
+                return
+            self._known.add(now)
+        _log.warning("postgres_promoted", recorded=self._recorded, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where rows come from and where they go. `settings.kafka` leads to the cluster that is written, `topics` asks it."""
+
+    settings: Settings
+    outbox: OutboxIdentity
+    """As it was bound at the start of the process."""
+    timelines: Timelines
+    identity: Identity
+    topics: Topics
+    progress_topic: str
+    holder: str
+    stop: threading.Event
+
+    def give_up(self) -> bool:
+        """Whether to stop waiting for a server: the process is to end."""
+        return self.stop.is_set()

@@ -1,0 +1,247 @@
+"""The exactly-once protocol. Lanes, replays and the moves of `publisher resume` go through the same steps and differ in what each does."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import psycopg
+from confluent_kafka import KafkaException, Producer
+
+from db.fault_points import reach
+from publisher.delivery.admission import Admission
+from publisher.delivery.context import Context
+from publisher.delivery.history import Position
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import Row, value_bytes
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisection
+from publisher.delivery.stop_reasons import StartOverError
+from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
+from publisher.delivery.transaction_size import TransactionSize
+from publisher.kafka.coordinator_link import CoordinatorLink
+from publisher.kafka.fencing import fencing_producer
+from publisher.monitoring import metrics
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.cursor import ChunkLimits
+
+Connection = psycopg.Connection[Any]
+
+
+class Outcome(Enum):
+    """What `run_once` did."""
+
+    DELIVERED = auto()
+    IDLE = auto()
+    DONE = auto()
+
+
+class Rows(Protocol):
+    """A chunk of the outbox."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """What it holds, in order."""
+
+
+Newest = TypeVar("Newest")
+Chunk = TypeVar("Chunk", bound=Rows)
+
+
+class _Tenure(NamedTuple):
+    """What is ours from `open` to the first exception."""
+
+    connection: Connection
+    producer: Producer
+
+
+class Delivery(ABC, Generic[Newest, Chunk]):
+    """Rows of the outbox into Kafka. Not thread-safe.
+
+    `open`; and again after any exception, because the outcome is unknown then:
+    1. acquire: the lease in Postgres, for liveness only;
+    2. fence: `init_transactions` ends any older holder and its open transaction. Only then is Kafka's word final;
+    3. read progress: the newest record, which the last committed transaction carried;
+    4. check history: Postgres must tell the same. What a crash between the two commits left unrecorded is recorded.
+    `run_once`, until the first exception:
+    5. deliver: rows that are admitted, and the progress record last, in one Kafka transaction;
+    6. record: delivery and mirror in Postgres, always before the next transaction begins.
+    """
+
+    def __init__(
+        self, context: Context, connection: OutboxConnection, outgoing: Outgoing, admission: Admission
+    ) -> None:
+        publisher = context.settings.publisher
+        self._context = context
+        self._connection = connection
+        self._outgoing = outgoing
+        self._admission = admission
+        self._link = CoordinatorLink()
+        self._bisection = RefusalBisection()
+        self._tenure: _Tenure | None = None
+        self._transaction_timeout_ms = publisher.transaction_timeout_ms
+        self.size = TransactionSize(
+            publisher.transaction_sessions,
+            publisher.transaction_bytes,
+            publisher.transaction_timeout_ms / 1000,
+        )
+        self.position: Position | None = None
+        """After the last transaction that was recorded, None while it is not open."""
+
+    def open(self) -> bool:
+        """Do steps 1 to 4. Returns False when it is another's, or not its turn.
+
+        Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
+        """
+        connection = self._connection.open()
+        reach("delivery.before_lease")
+        if not self._acquire(connection):
+            return False
+        reach("delivery.after_lease")
+        self._prepare(connection)
+        producer = self._fence()
+        reach("delivery.after_fencing")
+        newest = self._read_progress()
+        reach("delivery.after_progress")
+        position = self._check_history(connection, newest)
+        if position is None:
+            return False
+        reach("delivery.after_check")
+        if position.unrecorded:
+            self._record_missing(connection, newest)
+        reach("delivery.after_filling")
+        self._tenure, self.position = _Tenure(connection, producer), position
+        self._begin(connection, position)
+        return True
+
+    def run_once(self) -> Outcome:
+        """Do steps 5 and 6 for the next chunk. Raises as `open`, and LeaseLostError, StartOverError."""
+        if self._tenure is None:
+            raise RuntimeError("rows are delivered only after open")
+        try:
+            chunk = self._next_chunk(self._tenure.connection)
+            if isinstance(chunk, Outcome):
+                return chunk
+            reach("delivery.after_read")
+            rows = self._admission.admit(chunk.rows)
+            reach("delivery.after_admission")
+            self._deliver(self._tenure, chunk, rows)
+        except RecordRefusedError as error:
+            self._search(error)
+            raise StartOverError from error
+        except KafkaException:
+            self._bisection.failed()
+            raise
+        if self._bisection.on:
+            self._bisection.delivered()
+            raise StartOverError
+        if self._link.has_broken:
+            metrics.link_broke()
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
+        return Outcome.DELIVERED
+
+    def discard(self) -> None:
+        """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
+        if self._tenure is not None:
+            tenure, self._tenure, self.position = self._tenure, None, None
+            tenure.producer.purge()
+        self._connection.discard()
+
+    @property
+    def producer(self) -> Producer | None:
+        """The one of this tenure, None while it is not open."""
+        return None if self._tenure is None else self._tenure.producer
+
+    @property
+    def limits(self) -> ChunkLimits:
+        """How much the next transaction may carry."""
+        one_by_one = self._bisection.one_by_one
+        rows = self.size.rows if self._bisection.rows is None else min(self.size.rows, self._bisection.rows)
+        # Record by record Kafka takes some hundreds a second, and a transaction must not outlast its timeout.
+        return ChunkLimits(rows, self.size.bytes, events=ONE_BY_ONE_EVENTS if one_by_one else None)
+
+    # What each step is for a lane, a replay, a resume:
+
+    @property
+    @abstractmethod
+    def _transactional_id(self) -> str: ...
+
+    @abstractmethod
+    def _acquire(self, connection: Connection) -> bool:
+        """Take the lease. Returns False where another has it."""
+
+    def _prepare(self, connection: Connection) -> None:
+        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
+
+    @abstractmethod
+    def _read_progress(self) -> Newest: ...
+
+    @abstractmethod
+    def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
+        """Return where to go on, None where it is not its turn. Raises StoppedError."""
+
+    @abstractmethod
+    def _record_missing(self, connection: Connection, newest: Newest) -> None: ...
+
+    def _begin(self, connection: Connection, position: Position) -> None:
+        """It is open."""
+
+    @abstractmethod
+    def _next_chunk(self, connection: Connection) -> Chunk | Outcome: ...
+
+    @abstractmethod
+    def _progress(self, chunk: Chunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+        """Return the records that end the transaction: what it does when `rows` of the chunk go out."""
+
+    def _meanwhile(self, connection: Connection) -> None:
+        """Everything is handed to the client, and Kafka's commit is about to be waited for. Must not wait itself."""
+
+    @abstractmethod
+    def _record(self, connection: Connection, tally: Tally) -> None:
+        """Write what `_progress` said last to Postgres, and move `position` there."""
+
+    @abstractmethod
+    def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
+        """Return what to raise when Kafka refuses a record, but none of the rows is to blame."""
+
+    def _fence(self) -> Producer:
+        context = self._context
+        self._link = CoordinatorLink()
+        producer = fencing_producer(
+            context.settings.kafka,
+            self._transactional_id,
+            self._transaction_timeout_ms,
+            1 if self._bisection.one_by_one else self._admission.batch_bytes,
+            context.give_up,
+            self._link.logger,
+        )
+        producer.poll(0)  # serves the log
+        self._link.forget()
+        return producer
+
+    def _deliver(self, tenure: _Tenure, chunk: Chunk, rows: list[Row]) -> None:
+        progress = self._progress(chunk, rows)
+        transaction = Transaction(
+            tenure.producer, self._outgoing, self._context.stop, one_by_one=self._bisection.one_by_one
+        )
+        began = time.monotonic()
+        try:
+            with metrics.transaction(rows):
+                transaction.run(rows, progress, lambda: self._meanwhile(tenure.connection))
+        except KafkaException:
+            self.size.failed(len(rows), sum(map(value_bytes, rows)))
+            raise
+        self.size.committed(time.monotonic() - began)
+        self._record(tenure.connection, transaction.tally)
+        reach("delivery.after_record")
+
+    def _search(self, error: RecordRefusedError) -> None:
+        """Put aside what Kafka refused, or find out what it was with smaller transactions."""
+        if not self._bisection.one_by_one:
+            self._bisection.refused(error.sent)
+            return
+        if not error.rows:
+            raise self._refused_by_nobody(error)
+        for place, found in error.rows.items():
+            self._admission.put_aside(place, found)

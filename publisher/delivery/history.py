@@ -1,0 +1,182 @@
+"""Step 4: may a lane go on from what Kafka says? A pure decision; the words are what the operator reads."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from publisher.delivery import remediation as remediation
+from publisher.delivery.progress import NO_TOTALS, Progress, Totals
+from publisher.delivery.remediation import LANE, RESTORED, Remediation
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which outbox this is, and the Kafka cluster it is bound to."""
+
+    outbox_uuid: UUID
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """What Postgres says of a lane: the row of `outbox.lane` and the newest one of `outbox.delivery`."""
+
+    seq: int
+    cursor: Cursor
+    last_delivery: int
+
+
+class Committed(Protocol):
+    """A progress record: what the transaction `seq` committed."""
+
+    @property
+    def outbox_uuid(self) -> UUID: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def commit_id(self) -> UUID | None: ...
+    @property
+    def total(self) -> Totals: ...
+    @property
+    def resumed(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to go on: the next transaction is `seq` + 1, the next row is after `cursor`.
+
+    `commit_id` is that of the cursor's ledger row, None before the first batch. `unrecorded`: the last transaction
+    is not in Postgres yet, because the publisher died between Kafka's commit and Postgres'. `total`: as in Progress.
+    """
+
+    seq: int
+    cursor: Cursor
+    commit_id: UUID | None
+    unrecorded: Committed | None = None
+    total: Totals = NO_TOTALS
+
+
+def decide(
+    identity: Identity,
+    record: Committed | None,
+    mirror: Mirror,
+    start: Position,
+    ledger_commit_id: UUID | None,
+    remediation: Remediation = LANE,
+) -> Position:
+    """Return where to go on; raise StoppedError when Kafka and Postgres do not tell one history.
+
+    `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
+    the ledger's row at the cursor from which it would go on (None where there is no such row).
+    A resume that Postgres does not know yet is the trace of a crash, whatever Postgres knew before: it stands.
+    """
+    known = max(mirror.seq, mirror.last_delivery)
+    if record is None:
+        if known > 0:
+            raise StoppedError(
+                StopReason.KAFKA_LOST,
+                f"Postgres knows {known} transactions of {remediation.subject}, Kafka has no progress record of it: the cluster or "
+                "the progress topic was lost, emptied or rebuilt, and the delivered events perhaps with it. "
+                f"{remediation.lost}",
+            )
+        position = start
+    else:
+        _same_places(identity, record, remediation)
+        _same_sequence(record, mirror, known, remediation)
+        unrecorded = record.seq == mirror.seq + 1 or (record.resumed is not None and record.seq > mirror.seq)
+        position = Position(
+            record.seq, record.cursor, record.commit_id, record if unrecorded else None, record.total
+        )
+    check_ledger(position, ledger_commit_id, remediation)
+    return position
+
+
+def check_ledger(position: Position, ledger_commit_id: UUID | None, remediation: Remediation = LANE) -> None:
+    """Raise StoppedError unless the ledger's row at the cursor is the one that was delivered."""
+    if position.commit_id == ledger_commit_id and (
+        ledger_commit_id is not None or position.cursor.batch_id == 0
+    ):
+        return
+    found = "is missing" if ledger_commit_id is None else f"has the commit id {ledger_commit_id}"
+    raise StoppedError(
+        StopReason.DATABASE_RESTORED,
+        f"Kafka holds what {remediation.subject} sent up to {position.cursor}, commit id {position.commit_id}, but that batch {found} "
+        f"in this database: it was restored or failed over to an older state. {remediation.restored}",
+    )
+
+
+def check_parked(record: Progress, found: int) -> None:
+    """Raise StoppedError unless Postgres still has the rows that a transaction put aside; `found` is how many it has."""
+    if found < record.parked:
+        raise StoppedError(
+            StopReason.DATABASE_RESTORED,
+            f"transaction {record.seq}, {record.after} to {record.cursor}, passed {record.parked} parked rows, but "
+            f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
+            f"{RESTORED}",
+        )
+
+
+def check_resumed_parked(record: Progress, found: int) -> None:
+    """Raise StoppedError unless Postgres has every parked row that a resume left behind its cursor, of which it has `found`."""
+    if found < record.total.parked:
+        raise StoppedError(
+            StopReason.DATABASE_RESTORED,
+            f"`publisher resume` moved this lane to {record.cursor}, with {record.total.parked} parked rows up to there, but "
+            f"outbox.parked has {found} of them: the database failed over to a state from before they were parked. "
+            f"{RESTORED}",
+        )
+
+
+def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
+    """Raise StoppedError where Kafka has records of lane epochs beyond the newest that this ledger knows."""
+    unknown = sorted(place for place in later if place[0] > newest_epoch)
+    if unknown:
+        epoch, lane = unknown[-1]
+        raise StoppedError(
+            StopReason.DATABASE_RESTORED,
+            f"Kafka has progress records of lane epoch {epoch} (lane {lane}), but the newest that this database knows is "
+            f"{newest_epoch}: it was restored or failed over to a state from before the lanes were changed. {RESTORED}",
+        )
+
+
+def _same_places(identity: Identity, record: Committed, remediation: Remediation) -> None:
+    if record.outbox_uuid != identity.outbox_uuid:
+        raise StoppedError(
+            StopReason.OTHER_OUTBOX,
+            f"the progress record belongs to outbox {record.outbox_uuid}, this database is {identity.outbox_uuid}: "
+            f"something else writes to this progress topic. {remediation.other_outbox}",
+        )
+    if record.cluster_id != identity.cluster_id:
+        raise StoppedError(
+            StopReason.OTHER_CLUSTER,
+            f"the progress record was written on Kafka cluster {record.cluster_id}, this one is {identity.cluster_id}: "
+            f"the topics were copied, and offsets and transactions do not carry over. {remediation.copied_topic}",
+        )
+
+
+def _same_sequence(record: Committed, mirror: Mirror, known: int, remediation: Remediation) -> None:
+    if known > record.seq:
+        raise StoppedError(
+            StopReason.KAFKA_LOST,
+            f"Postgres knows {known} transactions of {remediation.subject}, Kafka only {record.seq}: Kafka lost committed data, or "
+            f"was restored to an older state. {remediation.set_back}",
+        )
+    if record.seq > mirror.seq + 1 and record.resumed is None:
+        raise StoppedError(
+            StopReason.DATABASE_RESTORED,
+            f"Kafka has {record.seq} transactions of {remediation.subject}, Postgres knows {mirror.seq}; a crash explains one, not "
+            f"more: the database was restored or failed over to an older state. {remediation.restored}",
+        )
+    if record.seq == mirror.seq and record.cursor != mirror.cursor:
+        raise StoppedError(
+            StopReason.DATABASE_RESTORED,
+            f"transaction {record.seq} ended at {record.cursor} for Kafka, at {mirror.cursor} for Postgres: the two come "
+            f"from different histories. {remediation.restored}",
+        )

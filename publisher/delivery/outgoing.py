@@ -1,0 +1,67 @@
+"""Which outputs of a row go out, where to, and as which records. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from publisher.delivery.records import (
+    NO_EXTRAS,
+    DeliveryReport,
+    ExtraHeaders,
+    Header,
+    Produce,
+    Record,
+    Row,
+    is_plain,
+    produce_plain,
+    records,
+)
+
+
+class Outgoing(NamedTuple):
+    """How rows become records: a lane's as they are; a replay's marked, and perhaps only some of them, or elsewhere.
+
+    `replay_uuid`: marks every record. `topics` None: the outputs of every topic; `target_topic` None: each to its own.
+    """
+
+    replay_uuid: UUID | None = None
+    topics: frozenset[str] | None = None
+    target_topic: str | None = None
+    headers: ExtraHeaders = NO_EXTRAS
+
+    def records(self, row: Row) -> Iterator[Record]:
+        """Yield what goes out of a row, in order. Raises ValueError where the row cannot be read.
+
+        Filtered after numbering: an output's outbox-id does not depend on which others go out.
+        """
+        marks = self.marks()
+        for topic, value, key, partition, timestamp_ms, headers in records(row, self.headers):
+            if self.topics is None or topic in self.topics:
+                to = self.target_topic or topic
+                yield Record(to, value, key, partition, timestamp_ms, [*headers, *marks])
+
+    def destinations(self, row: Row) -> set[str]:
+        """Return the topics that a row's records go to."""
+        wanted = set(row.topics) if self.topics is None else self.topics.intersection(row.topics)
+        return {self.target_topic} if wanted and self.target_topic is not None else set(wanted)
+
+    def events(self, row: Row) -> int:
+        """Return how many records go out of a row."""
+        if self.topics is None:
+            return len(row.topics)
+        return sum([topic in self.topics for topic in row.topics])
+
+    def is_plain(self, row: Row) -> bool:
+        """Whether `produce_plain` may send the row."""
+        return self.topics is None and is_plain(row, self.headers)
+
+    def produce_plain(
+        self, produce: Produce, row: Row, start: int, reached: list[int], report: DeliveryReport
+    ) -> None:
+        """Send a plain row, as records.produce_plain does."""
+        topic = self.target_topic or row.topics[0]
+        produce_plain(produce, row, topic, self.marks(), start, reached, report)
+
+    def marks(self) -> list[Header]:
+        """Return the headers that every record has beside its own."""
+        return [] if self.replay_uuid is None else [("outbox-replay", str(self.replay_uuid).encode())]

@@ -1,0 +1,112 @@
+"""Which rows Kafka would refuse for themselves. Found before anything is sent, so that no transaction is spent on them."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from confluent_kafka import KafkaError
+
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import ANY_PARTITION, SENT_NOW, Record, Row, batch_size, value_bytes
+
+# Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
+_PLAIN_OVERHEAD = 2_048
+
+Reason = Literal["too_large", "invalid"]
+
+RECORD_ERRORS: dict[int, Reason] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "too_large",
+    KafkaError.RECORD_LIST_TOO_LARGE: "too_large",
+    KafkaError.INVALID_RECORD: "invalid",
+    KafkaError.INVALID_TIMESTAMP: "invalid",
+}
+"""Broker errors that concern one record, with the reason its row is parked for. Every other one concerns the lane.
+
+INVALID_TIMESTAMP is the row's own only where the row gives the time; else it is this host's clock.
+"""
+
+
+class TopicLimits(NamedTuple):
+    """What a topic takes. `max_bytes`: the largest uncompressed record batch, None where only the broker can tell."""
+
+    partitions: int
+    max_bytes: int | None
+
+
+class Refusal(NamedTuple):
+    """Why a row is parked."""
+
+    reason: Reason
+    detail: str
+
+
+def refusal(
+    row: Row, topics: Mapping[str, TopicLimits], client_max_bytes: int, outgoing: Outgoing
+) -> Refusal | None:
+    """Return why Kafka would refuse the row for itself, None where it would not.
+
+    `client_max_bytes` is librdkafka's `message.max.bytes`; `topics` names every topic that the row goes to.
+    """
+    if outgoing.is_plain(row):
+        limit = topics[outgoing.target_topic or row.topics[0]].max_bytes
+        least = client_max_bytes if limit is None else min(client_max_bytes, limit)
+        if value_bytes(row) + _PLAIN_OVERHEAD <= least:
+            return None
+    try:
+        for index, record in enumerate(outgoing.records(row)):
+            found = record_refusal(index, record, topics[record.topic], client_max_bytes)
+            if found is not None:
+                return found
+    except ValueError as error:
+        return Refusal("invalid", str(error))
+    return None
+
+
+def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
+    """Return what is wrong when Kafka refuses a record of a transaction, but none of its rows is to blame."""
+    if code == KafkaError.INVALID_TIMESTAMP:
+        return (
+            f"Kafka refuses the time of sending: {text}. The clock of this host and the brokers' differ by more than "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topics allow. Set the clock "
+            "right; the lane goes on by itself then"
+        )
+    if RECORD_ERRORS[code] == "too_large":
+        return (
+            f"Kafka refuses the lane's own progress record: {text}. Raise max.message.bytes of topic {progress_topic} "
+            "to its default; the lane goes on by itself then"
+        )
+    return (
+        f"Kafka refuses the lane's own progress record as invalid: {text}. Compare the settings of topic "
+        f"{progress_topic} with those of another compacted topic; the lane goes on by itself once it takes records"
+    )
+
+
+def record_refusal(index: int, record: Record, topic: TopicLimits, client_max_bytes: int) -> Refusal | None:
+    """Return why Kafka would refuse one record, the output `index` of its row, None where it would not."""
+    where = f"output {index} for topic {record.topic!r}"
+    if record.partition != ANY_PARTITION and not 0 <= record.partition < topic.partitions:
+        return Refusal(
+            "invalid", f"{where} names partition {record.partition}; the topic has {topic.partitions}"
+        )
+    if record.timestamp_ms < SENT_NOW:
+        return Refusal("invalid", f"{where} has the timestamp {record.timestamp_ms} ms, before 1970")
+    size = batch_size(record)
+    if topic.max_bytes is not None and size > topic.max_bytes:
+        return Refusal(
+            "too_large",
+            f"{where} is {size} bytes with key, headers and batch; the topic's max.message.bytes is {topic.max_bytes}",
+        )
+    wire = _client_size(record)
+    if wire > client_max_bytes:
+        return Refusal(
+            "too_large",
+            f"{where} counts {wire} bytes for the producer; [kafka.options] message.max.bytes is {client_max_bytes}",
+        )
+    return None
+
+
+def _client_size(record: Record) -> int:
+    """Return what librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size): every varint at its longest."""
+    size = 36 + len(record.key) + len(record.value or b"")
+    for name, value in record.headers:
+        size += 10 + len(name.encode()) + len(value or b"")
+    return size

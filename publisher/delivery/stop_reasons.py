@@ -1,0 +1,44 @@
+"""Why a lane or a replay stands still, or starts over; docs/stopped-lanes.md has every reason with its way on."""
+
+from enum import StrEnum
+
+from db.errors import ContinuityError
+
+
+class StopReason(StrEnum):
+    """The names of the reasons. A reason that begins with `target_` or names rows is a replay's; the others are lanes', and some both."""
+
+    OTHER_OUTBOX = "other_outbox"
+    OTHER_CLUSTER = "other_cluster"
+    OTHER_PREFIX = "other_transactional_id_prefix"
+    OTHER_SERVER = "other_postgres_server"
+    DATABASE_RESTORED = "database_restored"
+    KAFKA_LOST = "kafka_lost"
+    LEDGER_GAP = "ledger_gap"
+    NO_SUCH_LANE = "no_such_lane"
+    PROGRESS_NOT_COMPACTED = "progress_topic_not_compacted"
+    OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
+    OUTPUT_TOPIC_MISSING = "output_topic_missing"
+    OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
+    OPEN_TRANSACTION = "open_transaction"
+    NOT_AUTHORISED = "not_authorised"
+    RECORD_REFUSED = "record_refused"
+    RESUMING = "resuming"
+    UNEXPECTED = "unexpected"
+    TARGET_TOPIC_MISSING = "target_topic_missing"
+    TARGET_TOPIC_REPLACED = "target_topic_replaced"
+    ROW_REFUSED = "row_refused"
+    ROWS_GONE = "rows_gone"
+
+
+class StoppedError(ContinuityError):
+    """A lane or a replay must not go on. `retry`: the cause may be mended outside, so a lane looks again by itself."""
+
+    def __init__(self, why: StopReason, explanation: str, *, retry: bool = False) -> None:
+        super().__init__(f"{why}: {explanation}")
+        self.why = why
+        self.retry = retry
+
+
+class StartOverError(Exception):
+    """Nothing is wrong, but another producer is needed: open it again."""

@@ -1,0 +1,213 @@
+"""One Kafka transaction: every row's records, then the progress record, all or nothing."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from db.fault_points import reach
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import SENT_NOW, DeliveryReport, Row
+from publisher.delivery.refusals import RECORD_ERRORS, Refusal
+
+# How long a transaction in flight may still wait for Kafka once its process is to stop.
+_STOP_GRACE_S = 10.0
+# How long to let librdkafka send before its full queue is tried again.
+_QUEUE_FULL_WAIT_S = 0.05
+_FLUSH_SLICE_S = 0.2
+_REPORTS_WAIT_S = 5.0
+
+Place = tuple[int, str]
+"""(batch_id, session_key) of a row."""
+
+
+class ProgressRecord(NamedTuple):
+    """A record of a progress topic, in the order of `Producer.produce`. `value` None puts the key aside."""
+
+    topic: str
+    value: bytes | None
+    key: bytes
+    partition: int
+
+
+class RecordRefusedError(Exception):
+    """Kafka refused a record for itself. `rows`: which ones and why; empty where unknown.
+
+    `code` is the Kafka error's, `sent` how many rows the transaction held.
+    """
+
+    def __init__(self, cause: KafkaError, rows: dict[Place, Refusal], sent: int) -> None:
+        super().__init__(cause.str())
+        self.code = cause.code()
+        self.rows = rows
+        self.sent = sent
+
+
+class Tally:
+    """First and last Kafka offset of a transaction in each topic partition, out of delivery reports."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, int], list[int]] = {}
+        self.refused: dict[Place, Refusal] = {}
+        """Rows that Kafka refused. Filled by `watch` only."""
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        """Take a delivery report."""
+        if error is not None:
+            return  # the commit fails then, and says so
+        # Kafka tells topic, partition and offset of every record that it took.
+        place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+        offset: int = message.offset()  # type: ignore[assignment]
+        bounds = self._offsets.get(place)
+        if bounds is None:
+            self._offsets[place] = [offset, offset]
+        elif offset < bounds[0]:
+            bounds[0] = offset
+        elif offset > bounds[1]:
+            bounds[1] = offset
+
+    def watch(self, place: Place, *, own_timestamp: bool) -> DeliveryReport:
+        """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
+
+        `own_timestamp`: the row gives the record's time. Otherwise it is this host's clock that Kafka refuses.
+        """
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            clock = error is not None and error.code() == KafkaError.INVALID_TIMESTAMP and not own_timestamp
+            if error is not None and error.code() in RECORD_ERRORS and not clock:
+                found = Refusal(RECORD_ERRORS[error.code()], f"Kafka refused it: {error.str()}")
+                self.refused.setdefault(place, found)
+            self.report(error, message)
+
+        return report
+
+    def as_json(self) -> dict[str, dict[str, list[int]]]:
+        """Return {topic: {partition: [first, last]}}."""
+        found: dict[str, dict[str, list[int]]] = {}
+        for (topic, partition), bounds in sorted(self._offsets.items()):
+            found.setdefault(topic, {})[str(partition)] = bounds
+        return found
+
+
+class Transaction:
+    """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
+
+    def __init__(
+        self, producer: Producer, outgoing: Outgoing, stop: threading.Event, *, one_by_one: bool = False
+    ) -> None:
+        """`stop`: the process is to end. `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that
+        is refused.
+        """
+        self._producer = producer
+        self._outgoing = outgoing
+        self._stop = stop
+        self._one_by_one = one_by_one
+        self.tally = Tally()
+
+    def run(
+        self,
+        rows: Sequence[Row],
+        progress: Sequence[ProgressRecord],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself.
+
+        Raises RecordRefusedError, KafkaException, and what `meanwhile` raises.
+        """
+        producer = self._producer
+        try:
+            producer.begin_transaction()
+            reach("transaction.after_begin")
+            for row in rows:
+                reach("transaction.during_produce")
+                if not self._one_by_one and self._outgoing.is_plain(row):
+                    self._send_plain(row)
+                else:
+                    self._send(row)
+            reach("transaction.before_progress")
+            # Last, so that whoever sees it sees every event before it.
+            for record in progress:
+                self._produce(*record)
+            reach("transaction.before_flush")
+            meanwhile()
+            self._flush()
+            reach("transaction.before_commit")
+            producer.commit_transaction()
+            # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.
+            producer.poll(0)
+            reach("transaction.after_commit")
+        except KafkaException as error:
+            # Once a transaction has failed, later calls complain about its state instead of the cause.
+            cause = self._failure() or error.args[0]
+            if cause.code() not in RECORD_ERRORS:
+                raise KafkaException(cause) from error
+            # The report that names the refused row may still wait to be served.
+            producer.purge()
+            producer.flush(_REPORTS_WAIT_S)
+            raise RecordRefusedError(cause, self.tally.refused, len(rows)) from error
+
+    def _send_plain(self, row: Row) -> None:
+        reached = [0]
+        while True:
+            try:
+                self._outgoing.produce_plain(
+                    self._producer.produce, row, reached[0], reached, self.tally.report
+                )
+                return
+            except BufferError:
+                self._wait_for_room()
+
+    def _send(self, row: Row) -> None:
+        report: DeliveryReport = self.tally.report
+        place = (row.batch_id, row.session_key)
+        for topic, value, key, partition, timestamp_ms, headers in self._outgoing.records(row):
+            if self._one_by_one:
+                report = self.tally.watch(place, own_timestamp=timestamp_ms != SENT_NOW)
+            self._produce(topic, value, key, partition, report, None, timestamp_ms, headers)
+
+    def _produce(self, *record: Any) -> None:
+        """Produce one record, in the order of `Producer.produce`, as soon as the queue has room for it."""
+        while True:
+            try:
+                self._producer.produce(*record)
+                return
+            except BufferError:
+                self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Let librdkafka send from its full queue. A failed transaction never empties it."""
+        self._producer.poll(_QUEUE_FULL_WAIT_S)
+        self._check()
+
+    def _flush(self) -> None:
+        """Wait until everything is in Kafka."""
+        stopped_at: float | None = None
+        while self._producer.flush(_FLUSH_SLICE_S):
+            self._check()
+            if self._stop.is_set():
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at > _STOP_GRACE_S:
+                    raise KafkaException(
+                        KafkaError(KafkaError._TIMED_OUT, "stopped while Kafka did not answer")
+                    )
+
+    def _check(self) -> None:
+        """Give up as soon as the transaction has failed: records behind a failed one are held back until they time out."""
+        failure = self._failure()
+        if failure is not None:
+            raise KafkaException(failure)
+
+    def _failure(self) -> KafkaError | None:
+        """Return why the open transaction can no longer be committed, None while it can.
+
+        librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
+        (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
+        """
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            found: KafkaError = error.args[0]
+            return found if found.txn_requires_abort() or found.fatal() else None
+        return None

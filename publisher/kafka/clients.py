@@ -1,0 +1,172 @@
+"""librdkafka clients, configured the same way everywhere: our defaults, then [kafka.options], then what exactness needs."""
+
+import concurrent.futures
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from db.errors import SettingsError
+from db.kafka_client import QUIET, admin_client
+from db.settings import KafkaSettings
+
+T = TypeVar("T")
+
+# The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
+_MAX_MESSAGE_BYTES = 1_000_000_000
+_BATCH_BYTES = 1_000_000
+
+# librdkafka's lines are dropped here: the lane logs each change of state once.
+_silent = logging.getLogger("publisher.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+def client_max_bytes(settings: KafkaSettings) -> int:
+    """Return the producer's `message.max.bytes`: the one from [kafka.options], else the most librdkafka takes."""
+    return int(settings.client().get("message.max.bytes", _MAX_MESSAGE_BYTES))
+
+
+def batch_bytes(settings: KafkaSettings) -> int:
+    """Return the producer's `batch.size`: the one from [kafka.options], else ours."""
+    return int(settings.client().get("batch.size", _BATCH_BYTES))
+
+
+def compresses(settings: KafkaSettings) -> bool:
+    """Whether records are compressed, so that only the broker knows their size."""
+    options = settings.client()
+    return options.get("compression.type", options.get("compression.codec", "none")) != "none"
+
+
+def lane_producer(
+    settings: KafkaSettings,
+    transactional_id: str,
+    transaction_timeout_ms: int,
+    batch_bytes: int | None,
+    logger: logging.Logger | None = None,
+) -> Producer:
+    """Return a lane's transactional producer; `init_transactions` is the caller's.
+
+    `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
+    a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log.
+    """
+    defaults: dict[str, Any] = {
+        # As Java clients do it, so that a key's partition does not depend on who writes.
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        "queue.buffering.max.messages": 1_000_000,
+        "message.max.bytes": _MAX_MESSAGE_BYTES,
+        "batch.size": _BATCH_BYTES,
+    }
+    required: dict[str, Any] = {
+        "transactional.id": transactional_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "transaction.timeout.ms": transaction_timeout_ms,
+        "allow.auto.create.topics": False,
+        # link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
+        "log_level": 6,
+        "log.connection.close": True,
+        "socket.max.fails": 1,
+    }
+    options = defaults | settings.client(**required)
+    if batch_bytes is not None:
+        options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
+    return Producer(options, logger=logger or _silent)
+
+
+def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
+    """Raise SettingsError for [kafka.options] that librdkafka refuses or exactness forbids; nothing is sent anywhere."""
+    try:
+        _refuse_unsafe(settings, transaction_timeout_ms)
+        client_max_bytes(settings)
+        admin_client(settings)
+        # Of each kind, because each knows options that the others refuse or ignore.
+        lane_producer(settings, "check", transaction_timeout_ms, None)
+        progress_consumer(settings).close()
+    except (KafkaException, OSError, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise SettingsError(
+            f"no Kafka client can be made with these settings: {text}. Correct [kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        ) from error
+
+
+def _refuse_unsafe(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
+    """Raise SettingsError for an option that the publisher sets itself, unless it is set to the same."""
+    for name, value in settings.client().items():
+        if name == "transaction.timeout.ms":
+            wanted, why = {str(transaction_timeout_ms)}, "it is [publisher] transaction_timeout_ms"
+        elif name in _FIXED:
+            wanted, why = _FIXED[name]
+        else:
+            continue
+        if str(value).lower() not in wanted:
+            raise SettingsError(
+                f"[kafka.options] {name} = {value!r} is refused: {why}. Remove it (OUTBOX_KAFKA__OPTIONS, [kafka] secret_options_file)"
+            )
+
+
+_FIXED: dict[str, tuple[set[str], str]] = {
+    "transactional.id": (set(), "each lane has its own; [publisher] transactional_id_prefix is their start"),
+    "enable.idempotence": ({"true"}, "without it a retry could repeat or reorder events"),
+    "acks": ({"all", "-1"}, "an acknowledged event could be lost"),
+    "request.required.acks": ({"all", "-1"}, "an acknowledged event could be lost"),
+    "allow.auto.create.topics": ({"false"}, "[publisher] create_topics decides that"),
+    "delivery.report.only.error": ({"false"}, "the offsets of delivered events are recorded"),
+    "socket.max.fails": (
+        {"1"},
+        "a commit that times out would be asked again over the same connection, and both may arrive",
+    ),
+    "isolation.level": ({"read_committed"}, "a lane's position is read from committed records only"),
+    "enable.partition.eof": ({"true"}, "the end of a lane's position is known by it"),
+    "enable.auto.commit": ({"false"}, "the position is in the progress topic"),
+    "auto.offset.reset": (
+        {"earliest", "smallest", "beginning"},
+        "a lane's position is looked for from the start",
+    ),
+}
+"""Options that are not the user's to choose -> the values that change nothing, and why."""
+
+
+def progress_consumer(settings: KafkaSettings) -> Consumer:
+    """Return a consumer of committed records that reports the ends of partitions and keeps no group offsets."""
+    required: dict[str, Any] = {
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 10,
+    }
+    # librdkafka wants a group, though none is joined and no offset is committed.
+    return Consumer(QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
+
+
+def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+    """Return the id of the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+
+    By the metadata of all topics, not by `describe_cluster`: that one ends the process where no broker is registered for a moment
+    (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return str(admin.list_topics(timeout=min(1.0, timeout_s)).cluster_id)
+        except KafkaException:
+            if give_up() or time.monotonic() > deadline:
+                raise
+
+
+def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:
+    """Wait for an administrative answer. Raises KafkaException, _TIMED_OUT also when `give_up` says so."""
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except concurrent.futures.TimeoutError:
+            if give_up():
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, "stopped while waiting for Kafka")
+                ) from None

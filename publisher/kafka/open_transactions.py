@@ -1,0 +1,76 @@
+"""No lane writes to a partition where a transaction from before its fencing is still open.
+
+`init_transactions` ends what the lane's last producer left open: so says Kafka's coordinator. A partition knows it by a marker of
+its own, and brokers 4.3.0 to 4.4.0 may never write it (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then stay
+open under the lane's producer id, and the lane's next commit on that partition commits them, too: consumers see them twice.
+
+So before a tenure's first record to a topic, every transaction that is open on it then must have ended. It need not be the lane's
+own: nobody but the broker could tell, and nothing that the lane writes behind an open one would be visible anyway.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.kafka.topics import OutputTopic, Topics
+
+# Other lanes' transactions last for milliseconds. Longer ones are shown to the operator while the lane waits.
+_WAIT_S = 5.0
+_POLL_S = 0.05
+
+_REMEDY = (
+    "Each ends with its producer, at the latest after that one's transaction.timeout.ms; the lane then goes on by itself. One that "
+    "outlives it lost its end to a broker's defect and holds back every read_committed consumer: find it with `kafka-transactions.sh "
+    "find-hanging`, end it with `kafka-transactions.sh abort --topic TOPIC --partition PARTITION --start-offset OFFSET`, then run "
+    "`publisher audit --kafka` (docs/kafka.md)"
+)
+
+
+class OpenTransactions:
+    """One lane's, or one replay's. Not thread-safe."""
+
+    def __init__(self, topics: Topics, give_up: Callable[[], bool], wait_s: float = _WAIT_S) -> None:
+        self._topics = topics
+        self._give_up = give_up
+        self._wait_s = wait_s
+        self._awaited: dict[str, dict[int, int]] = {}
+        """Topic -> partition -> its end when the topic was met: what is open below it must have ended."""
+        self._written: set[str] = set()
+
+    def begin(self) -> None:
+        """The lane was fenced anew: what it wrote before may be open still. Where it only waited, it goes on waiting for the same."""
+        for name in self._written:
+            del self._awaited[name]
+        self._written.clear()
+
+    def wait(self, topics: Mapping[str, OutputTopic]) -> None:
+        """Return once every transaction has ended that was open on these topics when the lane first met them.
+
+        Raises StoppedError, to be retried, when that takes long; KafkaException.
+        """
+        for name, topic in topics.items():
+            if name in self._written:
+                continue
+            if name not in self._awaited:
+                self._awaited[name] = self._topics.ends(name, range(topic.partitions))
+            self._wait(name, self._awaited[name])
+            self._written.add(name)
+
+    def _wait(self, name: str, ends: dict[int, int]) -> None:
+        deadline = time.monotonic() + self._wait_s
+        while True:
+            stable = self._topics.ends(name, ends, committed=True)
+            still_open = {each: stable[each] for each in ends if stable[each] < ends[each]}
+            if not still_open:
+                return
+            if self._give_up() or time.monotonic() > deadline:
+                raise StoppedError(StopReason.OPEN_TRANSACTION, explanation(name, still_open), retry=True)
+            time.sleep(_POLL_S)
+
+
+def explanation(topic: str, still_open: Mapping[int, int]) -> str:
+    """Say what is open and how it ends. `still_open`: partition -> offset of the first open transaction."""
+    places = ", ".join(
+        f"{topic}[{partition}] from offset {offset} on" for partition, offset in still_open.items()
+    )
+    return f"a transaction is open on {places}. {_REMEDY}"

@@ -1,0 +1,53 @@
+"""A question that several threads have at once is asked once; the others wait for that answer, or share its failure."""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from publisher.kafka.clients import T, answer
+
+
+class _Flight(NamedTuple):
+    begun_at: float
+    answer: "Future[Any]"
+
+
+class SingleFlight:
+    """Thread-safe. Different questions hold each other up in nothing: no lock is held while one is asked."""
+
+    def __init__(self, give_up: Callable[[], bool]) -> None:
+        """`give_up`: asked while waiting for another thread's answer, ends the wait."""
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self._flights: dict[Hashable, _Flight] = {}
+
+    def ask(self, question: Hashable, ask: Callable[[], T], *, newer_than: float = 0.0) -> T:
+        """Return what `ask` does, or did for another thread that began it after `newer_than` (time.monotonic) and is not through.
+
+        Raises what that raised; KafkaException, TIMED_OUT, when `give_up` says so.
+        """
+        with self._lock:
+            flight = self._flights.get(question)
+            joins = flight is not None and flight.begun_at >= newer_than
+            if flight is None or not joins:
+                flight = self._flights[question] = _Flight(time.monotonic(), Future())
+        if joins:
+            found: T = answer(flight.answer, self._give_up)
+            return found
+        return self._fly(question, flight, ask)
+
+    def _fly(self, question: Hashable, flight: _Flight, ask: Callable[[], T]) -> T:
+        try:
+            found = ask()
+        except BaseException as error:
+            flight.answer.set_exception(error)
+            raise
+        else:
+            flight.answer.set_result(found)
+            return found
+        finally:
+            with self._lock:
+                if self._flights.get(question) is flight:
+                    del self._flights[question]

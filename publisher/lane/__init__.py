@@ -1,0 +1,1 @@
+"""One lane's life: what it reads, and the loop around it."""

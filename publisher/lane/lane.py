@@ -1,0 +1,293 @@
+"""One lane: the unit of order."""
+
+import time
+from collections.abc import Sequence
+
+import psycopg
+import structlog
+
+from db.statements import statement
+from publisher.delivery.context import Context
+from publisher.delivery.delivery import Connection, Delivery, Outcome
+from publisher.delivery.history import (
+    Mirror,
+    Position,
+    check_later,
+    check_parked,
+    check_resumed_parked,
+    decide,
+)
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.progress import Progress
+from publisher.delivery.records import ExtraHeaders, Row
+from publisher.delivery.refusals import no_row_s_fault
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally
+from publisher.kafka.progress_reader import Newest, newest_of, progress_records
+from publisher.lane.parking import LaneAdmission
+from publisher.lane.reader import Asked, Chunk, Reader
+from publisher.lane.stray_rows import StrayRows
+from publisher.offsets_watch import OffsetsWatch
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.outbox.deliveries import (
+    commit_id_at,
+    parked_up_to,
+    parked_within,
+    record_delivery,
+    record_resume,
+)
+from publisher.outbox.identity import check_cluster
+from publisher.outbox.lease import Lease, LeaseLostError
+
+_log = structlog.get_logger()
+
+
+class Lane(Delivery[Newest, Chunk]):
+    """One lane of an epoch. One thread works on it."""
+
+    def __init__(self, context: Context, epoch: Epoch, lane: int) -> None:
+        publisher = context.settings.publisher
+        outgoing = Outgoing(headers=ExtraHeaders.of(publisher))
+        connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
+        self._parking = LaneAdmission(context, connection, outgoing)
+        super().__init__(context, connection, outgoing, self._parking)
+        self._epoch = epoch
+        self.lane = lane
+        self._lease: Lease | None = None
+        self._reader = Reader(epoch.epoch, lane)
+        self._ahead: Chunk | None = None
+        self._asked: Asked | None = None
+        self._under_way: Progress | None = None
+        self._reads_ahead = False
+        self._renewed_at = self._progressed_at = 0.0
+
+    def run_once(self) -> Outcome:
+        """As Delivery does."""
+        try:
+            return super().run_once()
+        except StoppedError as error:
+            if error.why is StopReason.OUTPUT_TOPIC_REPLACED:
+                # Another cluster behind the same address has other topics, and another way out.
+                check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
+            raise
+
+    def confirm(self) -> None:
+        """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
+        if self._lease is not None:
+            self._lease.renew(self._connection.get())
+
+    def stopped(self, reason: str | None, why: StopReason | None = None) -> None:
+        """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
+        if self._lease is not None:
+            self._connection.get().execute(
+                statement("publisher", "set_stopped"), self._lease.parameters | {"reason": reason, "why": why}
+            )
+
+    def discard(self) -> None:
+        """Throw the producer away, whatever it was doing; and a chunk that nobody waits for any more."""
+        self._ahead = None
+        if self._asked is not None:
+            # Nothing else could be asked before its answer.
+            self._asked.connection.close()
+            self._asked = None
+        super().discard()
+
+    def close(self, *, keep_lease: bool = False) -> None:
+        """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
+        self.discard()
+        held = self._connection.take()
+        if held is not None:
+            with held as connection:
+                if self._lease is not None and not keep_lease:
+                    self._lease.release(connection)
+        self._lease = None
+
+    @property
+    def _transactional_id(self) -> str:
+        return lane_transactional_id(self._context, self._epoch.epoch, self.lane)
+
+    def _acquire(self, connection: Connection) -> bool:
+        settings = self._context.settings.publisher
+        self._lease = Lease.claim(
+            connection, self._epoch.epoch, self.lane, self._context.holder, settings.lease_s
+        )
+        return self._lease is not None
+
+    def _prepare(self, connection: Connection) -> None:
+        context = self._context
+        check_cluster(context.identity.cluster_id, context.topics.cluster_id())
+        any_progress = connection.execute(statement("publisher", "any_progress")).fetchone()
+        context.topics.ensure_progress(
+            context.progress_topic,
+            self._epoch.lanes,
+            context.settings.publisher.progress_replication,
+            create=any_progress is not None and not any_progress[0],
+        )
+
+    def _read_progress(self) -> Newest:
+        """Lane 0 also looks into the partitions that only a later epoch with more lanes can have made."""
+        context, topic = self._context, self._context.progress_topic
+        partitions = [self.lane]
+        if self.lane == 0:
+            partitions += range(self._epoch.lanes, context.topics.partitions(topic))
+        found = []
+        for partition in partitions:
+            with progress_records(
+                context.settings.kafka, context.topics, topic, partition, context.give_up
+            ) as records:
+                found.append(newest_of(records, self._epoch.epoch, self.lane))
+        later = {place: record for newest in found for place, record in newest.later.items()}
+        return Newest(found[0].record, later)
+
+    def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
+        row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
+        if row is None:
+            raise LeaseLostError(
+                f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"
+            )
+        check_later(newest.later, row[4])
+        if row[5]:
+            # A resume has set a lane of it back: its rows go out before any of this epoch, for the order of each key.
+            return None
+        record = newest.record
+        mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
+        first = Cursor(self._epoch.from_batch - 1)
+        at = (record.cursor if record is not None else first).batch_id
+        commit_id = commit_id_at(connection, at)
+        return decide(self._context.identity, record, mirror, Position(0, first, commit_id), commit_id)
+
+    def _record_missing(self, connection: Connection, newest: Newest) -> None:
+        unrecorded, lease = newest.record, self._held()
+        if unrecorded is None:
+            return
+        if unrecorded.resumed is not None:
+            known = parked_up_to(connection, unrecorded.epoch, unrecorded.lane, unrecorded.cursor)
+            check_resumed_parked(unrecorded, known)
+            record_resume(connection, lease, unrecorded)
+            return
+        check_parked(unrecorded, parked_within(connection, lease, unrecorded))
+        record_delivery(connection, lease, unrecorded, unrecorded.after, None)
+
+    def _begin(self, connection: Connection, position: Position) -> None:
+        self._parking.begin_tenure(connection, self._held(), position.cursor)
+        self._offsets = OffsetsWatch(self._context.topics)
+        self._stray_rows = StrayRows(self._epoch, self.lane, position)
+        self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
+        self._progressed_at = 0.0
+
+    def _next_chunk(self, connection: Connection) -> Chunk | Outcome:
+        position = self._open_position()
+        chunk, self._ahead = self._ahead or self._reader.read(connection, position, self.limits), None
+        self._stray_rows.check(connection, chunk.end)
+        if chunk.end != position.cursor and self._worth_a_transaction(chunk):
+            return chunk
+        self._renew(connection)
+        return Outcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
+
+    def _worth_a_transaction(self, chunk: Chunk) -> bool:
+        due = self._progressed_at + self._context.settings.publisher.idle_progress_s
+        return bool(chunk.rows) or chunk.more or chunk.ends_epoch() or time.monotonic() >= due
+
+    def _renew(self, connection: Connection) -> None:
+        now = time.monotonic()
+        if now - self._renewed_at >= self._context.settings.publisher.lease_s / 3:
+            self._held().renew(connection)
+            self._renewed_at = now
+
+    def _progress(self, chunk: Chunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+        if chunk.commit_id is None:
+            raise RuntimeError("a lane delivers only what the ledger has")
+        identity, position = self._context.identity, self._open_position()
+        sessions = sum([len(row.session_ends) for row in rows])
+        events = sum([len(row.topics) for row in rows])
+        parked = len(chunk.rows) - len(rows)
+        progress = Progress(
+            outbox_uuid=identity.outbox_uuid,
+            cluster_id=identity.cluster_id,
+            epoch=self._epoch.epoch,
+            lane=self.lane,
+            seq=position.seq + 1,
+            after=position.cursor,
+            cursor=chunk.end,
+            commit_id=chunk.commit_id,
+            sessions=sessions,
+            events=events,
+            parked=parked,
+            total=position.total.plus(sessions, events, parked),
+        )
+        # A refusal with an answer under way would cost the connection, on which the row is parked next.
+        self._reads_ahead = chunk.more and not self._bisection.on
+        self._under_way = progress
+        return [ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)]
+
+    def _meanwhile(self, connection: Connection) -> None:
+        """While Kafka commits, Postgres looks for the next chunk.
+
+        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
+        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
+        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
+        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
+        """
+        if self._under_way is None or not self._reads_ahead:
+            return
+        try:
+            self._asked = self._reader.ask(connection, _after(self._under_way), self.limits)
+        except psycopg.Error as error:
+            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
+            # the broker ends it, since the lane opens anew only once Postgres is back.
+            connection.close()
+            _log.debug("not_read_ahead", lane=self.lane, reason=str(error).strip())
+
+    def _record(self, connection: Connection, tally: Tally) -> None:
+        progress, before = self._under_way, self._open_position()
+        if progress is None:
+            raise RuntimeError("a lane records what it has sent")
+        ahead = self._take_ahead()
+        end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
+        sound = record_delivery(connection, self._held(), progress, before.cursor, tally.as_json(), end)
+        self.position, self._ahead = _after(progress), ahead if sound else None
+        self._renewed_at = self._progressed_at = time.monotonic()
+        _log.debug(
+            "delivered",
+            lane=self.lane,
+            seq=progress.seq,
+            batch_id=progress.cursor.batch_id,
+            sessions=progress.sessions,
+            events=progress.events,
+        )
+        self._offsets.check(connection, tally)
+
+    def _take_ahead(self) -> Chunk | None:
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return None
+        try:
+            return self._reader.take(asked)
+        except StoppedError:
+            # What is in Kafka is recorded first; the next read finds the same and says so.
+            return None
+
+    def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
+        text = no_row_s_fault(error.code, str(error), self._context.progress_topic)
+        return StoppedError(StopReason.RECORD_REFUSED, text, retry=True)
+
+    def _open_position(self) -> Position:
+        if self.position is None:
+            raise RuntimeError(f"lane {self.lane} is not open")
+        return self.position
+
+    def _held(self) -> Lease:
+        if self._lease is None:
+            raise LeaseLostError(f"lane {self.lane} is not held")
+        return self._lease
+
+
+def lane_transactional_id(context: Context, epoch: int, lane: int) -> str:
+    """Return the transactional id of a lane."""
+    prefix = context.settings.publisher.transactional_id_prefix
+    return f"{prefix}-{context.identity.outbox_uuid}-{epoch}-{lane}"
+
+
+def _after(progress: Progress) -> Position:
+    return Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)

@@ -1,0 +1,63 @@
+"""A lane's admission: ids of output topics are recorded in Postgres, rows that Kafka would refuse are parked there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import structlog
+
+from db.statements import statement
+from publisher.delivery.admission import Admission
+from publisher.delivery.context import Context
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.refusals import Refusal
+from publisher.delivery.transaction import Place
+from publisher.kafka.open_transactions import OpenTransactions
+from publisher.kafka.topics import OutputTopic
+from publisher.monitoring import metrics
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.cursor import Cursor
+from publisher.outbox.identity import bind_topics, check_topics
+from publisher.outbox.lease import Lease, LeaseLostError
+
+_log = structlog.get_logger()
+
+
+class LaneAdmission(Admission):
+    """One lane's."""
+
+    def __init__(self, context: Context, connection: OutboxConnection, outgoing: Outgoing) -> None:
+        open_transactions = OpenTransactions(context.topics, context.give_up)
+        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions)
+        self._connection = connection
+        self._lease: Lease | None = None
+        self._bound_topics: dict[str, str] = {}
+
+    def begin_tenure(self, connection: psycopg.Connection[Any], lease: Lease, cursor: Cursor) -> None:
+        """Start over: read what is parked beyond the cursor, so that a retry skips the same rows."""
+        self._lease = lease
+        self._bound_topics = {}
+        from_batch, from_key = cursor.exclusive_bound()
+        parameters = lease.parameters | {"from_batch": from_batch, "from_key": from_key}
+        self.begin(connection.execute(statement("publisher", "parked_ahead"), parameters).fetchall())
+
+    def _put_aside(self, place: Place, found: Refusal) -> None:
+        """Park a row. Raises LeaseLostError."""
+        if self._lease is None:
+            raise LeaseLostError("the lane is not held")
+        batch_id, session_key = place
+        written = self._connection.get().execute(
+            statement("publisher", "park"),
+            self._lease.parameters | {"session_key": session_key, "batch_id": batch_id} | found._asdict(),
+        )
+        if written.rowcount != 1:
+            raise LeaseLostError("the lane was taken over by another publisher")
+        metrics.parked(found.reason)
+        lane = self._lease.parameters["lane"]
+        _log.warning("parked", lane=lane, batch_id=batch_id, reason=found.reason, detail=found.detail)
+
+    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
+        ids = {name: topic.topic_id for name, topic in described.items()}
+        if any(name not in self._bound_topics for name in ids):
+            self._bound_topics = bind_topics(self._connection.get(), ids)
+        check_topics(self._bound_topics, ids)

@@ -1,0 +1,148 @@
+"""Reads a lane's next rows and the ledger they belong to, in one snapshot of the outbox and one round trip.
+
+The round trip may be split: `ask` before something else is waited for, `take` afterwards.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+from db.statements import statement
+from publisher.delivery import remediation as remediation
+from publisher.delivery.history import Position, check_ledger
+from publisher.delivery.records import Row, value_bytes
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import ChunkLimits, Cursor, LedgerRow, first_gap
+
+# Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
+_LEDGER_WINDOW = 1_000
+
+
+class Chunk(NamedTuple):
+    """The rows after the cursor, and the cursor after them. `more`: the ledger goes on beyond it.
+
+    `epoch_end`: the last batch of the epoch, None while it is the newest.
+    """
+
+    rows: list[Row]
+    end: Cursor
+    commit_id: UUID | None
+    more: bool
+    epoch_end: int | None
+
+    def ends_epoch(self) -> bool:
+        """Whether nothing of the epoch is left after this chunk."""
+        return self.epoch_end is not None and self.end == Cursor(self.epoch_end)
+
+
+class Asked(NamedTuple):
+    """A chunk on its way: the statements are sent, their answers not read yet."""
+
+    connection: psycopg.Connection[Any]
+    pipeline: ExitStack
+    position: Position
+    limits: ChunkLimits
+    step: int
+    ledger: psycopg.Cursor[Any]
+    epoch_end: psycopg.Cursor[Any]
+    rows: psycopg.Cursor[Any]
+
+
+class Reader:
+    """One lane's reader."""
+
+    def __init__(self, epoch: int, lane: int) -> None:
+        self._epoch = epoch
+        self._lane = lane
+        self._bytes_per_row = 0.0
+
+    def read(self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits) -> Chunk:
+        """Return the next chunk. Raises StoppedError when the ledger is not the one that was delivered, psycopg.Error."""
+        return self.take(self.ask(connection, position, limits))
+
+    def ask(self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits) -> Asked:
+        """Send the question for the chunk after `position`; `take` waits for the answer.
+
+        The connection is in pipeline mode until then, and good for nothing else. Raises psycopg.Error.
+        """
+        from_batch, from_key = position.cursor.exclusive_bound()
+        step = limits.next_step(0, 0, self._bytes_per_row)
+        pipeline = ExitStack()
+        pipeline.enter_context(connection.pipeline())
+        with _closed_on_error(connection):
+            # The rows, the ledger and the epochs must be of one moment, or a batch could be passed half seen.
+            connection.execute(statement("publisher", "begin_snapshot"))
+            ledger = connection.cursor(binary=True).execute(
+                statement("publisher", "ledger_window"),
+                {"from_batch": position.cursor.batch_id, "batches": _LEDGER_WINDOW + 1},
+            )
+            epoch_end = connection.execute(statement("publisher", "epoch_end"), {"epoch": self._epoch})
+            rows = connection.cursor(binary=True).execute(
+                statement("publisher", "lane_rows"),
+                {
+                    "epoch": self._epoch,
+                    "lane": self._lane,
+                    "from_batch": from_batch,
+                    "from_key": from_key,
+                    "to_batch": position.cursor.batch_id + _LEDGER_WINDOW,
+                    "rows": step,
+                },
+            )
+            connection.execute(statement("publisher", "end_snapshot"))
+        return Asked(connection, pipeline, position, limits, step, ledger, epoch_end, rows)
+
+    def take(self, asked: Asked) -> Chunk:
+        """Return the chunk that was asked for. Raises as `read`."""
+        with _closed_on_error(asked.connection):
+            window = [LedgerRow._make(row) for row in asked.ledger.fetchall()]
+            end_of_epoch = asked.epoch_end.fetchone()
+            rows = list(map(Row._make, asked.rows.fetchall()))
+            asked.pipeline.close()
+        if rows:
+            self._bytes_per_row = sum(map(value_bytes, rows)) / len(rows)
+        fetched = len(rows)
+        rows = rows[: asked.limits.fitting([len(row.topics) for row in rows])]
+        at = asked.position.cursor
+        ahead = _check(window, asked.position)
+        epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
+        # No further than the rows were asked for: the window may hold one batch more.
+        last = min(ahead[-1].batch_id, at.batch_id + _LEDGER_WINDOW) if ahead else at.batch_id
+        upper = last if epoch_end is None else min(last, epoch_end)
+        if at >= Cursor(upper):
+            return Chunk([], at, asked.position.commit_id, False, epoch_end)
+        commits = {row.batch_id: row.commit_id for row in window}
+        if len(rows) == fetched < asked.step:
+            full = len(ahead) >= _LEDGER_WINDOW and upper == last
+            return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
+        end = Cursor(rows[-1].batch_id, rows[-1].session_key)
+        return Chunk(rows, end, commits[end.batch_id], True, epoch_end)
+
+
+def _check(window: list[LedgerRow], position: Position) -> list[LedgerRow]:
+    """Return the window's rows after the cursor's batch, once cursor and window are found sound."""
+    at = position.cursor.batch_id
+    own = window[0].commit_id if window and window[0].batch_id == at else None
+    check_ledger(position, own)
+    ahead = [row for row in window if row.batch_id > at]
+    gap = first_gap(at, ahead)
+    if gap is not None:
+        present = next(row.batch_id for row in ahead if row.batch_id > gap)
+        raise StoppedError(
+            StopReason.LEDGER_GAP,
+            f"the ledger has no batch {gap}, though it has later ones; batches are numbered without gaps, so rows of "
+            f"outbox.batch were deleted by hand or lost. {remediation.GAP.format(present=present, next_batch=present + 1)}",
+        )
+    return ahead
+
+
+@contextmanager
+def _closed_on_error(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Close a connection that failed in the middle of a pipeline: nobody could tell whose answers it gives next."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,42 @@
+"""Rows that no lane of their epoch would ever deliver: found by the first lane before its cursor passes their batch."""
+
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+from publisher.delivery.history import Position
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import Cursor, Epoch
+
+
+class StrayRows:
+    """Looks at each batch once. The first lane's only: for any other lane it does nothing."""
+
+    def __init__(self, epoch: Epoch, lane: int, position: Position) -> None:
+        """`position`: where the lane begins; what it has passed was looked at then."""
+        at = position.cursor
+        self._epoch = epoch
+        self._looks = lane == 0
+        self._checked = at.batch_id if at.session_key is None else at.batch_id - 1
+
+    def check(self, connection: psycopg.Connection[Any], end: Cursor) -> None:
+        """Look at the batches up to `end`, which the ledger has. Raises StoppedError, psycopg.Error."""
+        if not self._looks or end.batch_id <= self._checked:
+            return
+        row = connection.execute(
+            statement("publisher", "stray_row"),
+            {"lanes": self._epoch.lanes, "after_batch": self._checked, "to_batch": end.batch_id},
+        ).fetchone()
+        if row is not None:
+            batch_id, session_key, lane = row
+            raise StoppedError(
+                StopReason.NO_SUCH_LANE,
+                f"the row of session key {session_key!r} in batch {batch_id} is for lane {lane}, but epoch {self._epoch.epoch} "  # noqa: S608 - for a person to run
+                f"has only the lanes 0 to {self._epoch.lanes - 1}: no lane would deliver it. It was written or changed by "
+                "hand, or the lane count was, without `publisher lanes set`. Let the owner of the schema give it a lane: "
+                "UPDATE outbox.session_output SET lane = <lane> WHERE session_key = <key> AND batch_id = "
+                f"{batch_id}; the one that the key's other rows of the epoch have, where there are any. The lane looks "
+                "again by itself, or restart `publisher run`",
+            )
+        self._checked = end.batch_id

@@ -1,0 +1,243 @@
+"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stand still."""
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaException
+
+from db.errors import FencedError, UnavailableError
+from db.kafka_client import UNAUTHORISED
+from publisher.backoff import Backoff
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
+from publisher.lane.lane import Lane
+from publisher.monitoring import metrics
+from publisher.monitoring.health import LaneHealth, LaneState
+
+_log = structlog.get_logger()
+
+# Below this, a failure is a hiccup that nobody has to read about in `publisher status`.
+_FAILURES_SHOWN = 3
+
+
+class Worker:
+    """Runs a lane until its epoch ends, `leave` is called or another process holds it. One thread.
+
+    A lane that must not go on keeps its lease and looks again by itself, slowly, and when `look` is set: it may have been resumed.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        health: LaneHealth,
+        *,
+        wake: threading.Event,
+        look: threading.Event,
+        poll_s: float,
+        stop_backoff: Backoff | None = None,
+    ) -> None:
+        """`health` is told how the lane is; `wake`: there may be rows."""
+        self._lane = lane
+        self._health = health
+        self._leave = threading.Event()
+        self._wake = wake
+        self._look = look
+        self._poll_s = poll_s
+        self._backoff = Backoff(least_s=0.1, most_s=10.0)
+        self._stop_backoff = stop_backoff or Backoff(least_s=2.0, most_s=10.0)
+        self._state = ""
+        self._unexpected = ""
+        self._was_open = False
+        self._shown = True  # a reason that an earlier holder left counts, too
+        self.stopped: StoppedError | None = None
+        """Why the lane stands still until somebody mends it, None while it does not."""
+        self.bug: Exception | None = None
+        """An exception while another was being handled: nobody knows what it left."""
+        self.done = False
+        """Whether the lane has come to its epoch's end; it keeps its lease then."""
+
+    def run(self, turn: Callable[[], None] = lambda: None) -> None:
+        """Work until there is nothing left to do; call `turn` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
+
+        What nothing explains holds this lane alone: ended by it, each process in turn would take the lane over and end.
+        """
+        try:
+            self._work(turn)
+        except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
+            self.bug = self.bug or error
+
+    def leave(self) -> None:
+        """Give the lane up at the next transaction boundary."""
+        self._leave.set()
+        self._wake.set()
+        self._look.set()
+
+    def _work(self, turn: Callable[[], None]) -> None:
+        is_open = False
+        try:
+            while not self._leave.is_set():
+                turn()
+                try:
+                    if is_open:
+                        if self._step():
+                            break
+                    elif self._open():
+                        is_open = True
+                    else:
+                        break
+                except StartOverError:
+                    self._moved()
+                    is_open = self._discard()
+                except Exception as error:  # noqa: BLE001 - sorted here
+                    is_open = self._discard()
+                    self._handle(error)
+        finally:
+            self._close()
+
+    def _open(self) -> bool:
+        # A wake-up that comes from here on is about something that this look may not see.
+        self._look.clear()
+        if self._lane.open():
+            self._health.producer = self._lane.producer
+            metrics.opened(again=self._was_open)
+            self._was_open = True
+            return True
+        self._change("elsewhere")
+        return False
+
+    def _discard(self) -> bool:
+        """Throw the lane's producer away; return whether the lane is open, which it is not."""
+        self._health.producer = None
+        self._lane.discard()
+        return False
+
+    def _step(self) -> bool:
+        """Do one step; return whether the lane is done."""
+        outcome = self._lane.run_once()
+        self._backoff.reset()
+        self._stop_backoff.reset()
+        self._now_running()
+        if outcome is Outcome.IDLE:
+            self._sleep(self._poll_s)
+        self.done = outcome is Outcome.DONE
+        return self.done
+
+    def _now_running(self) -> None:
+        """Not before a step has succeeded, or a reason to stand still that only a step finds would come and go."""
+        self.stopped = None
+        position = self._lane.position
+        if position is not None:
+            self._health.got_on(position.seq)
+            self._change("running", seq=position.seq, cursor=str(position.cursor))
+        if self._shown:
+            self._lane.stopped(None)
+            self._shown = False
+
+    def _moved(self) -> None:
+        """A lane that starts over may have delivered before: a refused record is found so."""
+        position = self._lane.position
+        if position is not None:
+            self._health.moved(position.seq)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for a wake-up, at most `seconds`. A wake-up that came during the last step is not lost."""
+        if not self._leave.is_set():
+            self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _handle(self, error: Exception) -> None:
+        """Sort a failure: show it, and wait."""
+        if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
+            error = StoppedError(
+                StopReason.NOT_AUTHORISED,
+                f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "
+                "[kafka.options]; the lane goes on by itself then",
+                retry=True,
+            )
+        if not isinstance(
+            error, StoppedError | KafkaException | psycopg.Error | UnavailableError | FencedError
+        ):
+            error = self._explained(error)
+        if isinstance(error, StoppedError):
+            if error.retry or self._confirmed():
+                self._stand_still(error)
+            return
+        metrics.failed(error)
+        reason = _reason(error)
+        self._health.failed(LaneState.RETRYING, reason)
+        if not self._leave.is_set():
+            self._change("retrying", reason=reason)
+        delay = self._backoff.next()
+        if self._backoff.failures >= _FAILURES_SHOWN:
+            self._show(f"retrying: {reason}")
+        self._leave.wait(delay)
+
+    def _explained(self, error: Exception) -> StoppedError:
+        """Log the traceback, once, of an exception that nothing explains, and return it as a reason to stand still."""
+        found = repr(error)
+        if found != self._unexpected:
+            self._unexpected = found
+            _log.error("lane_unexpected", lane=self._lane.lane, exc_info=error)
+        return StoppedError(
+            StopReason.UNEXPECTED,
+            f"{found}. This is a defect of the publisher or of what it runs on; its traceback is in the log of the process "
+            "(`lane_unexpected`). Nothing was lost or repeated; the lane looks again by itself, and the others go on",
+            retry=True,
+        )
+
+    def _stand_still(self, error: StoppedError) -> None:
+        """Say why, and wait until it is time to look again."""
+        metrics.stopped(unexpected=error.why is StopReason.UNEXPECTED)
+        self._health.failed(LaneState.STOPPED, str(error))
+        self._change("stopped", reason=str(error), retrying=error.retry)
+        self._show(str(error), error.why)
+        if error.retry:
+            slowly = error.why is StopReason.UNEXPECTED
+            self._leave.wait(self._stop_backoff.next() if slowly else max(1.0, self._backoff.next()))
+            return
+        self.stopped = error
+        if not self._leave.is_set():
+            self._look.wait(self._stop_backoff.next())
+
+    def _confirmed(self) -> bool:
+        """Whether a stop for good may be believed: not while another publisher may have changed what we look at."""
+        try:
+            self._lane.confirm()
+        except (psycopg.Error, UnavailableError, FencedError) as error:
+            metrics.failed(error)
+            self._health.failed(LaneState.RETRYING, _reason(error))
+            self._change("retrying", reason=_reason(error))
+            self._leave.wait(self._backoff.next())
+            return False
+        return True
+
+    def _change(self, state: str, **details: object) -> None:
+        """Log a change of state, once."""
+        if state == self._state:
+            return
+        self._state = state
+        log = _log.info if state in ("running", "elsewhere") else _log.warning
+        log(f"lane_{state}", lane=self._lane.lane, **details)
+
+    def _show(self, reason: str, why: StopReason | None = None) -> None:
+        self._shown = True
+        try:
+            self._lane.stopped(reason, why)
+        except (psycopg.Error, UnavailableError, FencedError) as error:
+            _log.debug("reason_not_recorded", lane=self._lane.lane, reason=_reason(error))
+
+    def _close(self) -> None:
+        self._health.producer = None
+        try:
+            self._lane.close(keep_lease=self.done)
+        except (psycopg.Error, FencedError) as error:
+            # The process gives it back with its next look.
+            _log.debug("lease_not_released", lane=self._lane.lane, reason=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KafkaException):
+        return f"Kafka: {error.args[0].str()}"
+    return str(error).strip() or type(error).__name__

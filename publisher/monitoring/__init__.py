@@ -1,0 +1,1 @@
+"""How the publisher is, for people and machines."""

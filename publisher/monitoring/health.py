@@ -1,0 +1,136 @@
+"""How this process is: its threads write it as they go, the endpoint reads it. Nothing here waits or asks a server."""
+
+import threading
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+
+from confluent_kafka import Producer
+
+from db.connection import longest_wait_s
+from db.monitoring.loops import Loops
+from db.settings import Settings
+from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot
+
+# Between its steps a loop waits for less than this: backoff (worker.py, relay.py, wakeup.py).
+_MOST_BACKOFF_S = 10.0
+# Requests to Kafka that opening a lane sends one after the other, and statements to Postgres.
+_REQUESTS, _STATEMENTS = 5, 3
+
+
+def longest_turn_s(settings: Settings) -> float:
+    """Return how long one turn of any loop of this process may take while servers are slow or away."""
+    kafka_s = _REQUESTS * settings.kafka.request_timeout_s + settings.publisher.transaction_timeout_ms / 1000
+    wait_s = max(_MOST_BACKOFF_S, settings.publisher.poll_ms / 1000)
+    return wait_s + kafka_s + _STATEMENTS * longest_wait_s(settings.postgres)
+
+
+class LaneState(StrEnum):
+    """What a lane does."""
+
+    OPENING = "opening"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    STOPPED = "stopped"
+
+
+class LaneHealth:
+    """One lane's. Its thread writes, others read."""
+
+    def __init__(self, epoch: int, lane: int) -> None:
+        self.epoch = epoch
+        self.lane = lane
+        self.producer: Producer | None = None
+        """The one of this tenure, None while the lane is not open."""
+        self._state, self._reason = LaneState.OPENING, ""
+        self._seq: int | None = None
+        self._got_on_at = time.monotonic()
+
+    def got_on(self, seq: int) -> None:
+        """A step succeeded: a transaction is in Kafka, or the ledger has nothing for the lane."""
+        self._seq = seq
+        self._got_on_at = time.monotonic()
+        self._state, self._reason = LaneState.RUNNING, ""
+
+    def moved(self, seq: int) -> None:
+        """The lane starts over at this transaction, which is progress where it is a new one."""
+        if seq != self._seq:
+            self.got_on(seq)
+
+    def failed(self, state: LaneState, reason: str) -> None:
+        """A step failed."""
+        self._state, self._reason = state, reason
+
+    def seen(self, now: float) -> LaneSnapshot:
+        """Return it as of `now`, of the monotonic clock."""
+        return LaneSnapshot(
+            self.epoch, self.lane, self._state.value, self._reason, now - self._got_on_at, self._seq
+        )
+
+
+class ProcessHealth:
+    """This process'. Thread-safe."""
+
+    def __init__(self, hung_s: float = 60.0) -> None:
+        """`hung_s`: see [metrics]."""
+        self.loops = Loops(hung_s)
+        self._lock = threading.Lock()
+        self._lanes: dict[tuple[int, int], LaneHealth] = {}
+        self._phase = "starting"
+        self._trouble = ""
+        self._looked_at = self._beat_at = time.monotonic()
+        self._has_epoch = False
+        self._nobody: dict[int, float] = {}  # lane -> since when
+
+    def stopping(self) -> None:
+        """The process is to end."""
+        self._phase = "stopping"
+
+    def looked(self, *, has_epoch: bool, nobody: Iterable[int] = ()) -> None:
+        """It was seen who runs which lane, and this process' share is being worked on.
+
+        `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder.
+        """
+        self._phase = "running"
+        now = time.monotonic()
+        self._has_epoch = has_epoch
+        self._nobody = {lane: self._nobody.get(lane, now) for lane in sorted(nobody)}
+        self._trouble = ""
+        self._looked_at = now
+
+    def failed(self, reason: str) -> None:
+        """It could not be seen who runs which lane."""
+        self._trouble = reason
+
+    def beat(self) -> None:
+        """The heartbeat was written."""
+        self._beat_at = time.monotonic()
+
+    def join(self, lane: LaneHealth) -> None:
+        """A worker has begun on a lane."""
+        with self._lock:
+            self._lanes[lane.epoch, lane.lane] = lane
+
+    def part(self, lane: LaneHealth) -> None:
+        """It has ended."""
+        with self._lock:
+            if self._lanes.get((lane.epoch, lane.lane)) is lane:
+                del self._lanes[lane.epoch, lane.lane]
+
+    def lanes(self) -> list[LaneHealth]:
+        """Return the lanes that a worker is on."""
+        with self._lock:
+            return [lane for _, lane in sorted(self._lanes.items())]
+
+    def seen(self) -> HealthSnapshot:
+        """Return everything as of now."""
+        now = time.monotonic()
+        return HealthSnapshot(
+            phase=self._phase,
+            trouble=self._trouble,
+            looked_s_ago=now - self._looked_at,
+            beat_s_ago=now - self._beat_at,
+            has_epoch=self._has_epoch,
+            nobody=tuple((lane, now - since) for lane, since in self._nobody.items()),
+            lanes=tuple(lane.seen(now) for lane in self.lanes()),
+        )

@@ -1,0 +1,136 @@
+"""What `publisher run` counts for Prometheus: once a transaction or once a failure, never once an event."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+from db.errors import FencedError
+from db.monitoring.harmless import harmless
+from publisher.delivery.records import Row
+from publisher.delivery.transaction import RecordRefusedError
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+_DELIVERED_EVENTS = Counter(
+    "outbox_delivered_events", "Events that this process committed to Kafka.", registry=REGISTRY
+)
+_DELIVERED_SESSIONS = Counter(
+    "outbox_delivered_sessions", "Sessions whose events this process committed to Kafka.", registry=REGISTRY
+)
+_TRANSACTIONS = Counter(
+    "outbox_transactions",
+    "Kafka transactions of this process by outcome: committed, refused (a record; its row is looked for and parked), failed (tried "
+    "again; whether it was committed is found out).",
+    ["outcome"],
+    registry=REGISTRY,
+)
+_TRANSACTION_SECONDS = Histogram(
+    "outbox_transaction_seconds",
+    "From a transaction's begin to its commit.",
+    buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+_LANES_OPENED = Counter(
+    "outbox_lanes_opened",
+    "Lanes opened by this process: taken (from nobody or another process), reopened (after a failure, or for a new producer).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_LANE_FAILURES = Counter(
+    "outbox_lane_failures",
+    "Steps of a lane that failed, by what failed: kafka, postgres, fenced (another process has the lane), stopped (until somebody "
+    "mends it), unexpected (a defect).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_FENCES = Counter(
+    "outbox_fences",
+    "Work of this process that another one has: lease (Postgres says so), producer (Kafka says so).",
+    ["kind"],
+    registry=REGISTRY,
+)
+_LINKS_BROKEN = Counter(
+    "outbox_links_broken",
+    "Connections to a transaction coordinator that broke under a transaction: the lane takes a new epoch.",
+    registry=REGISTRY,
+)
+_ROWS_PARKED = Counter(
+    "outbox_rows_parked", "Rows that this process put aside, by reason.", ["reason"], registry=REGISTRY
+)
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+# So that the first one counts as an increase.
+for _counter, _values in (
+    (_TRANSACTIONS, ("committed", "refused", "failed")),
+    (_LANES_OPENED, ("taken", "reopened")),
+    (_LANE_FAILURES, ("kafka", "postgres", "fenced", "stopped", "unexpected")),
+    (_FENCES, ("lease", "producer")),
+    (_ROWS_PARKED, ("too_large", "invalid")),
+):
+    for _value in _values:
+        _counter.labels(_value)
+
+
+@contextmanager
+def transaction(rows: Sequence[Row]) -> Iterator[None]:
+    """Count and time the Kafka transaction inside, which carries these rows."""
+    begun_at = time.monotonic()
+    try:
+        yield
+    except RecordRefusedError:
+        _TRANSACTIONS.labels("refused").inc()
+        raise
+    except Exception:
+        _TRANSACTIONS.labels("failed").inc()
+        raise
+    _delivered(rows, time.monotonic() - begun_at)
+
+
+@harmless("metrics.delivered")
+def _delivered(rows: Sequence[Row], took_s: float) -> None:
+    _TRANSACTIONS.labels("committed").inc()
+    _TRANSACTION_SECONDS.observe(took_s)
+    _DELIVERED_EVENTS.inc(sum([len(row.topics) for row in rows]))
+    _DELIVERED_SESSIONS.inc(sum([len(row.session_ends) for row in rows]))
+
+
+@harmless("metrics.opened")
+def opened(*, again: bool) -> None:
+    """Count a lane that was opened, `again`: by the worker that had it open before."""
+    _LANES_OPENED.labels("reopened" if again else "taken").inc()
+
+
+@harmless("metrics.failed")
+def failed(error: Exception) -> None:
+    """Count a step of a lane that failed with `error`, as worker.py sorted it."""
+    if isinstance(error, FencedError):
+        _FENCES.labels("lease").inc()
+        kind = "fenced"
+    elif isinstance(error, KafkaException) and error.args[0].code() in _FENCED:
+        _FENCES.labels("producer").inc()
+        kind = "fenced"
+    else:
+        kind = "kafka" if isinstance(error, KafkaException) else "postgres"
+    _LANE_FAILURES.labels(kind).inc()
+
+
+@harmless("metrics.stopped")
+def stopped(*, unexpected: bool) -> None:
+    """Count a step after which a lane stands still."""
+    _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
+
+
+@harmless("metrics.link_broke")
+def link_broke() -> None:
+    """Count a connection to the coordinator that broke."""
+    _LINKS_BROKEN.inc()
+
+
+@harmless("metrics.parked")
+def parked(reason: str) -> None:
+    """Count a row that was put aside."""
+    _ROWS_PARKED.labels(reason).inc()

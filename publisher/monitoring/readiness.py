@@ -1,0 +1,96 @@
+"""What `/readyz` of a publisher says: ready means that what there is to deliver is being delivered (decision 11). Pure."""
+
+from dataclasses import dataclass
+
+from db.monitoring.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSnapshot:
+    """A lane that this process works on. `got_on_s_ago`: since a transaction was committed, or the ledger had nothing for it.
+
+    `state`: opening, running, retrying or stopped; `reason`: why the last two. `seq`: of its newest transaction, None before a first look.
+    """
+
+    epoch: int
+    lane: int
+    state: str
+    reason: str
+    got_on_s_ago: float
+    seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSnapshot:
+    """A process. `phase`: starting, running or stopping. `trouble`: why the last look at who runs which lane failed, else empty.
+
+    `has_epoch`: whether the job has made lanes; `nobody`: lanes that have work and no holder, and for how many seconds.
+    """
+
+    phase: str
+    trouble: str
+    looked_s_ago: float
+    beat_s_ago: float
+    has_epoch: bool
+    nobody: tuple[tuple[int, float], ...]
+    lanes: tuple[LaneSnapshot, ...]
+
+
+def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: float) -> Verdict:
+    """Return whether the process is ready. `progress_s`: see [metrics]; `poll_s`, `lease_s`: see [publisher]."""
+    reasons: list[str] = []
+    notes: list[str] = []
+    limit_s = progress_s + poll_s
+    if seen.phase != "running":
+        reasons.append(_phase(seen))
+    else:
+        if seen.trouble:
+            reasons.append(f"cannot see who runs which lane: {seen.trouble}")
+        elif seen.looked_s_ago > limit_s:
+            reasons.append(f"has not looked who runs which lane for {seen.looked_s_ago:.0f} s")
+        if seen.beat_s_ago > lease_s:
+            reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: other processes take over the lanes")
+        reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]
+        # Lanes that change hands have no holder for a moment. A process without any is there to take them at once.
+        nobody = [lane for lane, for_s in seen.nobody if not seen.lanes or for_s > limit_s]
+        if nobody:
+            reasons.append(f"nobody holds lanes {', '.join(map(str, nobody))}")
+        if not seen.lanes and not reasons:
+            notes.append(_standing_by(seen))
+    return Verdict(
+        reasons, {"phase": seen.phase, "notes": notes, "lanes": [_shown(lane) for lane in seen.lanes]}
+    )
+
+
+def _phase(seen: HealthSnapshot) -> str:
+    if seen.phase == "stopping":
+        return "the process is stopping"
+    return f"starting: {seen.trouble or 'Postgres and Kafka have not answered yet'}"
+
+
+def _standing_by(seen: HealthSnapshot) -> str:
+    if not seen.has_epoch:
+        return "there are no lanes yet: the job makes them when it starts for the first time"
+    return "standing by: other processes hold every lane that has work"
+
+
+def _lane(lane: LaneSnapshot, limit_s: float) -> str | None:
+    """Return why the lane does not get on, None while it does."""
+    if lane.reason:
+        return f"lane {lane.lane} is {lane.state}: {lane.reason}"
+    if lane.seq is None:
+        return f"lane {lane.lane} has been opening for {lane.got_on_s_ago:.1f} s"
+    if lane.got_on_s_ago > limit_s:
+        return f"lane {lane.lane} has neither delivered nor found that there is nothing to deliver for {lane.got_on_s_ago:.0f} s"
+    return None
+
+
+def _shown(lane: LaneSnapshot) -> dict[str, object]:
+    return {
+        "epoch": lane.epoch,
+        "lane": lane.lane,
+        "state": lane.state,
+        "reason": lane.reason or None,
+        "got_on_s_ago": round(lane.got_on_s_ago, 1),
+        "seq": lane.seq,
+    }

@@ -1,0 +1,167 @@
+"""How far every lane is, out of Postgres alone: works while the publisher or Kafka is down."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import statement
+from publisher.assignment.membership import Process, read_living
+from publisher.outbox.identity import OutboxIdentity, read_identity
+
+COUNT_LIMIT = 1_000_000
+"""Undelivered rows are counted up to this many for each lane."""
+PARKED_LIMIT = 10_000
+"""Parked rows are counted up to this many for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease.
+
+    `stopped_why`: the reason as a word (StopReason), None for one that passes by itself.
+    `waiting`: an earlier epoch is being worked on.
+    """
+
+    epoch: int
+    lane: int
+    holder: str | None
+    seq: int
+    cursor_batch: int
+    cursor_key: str | None
+    sessions: int
+    events: int
+    stopped_reason: str | None
+    stopped_why: str | None
+    last_delivery_at: datetime | None
+    lag_batches: int
+    lag_rows: int
+    oldest_undelivered_s: float | None
+    waiting: bool
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether rows wait that nobody delivers."""
+        return self.holder is None and self.lag_rows > 0 and not self.waiting
+
+
+class Rate(NamedTuple):
+    """What all publishers committed to Kafka within the last `seconds`."""
+
+    seconds: int
+    transactions: int
+    sessions: int
+    events: int
+
+    @property
+    def events_per_second(self) -> float:
+        """The mean over the whole time."""
+        return round(self.events / self.seconds, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason, counted up to `PARKED_LIMIT`.
+
+    `lanes_taken`: how often a lane went to a process, the same one again included; `replays`: those not at their end, by state.
+    """
+
+    identity: OutboxIdentity
+    lanes: list[LaneStatus]
+    parked: dict[str, int]
+    processes: list[Process]
+    rates: list[Rate]
+    parked_rows: dict[str, int]
+    lanes_taken: int
+    replays: dict[str, int]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no lane stands still that has something to deliver or a reason not to."""
+        return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status for machines."""
+        ages = [lane.oldest_undelivered_s for lane in self.lanes if lane.oldest_undelivered_s is not None]
+        return {
+            "outbox_uuid": str(self.identity.outbox_uuid),
+            "cluster_id": self.identity.cluster_id,
+            "healthy": self.healthy,
+            "processes": [process._asdict() for process in self.processes],
+            "lanes": [asdict(lane) for lane in self.lanes],
+            "sessions": sum(lane.sessions for lane in self.lanes),
+            "events": sum(lane.events for lane in self.lanes),
+            "lag_rows": sum(lane.lag_rows for lane in self.lanes),
+            "oldest_undelivered_s": max(ages, default=None),
+            "parked": self.parked,
+            "parked_rows": self.parked_rows,
+            "lanes_taken": self.lanes_taken,
+            "replays": self.replays,
+            "rates": [rate._asdict() | {"events_per_second": rate.events_per_second} for rate in self.rates],
+        }
+
+
+def read_status(connection: psycopg.Connection[Any]) -> Status:
+    """Read the status in one snapshot."""
+    with connection.transaction():
+        connection.execute(statement("publisher", "snapshot"))
+        lanes = read_lanes(connection, COUNT_LIMIT)
+        parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
+        identity = read_identity(connection)
+        processes = read_living(connection)
+        rates = [Rate(*row) for row in connection.execute(statement("publisher", "delivery_rates"))]
+        parked_rows = dict(
+            connection.execute(
+                statement("publisher", "metrics_parked"), {"count_limit": PARKED_LIMIT}
+            ).fetchall()
+        )
+        taken = connection.execute(statement("publisher", "lanes_taken")).fetchone()
+        replays = {
+            state: count for state, count, _ in connection.execute(statement("publisher", "metrics_replays"))
+        }
+    return Status(
+        identity, lanes, parked, processes, rates, parked_rows, 0 if taken is None else taken[0], replays
+    )
+
+
+def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
+    """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
+    rows = connection.execute(statement("publisher", "lane_statuses"), {"count_limit": count_limit})
+    return [
+        LaneStatus(
+            epoch=epoch,
+            lane=lane,
+            holder=holder if held else None,
+            seq=seq,
+            cursor_batch=cursor_batch,
+            cursor_key=cursor_key,
+            sessions=sessions,
+            events=events,
+            stopped_reason=stopped_reason,
+            stopped_why=stopped_why,
+            last_delivery_at=last_delivery_at,
+            lag_batches=lag_batches,
+            lag_rows=lag_rows,
+            oldest_undelivered_s=None if age is None else round(age, 3),
+            waiting=waiting,
+        )
+        for (
+            epoch,
+            lane,
+            holder,
+            held,
+            seq,
+            cursor_batch,
+            cursor_key,
+            sessions,
+            events,
+            stopped_reason,
+            stopped_why,
+            last_delivery_at,
+            lag_batches,
+            lag_rows,
+            age,
+            waiting,
+        ) in rows
+    ]

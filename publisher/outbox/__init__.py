@@ -1,0 +1,1 @@
+"""The Postgres side: which outbox it is, leases, positions in it and the record of deliveries."""

@@ -1,0 +1,63 @@
+"""A connection to Postgres that rows are delivered from. A new one may lead elsewhere, so none is used before it is known to be the same
+outbox.
+"""
+
+from typing import Any
+
+import psycopg
+
+from db.connection import connect
+from publisher.delivery.context import Context
+from publisher.delivery.stop_reasons import StoppedError
+from publisher.outbox.identity import check_unchanged
+from publisher.outbox.lease import LeaseLostError
+
+
+class OutboxConnection:
+    """Made when it is first wanted, and again after a loss."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        """`name`: what Postgres shows as its application."""
+        self._context = context
+        self._name = name
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def open(self) -> psycopg.Connection[Any]:
+        """Return it for a lane that begins. Raises StoppedError where it leads to another outbox or place, UnavailableError."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = connect(self._context.settings.postgres, self._name, autocommit=True)
+        self._connection = None
+        try:
+            found = check_unchanged(connection, self._context.outbox)
+        except BaseException:
+            connection.close()
+            raise
+        self._context.timelines.notice(found.server_timeline)
+        self._connection = connection
+        return connection
+
+    def get(self) -> psycopg.Connection[Any]:
+        """Return it for a lane that was ours. Raises LeaseLostError where a new one leads elsewhere, UnavailableError."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        try:
+            return self.open()
+        except StoppedError as error:
+            raise LeaseLostError(
+                f"the connection to Postgres was lost, and a new one leads elsewhere: {error}"
+            ) from error
+
+    def discard(self) -> None:
+        """Close it unless it can be used as it is."""
+        if self._connection is not None and (
+            self._connection.closed
+            or self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
+            self._connection.close()
+            self._connection = None
+
+    def take(self) -> psycopg.Connection[Any] | None:
+        """Hand it over, None where there is none: whoever takes it closes it."""
+        connection, self._connection = self._connection, None
+        return connection

@@ -1,0 +1,109 @@
+"""A transaction's row in `outbox.delivery` with the lane's mirror, written after Kafka's commit."""
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.statements import statement
+from publisher.delivery.progress import Progress
+from publisher.outbox.cursor import Cursor
+from publisher.outbox.lease import Lease, LeaseLostError
+
+
+def record_delivery(
+    connection: psycopg.Connection[Any],
+    lease: Lease,
+    progress: Progress,
+    after: Cursor,
+    offsets: dict[str, dict[str, list[int]]] | None,
+    ahead: tuple[int, UUID] | None = None,
+) -> bool:
+    """Append the delivery and move the mirror, in one statement. `offsets`: as Tally.as_json says, None where they are not known any more.
+
+    `ahead`: batch id and commit id at the end of what was read ahead from the delivery's own end on. Returns whether
+    the ledger, at this moment, has both; False where nothing was read ahead.
+
+    Raises LeaseLostError when the lease is another's, or the mirror is not one behind.
+    """
+    written = connection.execute(
+        statement("publisher", "record_delivery"),
+        lease.parameters
+        | _cursor("after", after)
+        | _cursor("to", progress.cursor)
+        | {
+            "seq": progress.seq,
+            "commit_id": progress.commit_id,
+            "sessions": progress.sessions,
+            "events": progress.events,
+            "kafka_offsets": None if offsets is None else Jsonb(offsets, dumps=orjson.dumps),
+            "ahead_batch": None if ahead is None else ahead[0],
+            "ahead_commit_id": None if ahead is None else ahead[1],
+        },
+    )
+    if written.rowcount != 1:
+        raise LeaseLostError(
+            f"transaction {progress.seq} of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another "
+            "holder's by now"
+        )
+    found = written.fetchone()
+    return ahead is not None and found is not None and bool(found[0])
+
+
+def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> None:
+    """Set the mirror to where a resume moved the lane, and append it as a delivery of that kind, in one statement.
+
+    Raises LeaseLostError when the lease is another's.
+    """
+    written = connection.execute(
+        statement("publisher", "record_resume"),
+        lease.parameters
+        | _cursor("after", progress.after)
+        | _cursor("to", progress.cursor)
+        | {
+            "seq": progress.seq,
+            "commit_id": progress.commit_id,
+            "sessions": progress.total.sessions,
+            "events": progress.total.events,
+            "note": progress.resumed,
+        },
+    )
+    if written.rowcount != 1:
+        raise LeaseLostError(
+            f"the resume of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another holder's by now; "
+            "that one records it"
+        )
+
+
+def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
+    """Return how many rows Postgres knows as put aside in what a transaction passed."""
+    from_batch, from_key = progress.after.exclusive_bound()
+    to_batch, to_key = progress.cursor.exclusive_bound()
+    row = connection.execute(
+        statement("publisher", "parked_within"),
+        lease.parameters
+        | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
+def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
+    """Return how many rows of a lane were put aside up to a cursor."""
+    batch, key = cursor.exclusive_bound()
+    row = connection.execute(
+        statement("publisher", "parked_up_to"),
+        {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
+def commit_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:
+    """Return the commit id of a batch, None where the ledger has no such row."""
+    row = connection.execute(statement("publisher", "ledger_commit"), {"batch_id": batch_id}).fetchone()
+    return None if row is None else row[0]
+
+
+def _cursor(prefix: str, cursor: Cursor) -> dict[str, Any]:
+    return {f"{prefix}_batch": cursor.batch_id, f"{prefix}_key": cursor.session_key}

@@ -1,0 +1,130 @@
+"""Which outbox this is, on which Postgres, bound to which Kafka cluster, prefix and output topics."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.errors import SchemaError
+from db.statements import statement
+from publisher.delivery import remediation as remediation
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+
+
+class OutboxIdentity(NamedTuple):
+    """The row of `outbox.identity`, and what the server says of itself now."""
+
+    outbox_uuid: UUID
+    cluster_id: str | None
+    transactional_id_prefix: str | None
+    output_topic_ids: dict[str, str]
+    system_identifier: int
+    timeline: int
+    server_system_identifier: int
+    server_timeline: int
+
+
+def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
+    """Read it. Raises SchemaError where the row is missing."""
+    row = connection.execute(statement("publisher", "identity")).fetchone()
+    if row is None:
+        raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or make it anew")
+    return OutboxIdentity._make(row)
+
+
+def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
+    """Bind the outbox to this cluster and prefix, or find that it is. Raises StoppedError where it belongs elsewhere."""
+    check_server(read_identity(connection))
+    connection.execute(
+        statement("publisher", "bind_identity"),
+        {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
+    )
+    identity = read_identity(connection)
+    _check_places(identity, cluster_id, prefix)
+    return identity
+
+
+def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> OutboxIdentity:
+    """Return what a new connection leads to. Raises StoppedError unless it is the outbox that this process has bound at its start."""
+    found = read_identity(connection)
+    if found.outbox_uuid != bound.outbox_uuid:
+        raise StoppedError(
+            StopReason.OTHER_OUTBOX,
+            f"this publisher was started for outbox {bound.outbox_uuid}, now [postgres] dsn leads to {found.outbox_uuid}. "
+            "Restart `publisher run` if that is meant, else correct the dsn (OUTBOX_POSTGRES__DSN)",
+        )
+    check_server(found)
+    if found.server_system_identifier != bound.server_system_identifier:
+        raise StoppedError(
+            StopReason.OTHER_SERVER,
+            f"this publisher was started on the Postgres server {bound.server_system_identifier}, now [postgres] dsn "
+            f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
+        )
+    _check_places(found, bound.cluster_id, bound.transactional_id_prefix)
+    return found
+
+
+def check_server(identity: OutboxIdentity) -> None:
+    """Raise StoppedError where the database was made on another server."""
+    if identity.system_identifier != identity.server_system_identifier:
+        raise StoppedError(
+            StopReason.OTHER_SERVER,
+            f"outbox {identity.outbox_uuid} was made on the Postgres server {identity.system_identifier}, this one is "
+            f"{identity.server_system_identifier}: it was dumped and restored, and the original may still be published. "
+            f"{remediation.OTHER_SERVER}",
+        )
+
+
+def _check_places(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
+    check_cluster(identity.cluster_id, cluster_id)
+    check_prefix(identity, prefix)
+
+
+def check_prefix(identity: OutboxIdentity, prefix: str | None) -> None:
+    """Raise StoppedError unless the outbox is published with this prefix."""
+    if identity.transactional_id_prefix != prefix:
+        raise StoppedError(
+            StopReason.OTHER_PREFIX,
+            f"this outbox has been published with [publisher] transactional_id_prefix = "
+            f"{identity.transactional_id_prefix!r}, now it is {prefix!r}: a publisher that still runs with the old one "
+            "would not be fenced. Set it back (OUTBOX_PUBLISHER__TRANSACTIONAL_ID_PREFIX)",
+        )
+
+
+def check_cluster(bound: str | None, cluster_id: str | None) -> None:
+    """Raise StoppedError unless the outbox is bound to this cluster."""
+    if bound != cluster_id:
+        raise StoppedError(
+            StopReason.OTHER_CLUSTER,
+            f"this outbox delivers to Kafka cluster {bound}, but bootstrap_servers leads to {cluster_id}. {remediation.OTHER_CLUSTER}",
+        )
+
+
+def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """Record the ids of output topics at their first produce, or find them recorded. Returns every recorded id.
+
+    Raises StoppedError for a topic that has another id now.
+    """
+    bound: dict[str, str]
+    row = connection.execute(
+        statement("publisher", "bind_topics"),
+        {"topic_ids": Jsonb(dict(topic_ids), dumps=orjson.dumps)},
+    ).fetchone()
+    bound = row[0] if row is not None else {}
+    check_topics(bound, topic_ids)
+    return bound
+
+
+def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
+    """Raise StoppedError for a topic whose id is not the recorded one."""
+    for name, topic_id in topic_ids.items():
+        if bound.get(name) != topic_id:
+            raise StoppedError(
+                StopReason.OUTPUT_TOPIC_REPLACED,
+                f"output topic {name!r} had the id {bound.get(name)}, now it is {topic_id}: it was deleted and made "
+                "again, or the cluster was rebuilt, and what was delivered to it is gone; a transaction that was under way "
+                f"then may already be in the new one. {remediation.replaced_topic(name)}",
+            )

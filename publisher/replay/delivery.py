@@ -1,0 +1,308 @@
+"""A replay as a delivery: the lanes' protocol (delivery/delivery.py) over the rows that its filters choose."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import psycopg
+import structlog
+
+from db.errors import UnavailableError
+from db.fault_points import reach
+from publisher.delivery import remediation
+from publisher.delivery.admission import Admission
+from publisher.delivery.context import Context
+from publisher.delivery.delivery import Connection, Delivery, Outcome
+from publisher.delivery.history import Mirror, Position, decide
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import ExtraHeaders, Row
+from publisher.delivery.refusals import Refusal
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.transaction import Place, ProgressRecord, RecordRefusedError, Tally
+from publisher.delivery.transaction_size import TransactionSize
+from publisher.kafka.open_transactions import OpenTransactions
+from publisher.kafka.progress_reader import progress_records
+from publisher.kafka.topics import OutputTopic
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.cursor import ChunkLimits, Cursor
+from publisher.outbox.deliveries import commit_id_at
+from publisher.outbox.lease import LeaseLostError
+from publisher.replay.pace import Pace, Speed
+from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
+from publisher.replay.reader import ReplayChunk, ReplayReader
+from publisher.replay.store import Replay, ReplayLease, load
+from publisher.replay.target import check_target
+
+_log = structlog.get_logger()
+
+# A consumer of the same partition sees no live event behind a replay's open transaction, so these are short.
+_MOST_ROWS = 250
+_MOST_BYTES = 1_000_000
+# Until the broker ends a killed replay's open transaction, consumers of its topics wait: live events too.
+_MOST_TRANSACTION_TIMEOUT_MS = 15_000
+
+Progressed = Callable[[ReplayProgress], None]
+
+
+class StateChangedError(Exception):
+    """The replay does not run any more: somebody paused, cancelled or finished it."""
+
+
+class _Admission(Admission):
+    """Topic ids are kept in the progress record. Rows that the target refuses are left out or stop the replay."""
+
+    def __init__(self, context: Context, replay: Replay, outgoing: Outgoing, *, skip_refused: bool) -> None:
+        open_transactions = OpenTransactions(context.topics, context.give_up)
+        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions)
+        self._replay_id = replay.replay_id
+        self._skip_refused = skip_refused
+        self.topic_ids: dict[str, str] = {}
+        """Of the topics written so far."""
+
+    def begin_tenure(self, topic_ids: dict[str, str]) -> None:
+        """Start over, with the ids of the topics that Kafka's newest record names. Rows that Kafka itself refused stay out."""
+        self.topic_ids = topic_ids
+        self.begin(self._aside)
+
+    def _put_aside(self, place: Place, found: Refusal) -> None:
+        batch_id, session_key = place
+        if not self._skip_refused:
+            raise StoppedError(
+                StopReason.ROW_REFUSED,
+                f"the target refuses the row of batch {batch_id}, session key {session_key!r}, for itself ({found.reason}): "
+                f"{found.detail}. Nothing of its transaction is sent. Mend the target, then `publisher replay go-on "
+                f"{self._replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {self._replay_id} "
+                "--skip-refused`",
+            )
+        _log.warning(
+            "left_out",
+            replay=self._replay_id,
+            batch_id=batch_id,
+            session_key=session_key,
+            reason=found.reason,
+            detail=found.detail,
+        )
+
+    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
+        # Those that this chunk has nothing for, too: what was sent to them counts as sent.
+        all_described = self._topics.describe(self.topic_ids) | dict(described)
+        ids = {name: topic.topic_id for name, topic in all_described.items()}
+        for name, known in self.topic_ids.items():
+            if ids[name] != known:
+                raise StoppedError(
+                    StopReason.TARGET_TOPIC_REPLACED,
+                    f"topic {name!r} had the id {known}, now it is {ids[name]}: it was deleted and made again, and what replay "
+                    f"{self._replay_id} has sent to it is gone. `publisher replay cancel {self._replay_id}` and start a new one",
+                )
+        self.topic_ids = ids
+
+
+class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
+    """One process's work on one replay."""
+
+    def __init__(
+        self,
+        context: Context,
+        replay: Replay,
+        *,
+        paused_too: bool = False,
+        skip_refused: bool = False,
+        progressed: Progressed = lambda _: None,
+    ) -> None:
+        """`paused_too`: a paused replay is resumed. `skip_refused`: rows that the target refuses for themselves are counted and left
+        out; else they stop the replay. `progressed` is told of each transaction.
+        """
+        publisher = context.settings.publisher
+        outgoing = Outgoing(
+            replay.replay_uuid,
+            None if replay.topics is None else frozenset(replay.topics),
+            replay.target_topic,
+            ExtraHeaders.of(publisher),
+        )
+        connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
+        self._replay_admission = _Admission(context, replay, outgoing, skip_refused=skip_refused)
+        super().__init__(context, connection, outgoing, self._replay_admission)
+        self._transaction_timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
+        self.size = TransactionSize(
+            min(publisher.transaction_sessions, _MOST_ROWS),
+            min(publisher.transaction_bytes, _MOST_BYTES),
+            self._transaction_timeout_ms / 1000,
+        )
+        self._replay = replay
+        self._paused_too = paused_too
+        self._progressed = progressed
+        self._pace = Pace(replay.events_per_second)
+        self._speed = Speed(time.monotonic())
+        self._remediation = remediation.of_replay(replay.replay_id)
+        self._lease: ReplayLease | None = None
+        self._newest: ReplayProgress | None = None
+        self._under_way: ReplayProgress | None = None
+        self._began_at = 0.0
+
+    @property
+    def limits(self) -> ChunkLimits:
+        """How much the next transaction may carry: about a second of the rate at the most."""
+        limits = super().limits
+        events_per_row = self._replay.events_total / max(1, self._replay.rows_total)
+        bounds = [most for most in (limits.events, self._pace.rate) if most is not None]
+        return ChunkLimits(
+            self._pace.rows(events_per_row, limits.rows), limits.bytes, events=min(bounds, default=None)
+        )
+
+    def release(self, reason: str | None) -> None:
+        """Give the lease back and end. Never raises: the lease ends with the connection anyway."""
+        self.discard()
+        connection = self._connection.take()
+        try:
+            if connection is not None and not connection.closed and self._lease is not None:
+                self._lease.release(connection, reason)
+        except psycopg.Error:
+            pass
+        finally:
+            if connection is not None:
+                connection.close()
+        self._lease = None
+
+    @property
+    def _transactional_id(self) -> str:
+        outbox, publisher = self._context.outbox, self._context.settings.publisher
+        prefix = outbox.transactional_id_prefix or publisher.transactional_id_prefix
+        return f"{prefix}-{outbox.outbox_uuid}-replay-{self._replay.replay_id}"
+
+    def _acquire(self, connection: Connection) -> bool:
+        replay_id, holder = self._replay.replay_id, self._context.holder
+        lease_s = self._context.settings.publisher.lease_s
+        self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
+        if self._lease is not None:
+            # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.
+            self._paused_too = False
+            return True
+        found = load(connection, replay_id)
+        if found.state != "running":
+            raise StateChangedError
+        if found.lease_holder == holder:
+            raise UnavailableError("Postgres has not noticed yet that this process lost its connection")
+        raise LeaseLostError(
+            f"replay {replay_id} is worked on by {found.lease_holder} already. `publisher replay pause {replay_id}` ends that at a "
+            "transaction boundary"
+        )
+
+    def _prepare(self, connection: Connection) -> None:
+        context = self._context
+        check_target(context, self._replay)
+        context.topics.ensure_progress(
+            context.progress_topic,
+            PARTITIONS,
+            context.settings.publisher.progress_replication,
+            create=self._held().seq == 0,
+            lost=self._remediation.lost,
+        )
+
+    def _read_progress(self) -> ReplayProgress | None:
+        context, partition = self._context, progress_partition(self._replay.replay_id)
+        key = progress_key(self._replay.replay_uuid)
+        with progress_records(
+            context.settings.kafka, context.topics, context.progress_topic, partition, context.give_up
+        ) as records:
+            value = next((record.value for record in records if record.key == key), None)
+            return None if value is None else ReplayProgress.decode(value)
+
+    def _check_history(self, connection: Connection, newest: ReplayProgress | None) -> Position:
+        self._newest, lease = newest, self._held()
+        start = Position(0, Cursor(self._replay.from_batch - 1), None)
+        if newest is None and lease.seq == 0:
+            return start
+        commit_id = None if newest is None else commit_id_at(connection, newest.cursor.batch_id)
+        mirror = Mirror(lease.seq, lease.cursor, lease.seq)
+        return decide(self._context.identity, newest, mirror, start, commit_id, self._remediation)
+
+    def _record_missing(self, connection: Connection, newest: ReplayProgress | None) -> None:
+        if newest is not None:
+            self._held().mirror(connection, newest, None)
+
+    def _begin(self, connection: Connection, position: Position) -> None:
+        self._replay_admission.begin_tenure({} if self._newest is None else self._newest.topics)
+        if self._newest is not None:
+            self._progressed(self._newest)
+        self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
+
+    def _next_chunk(self, connection: Connection) -> ReplayChunk | Outcome:
+        if not self._paced(connection):
+            return Outcome.IDLE
+        position = self._open_position()
+        if position.cursor >= Cursor(self._replay.to_batch):
+            self._finish(connection)
+            return Outcome.DONE
+        return self._reader.read(connection, position, self.limits)
+
+    def _paced(self, connection: Connection) -> bool:
+        """Wait until the rate allows the next transaction, holding the lease; False once stopped."""
+        stop = self._context.stop
+        while (wait := self._pace.wait_s(time.monotonic())) > 0:
+            if stop.wait(min(wait, 1.0, self._context.settings.publisher.lease_s / 3)):
+                return False
+            if self._held().renew(connection) != "running":
+                raise StateChangedError
+        return not stop.is_set()
+
+    def _finish(self, connection: Connection) -> None:
+        done = self._newest
+        sent = (0, 0) if done is None else (done.rows, done.skipped)
+        reason = None
+        if self._replay.rows_total != sum(sent):
+            reason = (
+                f"{StopReason.ROWS_GONE}: {self._replay.rows_total} rows were counted when it was made, {sent[0]} were sent and {sent[1]} "
+                "left out: rows were deleted or parked meanwhile"
+            )
+        reach("replay.before_done")
+        if not self._held().finish(connection, reason):
+            raise StateChangedError
+
+    def _progress(self, chunk: ReplayChunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+        before, context = self._newest, self._context
+        events = [self._outgoing.events(row) for row in rows]
+        self._began_at = time.monotonic()
+        self._under_way = progress = ReplayProgress(
+            outbox_uuid=context.identity.outbox_uuid,
+            cluster_id=context.identity.cluster_id,
+            replay_uuid=self._replay.replay_uuid,
+            seq=self._open_position().seq + 1,
+            cursor=chunk.end,
+            commit_id=chunk.commit_id,
+            # A row of which nothing was asked for is none.
+            rows=(0 if before is None else before.rows) + len(events) - events.count(0),
+            events=(0 if before is None else before.events) + sum(events),
+            skipped=(0 if before is None else before.skipped) + len(chunk.rows) - len(rows),
+            topics=self._replay_admission.topic_ids,
+        )
+        key, partition = progress_key(progress.replay_uuid), progress_partition(self._replay.replay_id)
+        return [ProgressRecord(context.progress_topic, progress.encode(), key, partition)]
+
+    def _record(self, connection: Connection, tally: Tally) -> None:
+        done, before = self._under_way, self._newest
+        if done is None:
+            raise RuntimeError("a replay records what it has sent")
+        events = done.events - (0 if before is None else before.events)
+        self._pace.sent(events, self._began_at)
+        state = self._held().mirror(connection, done, self._speed.sent(events, time.monotonic()))
+        self._newest = done
+        self.position = Position(done.seq, done.cursor, done.commit_id)
+        self._progressed(done)
+        if state != "running":
+            raise StateChangedError
+
+    def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
+        return StoppedError(
+            StopReason.ROW_REFUSED,
+            f"Kafka refuses a record, but no row is to blame: {error}. Set this host's clock right, and the limits of topic "
+            f"{self._context.progress_topic}; then `publisher replay go-on {self._replay.replay_id}`",
+        )
+
+    def _open_position(self) -> Position:
+        if self.position is None:
+            raise RuntimeError("the replay is not open")
+        return self.position
+
+    def _held(self) -> ReplayLease:
+        if self._lease is None:
+            raise RuntimeError("an open replay has a lease")
+        return self._lease

@@ -1,0 +1,172 @@
+"""Where `publisher resume` lets a lane go on, and what that repeats or skips. A pure decision over what was found."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from db.errors import ContinuityError
+from publisher.delivery.history import Identity, Mirror, Position, check_later, decide
+from publisher.delivery.progress import NO_TOTALS, Progress, Totals
+from publisher.delivery.stop_reasons import StoppedError
+from publisher.outbox.cursor import Cursor, Epoch
+
+
+class Way(StrEnum):
+    """The values of `--from`."""
+
+    KAFKA = "kafka"
+    MIRROR = "mirror"
+    BATCH = "batch"
+    BEGINNING = "beginning"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What Kafka and Postgres say of one lane.
+
+    `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's
+    start. `later`: records of lane epochs that this ledger does not have. `epoch_end`: as in Chunk.
+    """
+
+    epoch: Epoch
+    epoch_end: int | None
+    lane: int
+    newest: Progress | None
+    shared: Progress | None
+    from_start: bool
+    later: dict[tuple[int, int], Progress]
+    mirror: Mirror
+    mirror_total: Totals
+    mirror_sound: bool
+    """Whether the ledger's row at the mirror's cursor is the one that was delivered."""
+    stopped: bool
+    start_commit_id: UUID | None = None
+
+    @property
+    def start(self) -> Cursor:
+        """The beginning of the lane's epoch."""
+        return Cursor(self.epoch.from_batch - 1)
+
+    @property
+    def kafka(self) -> Cursor | None:
+        """Up to where Kafka has this ledger's rows, None where it does not say."""
+        if self.shared is not None:
+            return self.shared.cursor
+        return self.start if self.from_start or self._fresh else None
+
+    @property
+    def postgres(self) -> Cursor:
+        """Up to where Postgres recorded deliveries."""
+        return self.mirror.cursor if self.mirror.seq > 0 else self.start
+
+    @property
+    def known_seq(self) -> int:
+        """The greatest number that a transaction of this lane had, for all that is known."""
+        return max(
+            self.newest.seq if self.newest is not None else 0, self.mirror.seq, self.mirror.last_delivery
+        )
+
+    @property
+    def _fresh(self) -> bool:
+        return self.newest is None and max(self.mirror.seq, self.mirror.last_delivery) == 0
+
+
+class Range(NamedTuple):
+    """Rows after the first cursor up to and with the second; empty where that is not beyond the first."""
+
+    after: Cursor
+    to: Cursor
+
+
+@dataclass(frozen=True)
+class Move:
+    """One lane's way on. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
+
+    `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
+    `unknown`: what Kafka has beyond the place where the histories part.
+    """
+
+    found: Found
+    to: Cursor
+    again: Range
+    skipped: Range
+    trusted: Range
+    unknown: Totals = field(default=NO_TOTALS)
+
+    @property
+    def delivered(self) -> Cursor:
+        """Up to where this ledger's rows are known to be delivered, by Kafka or by Postgres."""
+        return self.again.to
+
+
+def healthy(identity: Identity, found: Found, newest_epoch: int) -> Position | None:
+    """Return where the lane would go on by itself, None where it would stop."""
+    commit_id = found.start_commit_id if found.newest is None else None
+    if found.newest is not None and found.newest is found.shared:
+        commit_id = found.newest.commit_id
+    try:
+        check_later(found.later, newest_epoch)
+        start = Position(0, found.start, found.start_commit_id)
+        return decide(identity, found.newest, found.mirror, start, commit_id)
+    except StoppedError:
+        return None
+
+
+def target(found: Found, way: Way, batch: int, position: Position | None) -> Cursor:
+    """Return the cursor to go on after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
+
+    Raises ContinuityError where this way does not exist for the lane.
+    """
+    if way in (Way.KAFKA, Way.MIRROR) and position is not None:
+        return position.cursor
+    if way is Way.KAFKA:
+        if found.kafka is None:
+            raise ContinuityError(_nothing_shared(found))
+        return found.kafka
+    if way is Way.MIRROR:
+        if not found.mirror_sound:
+            raise ContinuityError(
+                f"lane {found.lane} of epoch {found.epoch.epoch}: Postgres recorded deliveries up to {found.postgres}, but "
+                "the ledger's row of that batch is missing or another. Nothing was changed. "
+                "`publisher resume --from batch N` says from where to send"
+            )
+        return found.postgres
+    last = found.epoch_end if found.epoch_end is not None else batch - 1
+    return Cursor(max(found.start.batch_id, min(batch - 1, last)))
+
+
+def move(found: Found, to: Cursor) -> Move:
+    """Return what going on after `to` means."""
+    by_kafka = found.kafka or found.start
+    delivered = max(by_kafka, found.postgres)
+    unknown = NO_TOTALS
+    if found.newest is not None and found.newest is not found.shared:
+        base = found.shared.total if found.shared is not None else found.mirror_total
+        unknown = found.newest.total.minus(base)
+    for record in found.later.values():
+        unknown = unknown.plus(record.total.sessions, record.total.events, record.total.parked)
+    return Move(
+        found,
+        to,
+        again=Range(to, delivered),
+        skipped=Range(delivered, to),
+        trusted=Range(by_kafka, min(to, delivered)),
+        unknown=unknown,
+    )
+
+
+def _nothing_shared(found: Found) -> str:
+    place = f"lane {found.lane} of epoch {found.epoch.epoch}"
+    if found.newest is None:
+        why = f"Kafka has no progress record of {place}"
+    else:
+        why = (
+            f"Kafka's progress records of {place}, the newest at {found.newest.cursor}, belong to batches that this ledger "
+            "does not have or not as they were"
+        )
+    return (
+        f"{why}, so it does not say where to go on. Nothing was changed. `publisher resume --from mirror` goes on after "
+        f"{found.postgres}, where Postgres recorded the last delivery; `publisher resume --from beginning` or `--from batch N` "
+        "sends from there on, whatever Kafka has"
+    )

@@ -1,0 +1,208 @@
+"""What `publisher resume` would do, found out without changing anything."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.errors import ContinuityError, SettingsError
+from db.settings import Settings
+from db.statements import statement
+from publisher.delivery.history import Identity
+from publisher.delivery.records import Row
+from publisher.kafka.topics import Topics
+from publisher.resume.plan import Found, Move, Way, healthy, move, target
+from publisher.resume.rebinding import Accepted, Binding, look
+from publisher.resume.survey import LaneEpoch, Ledger, Survey, read_ledger
+
+
+class Request(NamedTuple):
+    """What was asked for. `batch`: the first to send, with Way.BATCH. `lanes`: only these; empty: all."""
+
+    way: Way
+    batch: int = 0
+    lanes: Sequence[int] = ()
+    accepted: Accepted = Accepted()
+
+    def __str__(self) -> str:
+        return f"--from {self.way}" + (f" {self.batch}" if self.way is Way.BATCH else "")
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """One lane's move with its counts, (sessions, events) each."""
+
+    move: Move
+    again: tuple[int, int]
+    skipped: tuple[int, int]
+    trusted: tuple[int, int]
+
+    @property
+    def rows(self) -> list[Row]:
+        """What its transaction carries: nothing but the lane's new place."""
+        return []
+
+    def same_as(self, other: "LanePlan") -> bool:
+        """Whether both say the same to the person who was asked."""
+        return (self.move.to, self.again, self.skipped, self.move.unknown) == (
+            other.move.to,
+            other.again,
+            other.skipped,
+            other.move.unknown,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a resume does. `in_step`: lanes that go on by themselves and are left alone. `first_batch`: the first that is sent."""
+
+    request: Request
+    binding: Binding
+    ledger: Ledger
+    lanes: list[LanePlan]
+    in_step: list[tuple[int, int]]
+    first_batch: int | None
+
+    @property
+    def dropped(self) -> list[tuple[int, int]]:
+        """Batches that a lane would pass, were their rows not gone: ranges with both ends."""
+        firsts = [lane.move.to.batch_id + (lane.move.to.session_key is None) for lane in self.lanes]
+        named = [] if self.first_batch is None else [self.first_batch]
+        return self.ledger.dropped(max(1, min(firsts + named))) if firsts else []
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.lanes and not self.binding.changed
+
+
+class Planner:
+    """Looks at everything and decides."""
+
+    def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._topics = topics
+
+    def plan(self, request: Request, looking: Callable[[int, int], None] = lambda done, total: None) -> Plan:
+        """Look at everything; `looking` is told how many lanes of how many are done.
+
+        Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
+        """
+        binding = look(
+            self._connection,
+            self._topics,
+            self._settings.publisher.transactional_id_prefix,
+            request.accepted,
+        )
+        ledger = read_ledger(self._connection)
+        if not ledger.epochs:
+            raise ContinuityError(
+                "this outbox has no lanes yet: nothing was ever published from it. `publisher run` begins"
+            )
+        first = self._first_batch(request, ledger)
+        lanes_known = max(of.epoch.lanes for of in ledger.epochs)
+        if unknown := [lane for lane in request.lanes if not 0 <= lane < lanes_known]:
+            raise SettingsError(f"there is no lane {unknown[0]}: the lanes are 0 to {lanes_known - 1}")
+        survey = self.survey(binding)
+        newest = ledger.epochs[-1].epoch
+        asked = [
+            (of, lane)
+            for of in self._epochs(ledger, first)
+            for lane in range(of.epoch.lanes)
+            if not request.lanes or lane in request.lanes
+        ]
+        lanes, in_step = [], []
+        for done, (of, lane) in enumerate(asked):
+            looking(done, len(asked))
+            found = survey.lane(of, lane, newest)
+            plan = self._lane(survey, request, binding, ledger, found, first)
+            if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
+                # A publisher at work is between Kafka's commit and Postgres' at times, but it moves.
+                again = survey.lane(of, lane, newest)
+                moving = again.known_seq > found.known_seq
+                plan = None if moving else self._lane(survey, request, binding, ledger, again, first)
+            if plan is None:
+                in_step.append((of.epoch.epoch, lane))
+            else:
+                lanes.append(plan)
+        return Plan(request, binding, ledger, lanes, in_step, first)
+
+    def fenced(self, plan: Plan, lane: LanePlan) -> LanePlan | None:
+        """Return a lane's plan as it is now that its publisher is fenced; None where it went on to there by itself.
+
+        Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
+        """
+        survey = self.survey(plan.binding, fenced=True)
+        found = lane.move.found
+        of = next(of for of in plan.ledger.epochs if of.epoch == found.epoch)
+        now = survey.lane(of, found.lane, plan.ledger.epochs[-1].epoch)
+        # After Kafka was read: an epoch that has records there is in the ledger before it has any. By the epochs of the plan, those of a
+        # newer one would be taken for what a lost ledger left behind, and removed.
+        if read_ledger(self._connection).epochs != plan.ledger.epochs:
+            raise ContinuityError(
+                f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
+                f"{found.epoch.epoch} was not moved; give the command again"
+            )
+        return self._lane(survey, plan.request, plan.binding, plan.ledger, now, plan.first_batch)
+
+    def survey(self, binding: Binding, *, fenced: bool = False) -> Survey:
+        """Return what reads lanes."""
+        return Survey(
+            self._connection, self._settings, self._topics, binding.found.outbox_uuid, fenced=fenced
+        )
+
+    def _first_batch(self, request: Request, ledger: Ledger) -> int | None:
+        if request.way is Way.BEGINNING:
+            return max(self._current(ledger).epoch.from_batch, ledger.first_kept)
+        if request.way is not Way.BATCH:
+            return None
+        if not 1 <= request.batch <= ledger.end + 1:
+            raise SettingsError(
+                f"batch {request.batch} is not in the ledger, which ends at {ledger.end}. Name one from 1 to {ledger.end + 1}; "
+                "the last means: only what comes from now on"
+            )
+        return request.batch
+
+    def _current(self, ledger: Ledger) -> LaneEpoch:
+        row = self._connection.execute(statement("publisher", "current_epoch")).fetchone()
+        number = row[0] if row is not None else ledger.epochs[-1].epoch.epoch
+        return next(of for of in ledger.epochs if of.epoch.epoch == number)
+
+    def _epochs(self, ledger: Ledger, first: int | None) -> list[LaneEpoch]:
+        """Return the epochs whose lanes may have to move: from the one that is worked on, or that of the first batch."""
+        begin = self._current(ledger).epoch.epoch
+        if first is not None:
+            holding = [of.epoch.epoch for of in ledger.epochs if of.epoch.from_batch <= first]
+            begin = min([begin, *holding[-1:]])
+        return [of for of in ledger.epochs if of.epoch.epoch >= begin]
+
+    def _lane(
+        self,
+        survey: Survey,
+        request: Request,
+        binding: Binding,
+        ledger: Ledger,
+        found: Found,
+        first: int | None,
+    ) -> LanePlan | None:
+        """Return the lane's move, None where it goes on by itself to the same place."""
+        identity = Identity(binding.found.outbox_uuid, binding.cluster_id)
+        position = healthy(identity, found, ledger.epochs[-1].epoch.epoch)
+        to = target(found, request.way, first or 0, position)
+        if position is not None and position.cursor == to and not found.stopped:
+            return None
+        if not survey.can_follow(to):
+            raise ContinuityError(
+                f"lane {found.lane} of epoch {found.epoch.epoch} cannot go on after {to}: the ledger has no row of that batch, "
+                f"by which the lane would know its history. Nothing was changed. The ledger ends at {ledger.end}; choose "
+                "another batch with `publisher resume --from batch N`"
+            )
+        planned = move(found, to)
+        return LanePlan(
+            planned,
+            survey.count(found.lane, planned.again),
+            survey.count(found.lane, planned.skipped),
+            survey.count(found.lane, planned.trusted),
+        )

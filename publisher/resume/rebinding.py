@@ -1,0 +1,110 @@
+"""What an outbox is bound to, what it would be bound to, and which differences the person who resumes has accepted."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.errors import ContinuityError, SettingsError
+from db.statements import statement
+from publisher.kafka.topics import Topics
+from publisher.outbox.identity import OutboxIdentity, check_cluster, check_prefix, check_server, read_identity
+
+
+class Accepted(NamedTuple):
+    """The flags that accept another place."""
+
+    cluster: bool = False
+    server: bool = False
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`found`: what is recorded; the rest: what will be. `replaced`: {topic: present id} that nobody accepted."""
+
+    found: OutboxIdentity
+    cluster_id: str
+    prefix: str
+    topic_ids: dict[str, str]
+    system_identifier: int
+    timeline: int
+    replaced: dict[str, str]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is to be recorded."""
+        return (
+            self.found.cluster_id != self.cluster_id
+            or self.found.output_topic_ids != self.topic_ids
+            or self.found.system_identifier != self.system_identifier
+            or self.found.timeline != self.timeline
+        )
+
+
+def look(connection: psycopg.Connection[Any], topics: Topics, prefix: str, accepted: Accepted) -> Binding:
+    """Compare what is recorded with what is there.
+
+    Raises StoppedError for another cluster, server or prefix that was not accepted, SettingsError for an accepted topic
+    that was never written, KafkaException.
+    """
+    found = read_identity(connection)
+    if not accepted.server:
+        check_server(found)
+    cluster_id = topics.cluster_id()
+    if found.cluster_id is not None and not accepted.cluster:
+        check_cluster(found.cluster_id, cluster_id)
+    if found.transactional_id_prefix is not None:
+        check_prefix(found, prefix)
+    recorded = dict(found.output_topic_ids)
+    for name in accepted.topics:
+        if name not in recorded:
+            known = ", ".join(sorted(recorded)) or "none"
+            raise SettingsError(
+                f"--accept-new-topic {name}: this outbox never delivered to that topic. It knows: {known}"
+            )
+    if found.cluster_id != cluster_id:
+        # Topics of another cluster have other ids; the new ones are recorded at their first produce.
+        recorded = {}
+    present = topics.ids(recorded)
+    replaced = {name: there for name, there in present.items() if there != recorded[name]}
+    for name in accepted.topics:
+        if name in replaced:
+            recorded[name] = replaced.pop(name)
+    return Binding(
+        found,
+        cluster_id,
+        prefix,
+        recorded,
+        found.server_system_identifier if accepted.server else found.system_identifier,
+        found.server_timeline if accepted.server else found.timeline,
+        replaced,
+    )
+
+
+def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
+    """Record it. Raises ContinuityError where what it replaces is no longer what was found."""
+    before = binding.found.output_topic_ids
+    accepted = {name: now for name, now in binding.topic_ids.items() if before.get(name) != now}
+    replaced = {name: before[name] for name in accepted if name in before}
+    written = connection.execute(
+        statement("publisher", "resume_identity"),
+        {
+            "cluster_id": binding.cluster_id,
+            "transactional_id_prefix": binding.prefix,
+            "accepted_ids": Jsonb(accepted, dumps=orjson.dumps),
+            "replaced_ids": Jsonb(replaced, dumps=orjson.dumps),
+            "system_identifier": binding.system_identifier,
+            "timeline": binding.timeline,
+            "found_cluster_id": binding.found.cluster_id,
+            "found_system_identifier": binding.found.system_identifier,
+            "found_timeline": binding.found.timeline,
+        },
+    )
+    if written.rowcount != 1:
+        raise ContinuityError(
+            "what this outbox is bound to (outbox.identity: cluster, server, topics) was changed meanwhile, so nothing of it was recorded. "
+            "Lanes that were moved stay moved; give the command again"
+        )

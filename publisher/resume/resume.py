@@ -1,0 +1,88 @@
+"""Moves lanes on request: the way out when Kafka and Postgres no longer tell one history.
+
+The plan (planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
+A crash anywhere leaves a lane that either is as it was or goes on from the record; giving the command again is always right.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from db.errors import FencedError
+from db.fault_points import reach
+from db.settings import Settings
+from db.statements import statement
+from publisher.assignment.membership import wake_publishers
+from publisher.delivery.context import Context, Timelines
+from publisher.delivery.history import Identity
+from publisher.kafka.topics import Topics
+from publisher.resume.lane_move import LaneMove
+from publisher.resume.planning import LanePlan, Plan, Planner
+from publisher.resume.rebinding import rebind
+from publisher.retention.hold_off import hold_off_retention
+
+
+class Resume:
+    """One use of the command."""
+
+    def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._topics = topics
+        self._planner = Planner(connection, settings, topics)
+
+    def act(
+        self, plan: Plan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
+    ) -> None:
+        """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan.
+
+        Raises ContinuityError where it says no, FencedError while another resume is at work, LeaseLostError when a publisher took a
+        lane over, and as `plan`.
+        """
+        self._alone()
+        hold_off_retention(self._connection)
+        if plan.lanes:
+            self._topics.ensure_progress(
+                self._planner.survey(plan.binding).progress_topic,
+                max(of.epoch.lanes for of in plan.ledger.epochs),
+                self._settings.publisher.progress_replication,
+                create=True,
+            )
+        for lane in plan.lanes:
+            move = LaneMove(self._context(plan), self._connection, self._planner, plan, lane, moved_meanwhile)
+            done(move.run())
+        reach("resume.before_binding")
+        if plan.binding.changed:
+            rebind(self._connection, plan.binding)
+        # A publisher that looks at stopped lanes only now and then looks now.
+        wake_publishers(self._connection)
+
+    def _alone(self) -> None:
+        """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
+        try:
+            # It waits, because the connection of one that died just now may still be there.
+            self._connection.execute(statement("publisher", "resume_lock"))
+        except psycopg.errors.LockNotAvailable as error:
+            raise FencedError(
+                "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"
+            ) from error
+
+    def _context(self, plan: Plan) -> Context:
+        found = plan.binding.found
+        publisher = self._settings.publisher.model_copy(
+            update={"transactional_id_prefix": plan.binding.prefix}
+        )
+        return Context(
+            settings=self._settings.model_copy(update={"publisher": publisher}),
+            outbox=found,
+            timelines=Timelines(found.timeline),
+            identity=Identity(found.outbox_uuid, plan.binding.cluster_id),
+            topics=self._topics,
+            progress_topic=self._planner.survey(plan.binding).progress_topic,
+            holder=f"{socket.gethostname()}:{os.getpid()} (resume)",
+            stop=threading.Event(),
+        )
