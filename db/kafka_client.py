@@ -12,6 +12,8 @@ QUIET = {"log_level": 0}
 # Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
 # every five minutes only, also when that broker is dead. (librdkafka asks every 10 s at most.)
 _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
+# Who only asks makes nothing; a producer's default (librdkafka takes an administrative client for one) would.
+_ONLY_ASKS = {"allow.auto.create.topics": False}
 
 UNAUTHORISED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -39,7 +41,7 @@ class Complaints:
 def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
     """Return a client for administrative requests. `complaints` is told when it is polled."""
     told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
-    return AdminClient(QUIET | _FRESH | settings.client() | told)
+    return AdminClient(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told)
 
 
 def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:

@@ -15,13 +15,13 @@ class PublisherSettings(Section):
     progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Name of the compacted progress topic; the outbox uuid is appended."""
     progress_replication: int = Field(default=-1, ge=-1, le=32_767)
-    """Replication factor of the progress topic; -1: the broker's default."""
+    """Replication factor of the progress topic when it is made; -1: 3, or as many as there are brokers."""
     create_topics: bool = False
     """Create missing output topics with the broker's defaults."""
     transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)
     """Rows (sessions of a key) a Kafka transaction carries at the most."""
     transaction_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824)
-    """Bytes of values a Kafka transaction carries, give or take one row."""
+    """Bytes of values that a Kafka transaction carries, and one row more at the most. Bounds what a lane holds in memory: twice this."""
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
     """Kafka's `transaction.timeout.ms`: how long the broker waits for a publisher that died."""
     poll_ms: Milliseconds = 1_000

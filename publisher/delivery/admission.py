@@ -64,6 +64,12 @@ class Admission(ABC):
         self._put_aside(place, found)
         self._aside.add(place)
 
+    def check_offsets(self, offsets: dict[str, dict[str, list[int]]]) -> None:
+        """Notice at once that a topic was deleted and made again: its offsets begin anew. `offsets`: of a committed transaction."""
+        if begun_anew := self._open_transactions.begun_anew(offsets):
+            self._topics.forget(begun_anew)
+            self._check_ids(self._topics.describe(begun_anew))
+
     @abstractmethod
     def _put_aside(self, place: Place, found: Refusal) -> None:
         """Write down that a row stays out, before any transaction passes it; or raise what stops the delivery."""
@@ -82,6 +88,10 @@ class Admission(ABC):
 
     def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
         described = self._topics.describe(names, newer_than=newer_than)
+        if unmet := self._open_transactions.unmet(described):
+            # Their ends are asked for first: a topic that is made again later has an offset below them.
+            self._open_transactions.meet({name: described[name] for name in unmet})
+            described |= self._topics.describe(unmet, newer_than=time.monotonic())
         self._check_ids(described)
         least = min((topic.max_message_bytes for topic in described.values()), default=self.batch_bytes)
         if least < self.batch_bytes:

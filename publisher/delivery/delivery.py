@@ -229,8 +229,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         try:
             with metrics.transaction(rows):
                 transaction.run(rows, progress, lambda: self._meanwhile(tenure.connection))
-        except KafkaException:
-            self.size.failed(len(rows), sum(map(value_bytes, rows)))
+        except KafkaException as error:
+            self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {error.args[0].str()}")
             raise
         self.size.committed(time.monotonic() - began)
         self._record(tenure.connection, transaction.tally)

@@ -1,5 +1,8 @@
 """How much the next transaction carries. Pure."""
 
+# A failure that comes alone is a hiccup that nobody has to read about.
+_FAILURES_SHOWN = 2
+
 
 class TransactionSize:
     """As much as the settings allow, until a transaction fails: then half of what that one carried, and so on.
@@ -13,20 +16,29 @@ class TransactionSize:
         self._most_rows = self.rows = rows
         self._most_bytes = self.bytes = bytes_
         self._timeout_s = timeout_s
+        self._failures = 0
+        self._reason = ""
 
     @property
-    def reduced(self) -> bool:
-        """Whether it is less than the settings allow."""
-        return self.rows < self._most_rows or self.bytes < self._most_bytes
+    def reason(self) -> str | None:
+        """Why transactions are smaller than the settings allow, None where they are not, or were for a moment only."""
+        return self._reason if self._failures >= _FAILURES_SHOWN else None
 
-    def failed(self, rows: int, bytes_: int) -> None:
+    def failed(self, rows: int, bytes_: int, why: str) -> None:
         """A transaction of so many rows and bytes failed, and none of its rows was to blame."""
         if rows > 0:
             self.rows = max(1, min(self.rows, rows) // 2)
             self.bytes = max(1, min(self.bytes, bytes_) // 2)
+            self._failures += 1
+            self._reason = (
+                f"transactions are held to {self.rows} rows and {self.bytes} bytes, because the last {self._failures} that failed were "
+                f"larger: {why}. They grow again by themselves"
+            )
 
     def committed(self, took_s: float) -> None:
         """A transaction went through."""
         if took_s < self._timeout_s / 4:
             self.rows = min(self._most_rows, self.rows + max(1, self.rows // 4))
             self.bytes = min(self._most_bytes, self.bytes + max(1_024, self.bytes // 4))
+            if self.rows == self._most_rows and self.bytes == self._most_bytes:
+                self._failures = 0

@@ -4,7 +4,7 @@ import concurrent.futures
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -145,19 +145,34 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
     return Consumer(QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
 
 
-def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
-    """Return the id of the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+class Cluster(NamedTuple):
+    """Who answers at `bootstrap_servers`. `brokers`: how many there are now."""
 
-    By the metadata of all topics, not by `describe_cluster`: that one ends the process where no broker is registered for a moment
-    (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
+    cluster_id: str
+    brokers: int
+
+
+def cluster(
+    admin: AdminClient, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
+) -> Cluster:
+    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+
+    By the metadata of one topic, which need not exist, not of all (None) that the cluster has. Not by `describe_cluster`: that one ends
+    the process where no broker is registered for a moment (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
     """
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            return str(admin.list_topics(timeout=min(1.0, timeout_s)).cluster_id)
+            found = admin.list_topics(topic, timeout=min(1.0, timeout_s))
+            return Cluster(str(found.cluster_id), len(found.brokers))
         except KafkaException:
             if give_up() or time.monotonic() > deadline:
                 raise
+
+
+def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+    """Return the id of the cluster that answers now, as `cluster` does."""
+    return cluster(admin, None, timeout_s, give_up).cluster_id
 
 
 def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:

@@ -6,10 +6,13 @@ open under the lane's producer id, and the lane's next commit on that partition 
 
 So before a tenure's first record to a topic, every transaction that is open on it then must have ended. It need not be the lane's
 own: nobody but the broker could tell, and nothing that the lane writes behind an open one would be visible anyway.
+
+The ends that are asked for then also are what every offset of the tenure must be beyond: one that is not tells that the topic was deleted
+and made again. Descriptions of topics are up to a minute old, delivery reports are of now.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka.topics import OutputTopic, Topics
@@ -36,12 +39,35 @@ class OpenTransactions:
         self._awaited: dict[str, dict[int, int]] = {}
         """Topic -> partition -> its end when the topic was met: what is open below it must have ended."""
         self._written: set[str] = set()
+        self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
         """The lane was fenced anew: what it wrote before may be open still. Where it only waited, it goes on waiting for the same."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()
+        self._last.clear()
+
+    def unmet(self, names: Iterable[str]) -> list[str]:
+        """Return those of the topics that this tenure has not met: what is known of them must be newer than their ends."""
+        return [name for name in names if name not in self._awaited]
+
+    def meet(self, topics: Mapping[str, OutputTopic]) -> None:
+        """Take the ends of topics that this tenure meets."""
+        for name, topic in topics.items():
+            self._awaited[name] = self._topics.ends(name, range(topic.partitions))
+
+    def begun_anew(self, offsets: Mapping[str, Mapping[str, Sequence[int]]]) -> set[str]:
+        """Return the topics of a committed transaction whose offsets are not beyond all before. `offsets`: as Tally.as_json says."""
+        found = set()
+        for topic, partitions in offsets.items():
+            ends, last = self._awaited.get(topic, {}), self._last.setdefault(topic, {})
+            for partition, (first, newest) in partitions.items():
+                number = int(partition)
+                if first < ends.get(number, 0) or first <= last.get(number, -1):
+                    found.add(topic)
+                last[number] = newest
+        return found
 
     def wait(self, topics: Mapping[str, OutputTopic]) -> None:
         """Return once every transaction has ended that was open on these topics when the lane first met them.
@@ -52,7 +78,7 @@ class OpenTransactions:
             if name in self._written:
                 continue
             if name not in self._awaited:
-                self._awaited[name] = self._topics.ends(name, range(topic.partitions))
+                self.meet({name: topic})
             self._wait(name, self._awaited[name])
             self._written.add(name)
 

@@ -94,6 +94,24 @@ def newest_of(records: Iterator[Record], epoch: int, lane: int) -> Newest:
     return Newest(None, later)
 
 
+def later_than(
+    records: Iterator[Record], epoch: int, least: int = _FIRST_WINDOW
+) -> dict[tuple[int, int], Progress]:
+    """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
+
+    It ends at a record of `epoch` or an earlier one, though not before `least` records: its writer had found and dealt with whatever of a
+    later epoch was there before. Raises ValueError for a record that cannot be read.
+    """
+    later: dict[tuple[int, int], Progress | None] = {}
+    for count, record in enumerate(records, 1):
+        place = lane_of_key(record.key)
+        if place is not None and place[0] > epoch:
+            later.setdefault(place, None if record.value is None else Progress.decode(record.value))
+        elif place is not None and record.value is not None and count >= least:
+            break
+    return {place: record for place, record in later.items() if record is not None}
+
+
 def records_backwards(
     consumer: Consumer,
     topic: str,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple
 
+import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
     AdminClient,
@@ -17,11 +18,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from db.kafka_client import UNAUTHORISED
 from db.topic_ids import topic_id_text
 from publisher.delivery import remediation as remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.kafka.clients import answer, cluster_id
+from publisher.kafka.clients import Cluster, answer, cluster
 from publisher.kafka.single_flight import SingleFlight
+
+_log = structlog.get_logger()
 
 # Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
 _PROGRESS_CONFIG = {
@@ -30,6 +34,10 @@ _PROGRESS_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 
+# Asked about where only the cluster is: it need not exist, and is not made. All topics would be too many for a large cluster.
+_ANY_TOPIC = "outbox-progress"
+# Of the progress topic, where [publisher] progress_replication does not say and the cluster has as many brokers.
+_REPLICATION = 3
 _MISSING_POLL_S = 0.2
 
 
@@ -81,10 +89,19 @@ class Topics:
         self._known: dict[str, tuple[float, OutputTopic]] = {}
         self._forgotten: dict[str, float] = {}
         self._flights = SingleFlight(give_up)
+        self._warned = False
 
     def cluster_id(self) -> str:
-        """Return the cluster's id. Raises KafkaException when Kafka does not answer."""
-        return cluster_id(self._admin, self._timeout_s, self._give_up)
+        """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""
+        return self._cluster().cluster_id
+
+    def _cluster(self) -> Cluster:
+        # Lanes that open at the same time share an answer, as long as the question began after each of them did.
+        return self._flights.ask(
+            "cluster",
+            lambda: cluster(self._admin, _ANY_TOPIC, self._timeout_s, self._give_up),
+            newer_than=time.monotonic(),
+        )
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
         """Return every named output topic, asked for after `newer_than` (time.monotonic).
@@ -148,7 +165,7 @@ class Topics:
                 )
                 return
             except StoppedError as error:
-                # A broker that just started may not know its topics yet.
+                # Asked for a while where the controller may not be: a broker that just started may not know its topics yet.
                 if error.why is not StopReason.KAFKA_LOST or time.monotonic() > deadline:
                     raise
                 if self._give_up():
@@ -165,17 +182,28 @@ class Topics:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
+            if not create and self._controller_knows(topic):
+                raise  # a broker whose metadata lags; it will know, too
             if not create:
                 raise StoppedError(
                     StopReason.KAFKA_LOST,
                     f"the progress topic {topic} does not exist, though this outbox has delivered before: the cluster "
                     f"was lost, rebuilt or is another one, or the topic was deleted. {lost}",
                 ) from error
+            if replication < 0:
+                replication = min(_REPLICATION, self._cluster().brokers)
             new = NewTopic(
                 topic, num_partitions=partitions, replication_factor=replication, config=_PROGRESS_CONFIG
             )
             self._create_topic(new)
             return
+        if (
+            not self._warned
+            and min(len(each.replicas) for each in found.partitions) == 1
+            and self._cluster().brokers > 1
+        ):
+            self._warned = True
+            _log.warning("progress_topic_unreplicated", topic=topic)
         policy = str(self._config(topic)["cleanup.policy"].value)
         if policy != "compact":
             raise StoppedError(
@@ -190,6 +218,22 @@ class Topics:
                 [NewPartitions(topic, partitions)], request_timeout=self._timeout_s
             )
             answer(grown[topic], self._give_up)
+
+    def _controller_knows(self, topic: str) -> bool:
+        """Ask the controller, whose word is final, whether a topic exists: with a creation that it is only to check."""
+        checked = self._admin.create_topics(
+            [NewTopic(topic, num_partitions=1, replication_factor=1)],
+            validate_only=True,
+            request_timeout=self._timeout_s,
+        )
+        try:
+            answer(checked[topic], self._give_up)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return True
+            if error.args[0].code() not in UNAUTHORISED:
+                raise
+        return False
 
     def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
         """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: up to the first open transaction.

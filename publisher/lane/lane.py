@@ -1,7 +1,8 @@
 """One lane: the unit of order."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import psycopg
 import structlog
@@ -23,11 +24,10 @@ from publisher.delivery.records import ExtraHeaders, Row
 from publisher.delivery.refusals import no_row_s_fault
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally
-from publisher.kafka.progress_reader import Newest, newest_of, progress_records
+from publisher.kafka.progress_reader import Newest, Record, later_than, newest_of, progress_records
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import Asked, Chunk, Reader
 from publisher.lane.stray_rows import StrayRows
-from publisher.offsets_watch import OffsetsWatch
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import (
@@ -127,18 +127,22 @@ class Lane(Delivery[Newest, Chunk]):
 
     def _read_progress(self) -> Newest:
         """Lane 0 also looks into the partitions that only a later epoch with more lanes can have made."""
-        context, topic = self._context, self._context.progress_topic
-        partitions = [self.lane]
+        epoch = self._epoch
+        with self._progress_records(self.lane) as records:
+            newest = newest_of(records, epoch.epoch, self.lane)
         if self.lane == 0:
-            partitions += range(self._epoch.lanes, context.topics.partitions(topic))
-        found = []
-        for partition in partitions:
-            with progress_records(
-                context.settings.kafka, context.topics, topic, partition, context.give_up
-            ) as records:
-                found.append(newest_of(records, self._epoch.epoch, self.lane))
-        later = {place: record for newest in found for place, record in newest.later.items()}
-        return Newest(found[0].record, later)
+            for partition in range(
+                epoch.lanes, self._context.topics.partitions(self._context.progress_topic)
+            ):
+                with self._progress_records(partition) as records:
+                    newest.later.update(later_than(records, epoch.epoch))
+        return newest
+
+    def _progress_records(self, partition: int) -> AbstractContextManager[Iterator[Record]]:
+        context = self._context
+        return progress_records(
+            context.settings.kafka, context.topics, context.progress_topic, partition, context.give_up
+        )
 
     def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
         row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
@@ -171,7 +175,6 @@ class Lane(Delivery[Newest, Chunk]):
 
     def _begin(self, connection: Connection, position: Position) -> None:
         self._parking.begin_tenure(connection, self._held(), position.cursor)
-        self._offsets = OffsetsWatch(self._context.topics)
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
@@ -243,9 +246,9 @@ class Lane(Delivery[Newest, Chunk]):
         progress, before = self._under_way, self._open_position()
         if progress is None:
             raise RuntimeError("a lane records what it has sent")
-        ahead = self._take_ahead()
+        ahead, offsets = self._take_ahead(), tally.as_json()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
-        sound = record_delivery(connection, self._held(), progress, before.cursor, tally.as_json(), end)
+        sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
         self.position, self._ahead = _after(progress), ahead if sound else None
         self._renewed_at = self._progressed_at = time.monotonic()
         _log.debug(
@@ -256,7 +259,7 @@ class Lane(Delivery[Newest, Chunk]):
             sessions=progress.sessions,
             events=progress.events,
         )
-        self._offsets.check(connection, tally)
+        self._admission.check_offsets(offsets)
 
     def _take_ahead(self) -> Chunk | None:
         asked, self._asked = self._asked, None

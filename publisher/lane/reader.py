@@ -15,7 +15,7 @@ from publisher.delivery import remediation as remediation
 from publisher.delivery.history import Position, check_ledger
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import ChunkLimits, Cursor, LedgerRow, first_gap
+from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
 
 # Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
 _LEDGER_WINDOW = 1_000
@@ -57,7 +57,7 @@ class Reader:
     def __init__(self, epoch: int, lane: int) -> None:
         self._epoch = epoch
         self._lane = lane
-        self._bytes_per_row = 0.0
+        self._fetch_size = FetchSize()
 
     def read(self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits) -> Chunk:
         """Return the next chunk. Raises StoppedError when the ledger is not the one that was delivered, psycopg.Error."""
@@ -69,7 +69,7 @@ class Reader:
         The connection is in pipeline mode until then, and good for nothing else. Raises psycopg.Error.
         """
         from_batch, from_key = position.cursor.exclusive_bound()
-        step = limits.next_step(0, 0, self._bytes_per_row)
+        step = self._fetch_size.rows(limits.rows, limits.bytes)
         pipeline = ExitStack()
         pipeline.enter_context(connection.pipeline())
         with _closed_on_error(connection):
@@ -89,6 +89,8 @@ class Reader:
                     "from_key": from_key,
                     "to_batch": position.cursor.batch_id + _LEDGER_WINDOW,
                     "rows": step,
+                    "bytes": limits.bytes,
+                    "expansion": self._fetch_size.expansion,
                 },
             )
             connection.execute(statement("publisher", "end_snapshot"))
@@ -99,11 +101,13 @@ class Reader:
         with _closed_on_error(asked.connection):
             window = [LedgerRow._make(row) for row in asked.ledger.fetchall()]
             end_of_epoch = asked.epoch_end.fetchone()
-            rows = list(map(Row._make, asked.rows.fetchall()))
+            fetched = asked.rows.fetchall()
             asked.pipeline.close()
-        if rows:
-            self._bytes_per_row = sum(map(value_bytes, rows)) / len(rows)
-        fetched = len(rows)
+        rows = [Row._make(row[:-1]) for row in fetched]
+        sizes = sum([row[-1] for row in fetched])
+        self._fetch_size.fetched(len(rows), sum(map(value_bytes, rows)), sizes)
+        # Whether there was nothing left, rather than a bound that was reached.
+        all_of_it = len(rows) < asked.step and sizes < asked.limits.bytes
         rows = rows[: asked.limits.fitting([len(row.topics) for row in rows])]
         at = asked.position.cursor
         ahead = _check(window, asked.position)
@@ -114,7 +118,7 @@ class Reader:
         if at >= Cursor(upper):
             return Chunk([], at, asked.position.commit_id, False, epoch_end)
         commits = {row.batch_id: row.commit_id for row in window}
-        if len(rows) == fetched < asked.step:
+        if all_of_it and len(rows) == len(fetched):
             full = len(ahead) >= _LEDGER_WINDOW and upper == last
             return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)

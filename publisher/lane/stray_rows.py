@@ -29,14 +29,14 @@ class StrayRows:
             {"lanes": self._epoch.lanes, "after_batch": self._checked, "to_batch": end.batch_id},
         ).fetchone()
         if row is not None:
-            batch_id, session_key, lane = row
+            batch_id, lane = row
             raise StoppedError(
                 StopReason.NO_SUCH_LANE,
-                f"the row of session key {session_key!r} in batch {batch_id} is for lane {lane}, but epoch {self._epoch.epoch} "  # noqa: S608 - for a person to run
+                f"a row of batch {batch_id} is for lane {lane}, but epoch {self._epoch.epoch} "  # noqa: S608 - for a person to run
                 f"has only the lanes 0 to {self._epoch.lanes - 1}: no lane would deliver it. It was written or changed by "
                 "hand, or the lane count was, without `publisher lanes set`. Let the owner of the schema give it a lane: "
-                "UPDATE outbox.session_output SET lane = <lane> WHERE session_key = <key> AND batch_id = "
-                f"{batch_id}; the one that the key's other rows of the epoch have, where there are any. The lane looks "
+                f"UPDATE outbox.session_output SET lane = <lane> WHERE batch_id = {batch_id} AND lane = {lane}; for each session_key "
+                "the one that its other rows of the epoch have, where there are any. The lane looks "
                 "again by itself, or restart `publisher run`",
             )
         self._checked = end.batch_id

@@ -50,7 +50,7 @@ class Worker:
         self._state = ""
         self._unexpected = ""
         self._was_open = False
-        self._shown = True  # a reason that an earlier holder left counts, too
+        self._shown: str | None = ""  # a reason that an earlier holder left counts, too
         self.stopped: StoppedError | None = None
         """Why the lane stands still until somebody mends it, None while it does not."""
         self.bug: Exception | None = None
@@ -131,9 +131,12 @@ class Worker:
         if position is not None:
             self._health.got_on(position.seq)
             self._change("running", seq=position.seq, cursor=str(position.cursor))
-        if self._shown:
-            self._lane.stopped(None)
-            self._shown = False
+        self._health.transaction_rows = self._lane.size.rows
+        slow = self._lane.size.reason
+        reason = None if slow is None else f"retrying: {slow}"
+        if self._shown != reason:
+            self._lane.stopped(reason)
+            self._shown = reason
 
     def _moved(self) -> None:
         """A lane that starts over may have delivered before: a refused record is found so."""
@@ -222,7 +225,7 @@ class Worker:
         log(f"lane_{state}", lane=self._lane.lane, **details)
 
     def _show(self, reason: str, why: StopReason | None = None) -> None:
-        self._shown = True
+        self._shown = reason
         try:
             self._lane.stopped(reason, why)
         except (psycopg.Error, UnavailableError, FencedError) as error:

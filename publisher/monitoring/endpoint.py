@@ -72,14 +72,29 @@ class ProcessMetrics(Collector):
         found["outbox_lanes_held"].add_metric([], len(lanes))
         queued = sum([len(producer) for producer in producers if producer is not None])
         found["outbox_producer_queue_messages"].add_metric([], queued)
+        for lane in lanes:
+            if lane.transaction_rows is not None:
+                labels = [str(lane.epoch), str(lane.lane)]
+                found["outbox_transaction_rows_limit"].add_metric(labels, lane.transaction_rows)
         return list(found.values())
 
 
 def _families() -> dict[str, GaugeMetricFamily]:
+    none: list[str] = []
     texts = {
-        "outbox_ready": "Whether /readyz says 200.",
-        "outbox_heartbeat_age_seconds": "Seconds since this process last told Postgres that it lives.",
-        "outbox_lanes_held": "Lanes that this process works on.",
-        "outbox_producer_queue_messages": "Messages in librdkafka that Kafka has not acknowledged, over all lanes of this process.",
+        "outbox_ready": ("Whether /readyz says 200.", none),
+        "outbox_heartbeat_age_seconds": (
+            "Seconds since this process last told Postgres that it lives.",
+            none,
+        ),
+        "outbox_lanes_held": ("Lanes that this process works on.", none),
+        "outbox_producer_queue_messages": (
+            "Messages in librdkafka that Kafka has not acknowledged, over all lanes of this process.",
+            none,
+        ),
+        "outbox_transaction_rows_limit": (
+            "Rows that the lane's next transaction may carry: fewer than [publisher] transaction_sessions after failures.",
+            ["epoch", "lane"],
+        ),
     }
-    return {name: GaugeMetricFamily(name, text, labels=[]) for name, text in texts.items()}
+    return {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in texts.items()}

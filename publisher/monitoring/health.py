@@ -42,6 +42,8 @@ class LaneHealth:
         self.lane = lane
         self.producer: Producer | None = None
         """The one of this tenure, None while the lane is not open."""
+        self.transaction_rows: int | None = None
+        """Rows that the next transaction may carry, None before a first one."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
         self._got_on_at = time.monotonic()
@@ -64,7 +66,13 @@ class LaneHealth:
     def seen(self, now: float) -> LaneSnapshot:
         """Return it as of `now`, of the monotonic clock."""
         return LaneSnapshot(
-            self.epoch, self.lane, self._state.value, self._reason, now - self._got_on_at, self._seq
+            self.epoch,
+            self.lane,
+            self._state.value,
+            self._reason,
+            now - self._got_on_at,
+            self._seq,
+            self.transaction_rows,
         )
 
 

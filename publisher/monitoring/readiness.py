@@ -18,6 +18,8 @@ class LaneSnapshot:
     reason: str
     got_on_s_ago: float
     seq: int | None
+    transaction_rows: int | None = None
+    """Rows that the next transaction may carry: fewer than the settings say after failures. None before a first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +95,5 @@ def _shown(lane: LaneSnapshot) -> dict[str, object]:
         "reason": lane.reason or None,
         "got_on_s_ago": round(lane.got_on_s_ago, 1),
         "seq": lane.seq,
+        "transaction_rows": lane.transaction_rows,
     }

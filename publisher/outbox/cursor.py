@@ -36,7 +36,8 @@ class Cursor:
         return self.batch_id, self.session_key
 
     def __str__(self) -> str:
-        return f"batch {self.batch_id}" + ("" if self.session_key is None else f" at {self.session_key!r}")
+        """Say it without the session key: logs and `/readyz` are read by more people than the outbox is."""
+        return f"batch {self.batch_id}" + ("" if self.session_key is None else ", in the middle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +69,14 @@ def first_gap(after_batch: int, ledger: Sequence[LedgerRow]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How much one Kafka transaction carries: at most `rows` rows, and about `bytes` bytes of values.
+    """How much one Kafka transaction carries: at most `rows` rows, and `bytes` bytes of values and one row more.
 
     `events`: at most so many, None: any number; a row with more goes alone.
     """
 
     rows: int
     bytes: int
-    step_rows: int = 1_024
-    """Rows fetched at once: what the byte limit may be overshot by in memory."""
     events: int | None = None
-
-    def next_step(self, rows: int, size: int, bytes_per_row: float) -> int:
-        """Return how many rows to fetch next, 0 when the chunk is full.
-
-        `rows` and `size` (bytes) are what it has; `bytes_per_row` is what rows lately took, 0 where unknown.
-        """
-        if rows >= self.rows or size >= self.bytes:
-            return 0
-        fitting = int((self.bytes - size) / bytes_per_row) + 1 if bytes_per_row > 0 else 32
-        return max(1, min(fitting, self.rows - rows, self.step_rows))
 
     def fitting(self, events: Sequence[int]) -> int:
         """Return how many of the rows with so many events each are within `events`: the first always is."""
@@ -99,3 +88,33 @@ class ChunkLimits:
             if total > self.events and index > 0:
                 return index
         return len(events)
+
+
+# A compressed value takes more than is stored. JSON shrinks to a quarter or a half; what shrinks more is learned from what was fetched.
+_EXPANSION = 4
+# Rows that one statement looks at, at the most, and as long as nothing is known of their size.
+_MOST_ROWS = 1_024
+_FIRST_ROWS = 32
+
+
+class FetchSize:
+    """How many rows to ask for, so that what comes is within a number of bytes. Learns from what came."""
+
+    def __init__(self) -> None:
+        self._bytes_per_row = 0.0
+        self.expansion = _EXPANSION
+        """How many times its stored size a compressed row is taken to be."""
+
+    def rows(self, rows: int, bytes_: int) -> int:
+        """Return how many rows to look at for at most `rows` rows and `bytes_` bytes."""
+        known = self._bytes_per_row
+        fitting = int(bytes_ / known) + 1 if known > 0 else _FIRST_ROWS
+        return max(1, min(fitting, rows, _MOST_ROWS))
+
+    def fetched(self, rows: int, bytes_: int, sizes: int) -> None:
+        """So many rows came, which really took `bytes_`, and were taken for `sizes` bytes."""
+        if rows > 0 and bytes_ > 0:
+            self._bytes_per_row = bytes_ / rows
+            # Falls slowly: rows that shrink much may come in turn with others.
+            needed = -(-bytes_ * self.expansion // max(1, sizes))
+            self.expansion = max(_EXPANSION, needed, self.expansion - 1)

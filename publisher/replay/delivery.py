@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 
 import psycopg
 import structlog
@@ -77,7 +78,7 @@ class _Admission(Admission):
             "left_out",
             replay=self._replay_id,
             batch_id=batch_id,
-            session_key=session_key,
+            session_key_sha256=sha256(session_key.encode()).hexdigest(),
             reason=found.reason,
             detail=found.detail,
         )
@@ -287,6 +288,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         self._newest = done
         self.position = Position(done.seq, done.cursor, done.commit_id)
         self._progressed(done)
+        self._admission.check_offsets(tally.as_json())
         if state != "running":
             raise StateChangedError
 

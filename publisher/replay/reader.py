@@ -14,7 +14,7 @@ from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.remediation import Remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import ChunkLimits, Cursor
+from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize
 from publisher.replay.store import Replay
 
 # Places listed at once.
@@ -47,7 +47,7 @@ class ReplayReader:
         self._places: list[_Place] = []
         self._taken = 0
         self._listed = at
-        self._bytes_per_row = 0.0
+        self._fetch_size = FetchSize()
 
     def read(
         self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits
@@ -97,15 +97,13 @@ class ReplayReader:
         size, events, first = 0, 0, self._taken
         full = False
         while self._taken < len(self._places) and not full:
-            step = limits.next_step(self._taken - first, size, self._bytes_per_row)
-            if step <= 0:
+            left = limits.bytes - size
+            if self._taken - first >= limits.rows or left <= 0:
                 break
+            step = self._fetch_size.rows(limits.rows - (self._taken - first), left)
             places = self._places[self._taken : self._taken + step]
-            found = self._rows(cursor, [place for place in places if not place.parked])
-            if found:
-                fetched_bytes = sum(map(value_bytes, found.values()))
-                size += fetched_bytes
-                self._bytes_per_row = fetched_bytes / len(found)
+            found, places = self._rows(cursor, places, left)
+            size += sum(map(value_bytes, found.values()))
             for place in places:
                 row = found.get((place.batch_id, place.session_key))
                 if row is not None:
@@ -120,26 +118,41 @@ class ReplayReader:
         last = self._places[self._taken - 1]
         return rows, Cursor(last.batch_id, last.session_key)
 
-    def _rows(self, cursor: psycopg.Cursor[Any], places: list[_Place]) -> dict[tuple[int, str], Row]:
-        if not places:
-            return {}
+    def _rows(
+        self, cursor: psycopg.Cursor[Any], places: list[_Place], most_bytes: int
+    ) -> tuple[dict[tuple[int, str], Row], list[_Place]]:
+        """Fetch the rows of as many of the places as `most_bytes` allow, one at least; return them, and those places."""
+        wanted = [place for place in places if not place.parked]
+        if not wanted:
+            return {}, places
         cursor.execute(
             statement("publisher", "replay_rows"),
             {
-                "batch_ids": [place.batch_id for place in places],
-                "session_keys": [place.session_key for place in places],
-                "from_batch": places[0].batch_id,
-                "to_batch": places[-1].batch_id,
+                "batch_ids": [place.batch_id for place in wanted],
+                "session_keys": [place.session_key for place in wanted],
+                "from_batch": wanted[0].batch_id,
+                "to_batch": wanted[-1].batch_id,
+                "bytes": most_bytes,
+                "expansion": self._fetch_size.expansion,
             },
         )
-        found = {(row[0], row[1]): Row._make(row) for row in cursor.fetchall()}
-        if len(found) != len(places):
+        fetched = cursor.fetchall()
+        found = {(row[0], row[1]): Row._make(row[:-1]) for row in fetched}
+        sizes = sum([row[-1] for row in fetched])
+        self._fetch_size.fetched(len(found), sum(map(value_bytes, found.values())), sizes)
+        if fetched and sizes >= most_bytes:
+            last = next(
+                n for n, place in enumerate(places) if (place.batch_id, place.session_key) == fetched[-1][:2]
+            )
+            places = places[: last + 1]
+            wanted = [place for place in places if not place.parked]
+        if len(found) != len(wanted):
             raise StoppedError(
                 StopReason.ROWS_GONE,
-                f"{len(places) - len(found)} rows of batches {places[0].batch_id} to {places[-1].batch_id} are gone, which "
+                f"{len(wanted) - len(found)} rows of batches {wanted[0].batch_id} to {wanted[-1].batch_id} are gone, which "
                 f"{self._remediation.subject} is to send: they were deleted meanwhile. {self._remediation.restored}",
             )
-        return found
+        return found, places
 
 
 def _commit_id(cursor: psycopg.Cursor[Any], batch_id: int) -> UUID | None:

@@ -1,6 +1,6 @@
 -- The first row of these batches whose lane the epoch does not have. Lane by lane where earlier epochs had more, because the index leads
 -- with the lane: their rows in the same partitions are not walked over.
-SELECT o.batch_id, o.session_key, o.lane
+SELECT o.batch_id, o.lane
 FROM (SELECT greatest(max(e.lanes), %(lanes)s) AS lanes FROM outbox.lane_epoch e) most
 CROSS JOIN LATERAL (
     (SELECT s.batch_id, s.session_key, s.lane

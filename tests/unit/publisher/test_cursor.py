@@ -5,7 +5,7 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.outbox.cursor import ChunkLimits, Cursor, LedgerRow, first_gap
+from publisher.outbox.cursor import Cursor, FetchSize, LedgerRow, first_gap
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4)
 ROWS = st.sets(st.tuples(st.integers(1, 6), KEYS), max_size=40)
@@ -32,32 +32,40 @@ def test_the_rows_after_a_cursor_are_those_greater_than_its_bound(
     assert all((Cursor(*row) <= at) == (row in passed) for row in rows)
 
 
-@given(ROWS, st.integers(1, 7), st.integers(1, 400), st.integers(1, 5), st.integers(0, 100))
-def test_chunks_carry_every_row_once_and_in_order(
-    rows: set[tuple[int, str]], most_rows: int, most_bytes: int, step_rows: int, row_bytes: int
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(1, 9)), max_size=60),
+    st.integers(1, 7),
+    st.integers(1, 400),
+)
+def test_chunks_carry_every_row_once_and_no_more_bytes_than_allowed_and_a_row(
+    table: list[tuple[int, int]], most_rows: int, most_bytes: int
 ) -> None:
-    table = sorted(rows, key=in_database_order)
-    limits = ChunkLimits(most_rows, most_bytes, step_rows)
-    at, walked = Cursor(0), []
-    while True:
-        chunk: list[tuple[int, str]] = []
-        reached, exhausted = at, False
-        while not exhausted and (
-            step := limits.next_step(len(chunk), len(chunk) * row_bytes, float(row_bytes))
-        ):
-            batch, key = reached.exclusive_bound()
-            fetched = [row for row in table if in_database_order(row) > (batch, key.encode())][:step]
-            chunk += fetched
-            exhausted = len(fetched) < step
-            reached = Cursor(*chunk[-1]) if chunk else at
-        assert len(chunk) <= most_rows
-        assert (len(chunk) - step_rows) * row_bytes <= most_bytes
-        assert reached >= at
-        walked += chunk
-        if exhausted:
-            break
-        at = reached
-    assert walked == table
+    """Rows of (bytes that are stored, times that they take when read): what the statement of a lane returns of them."""
+    size = FetchSize()
+    walked = 0
+    while walked < len(table):
+        step, expansion = size.rows(most_rows, most_bytes), size.expansion
+        fetched: list[tuple[int, int]] = []
+        for stored, times in table[walked : walked + step]:
+            if sum(stored * expansion for stored, _ in fetched) >= most_bytes:
+                break
+            fetched.append((stored, times))
+        assert 1 <= len(fetched) <= most_rows
+        real = [stored * times for stored, times in fetched]
+        # As long as no row shrinks more than it was taken for.
+        if all(times <= expansion for _, times in fetched):
+            assert sum(real[:-1]) < most_bytes
+        size.fetched(len(fetched), sum(real), sum(stored * expansion for stored, _ in fetched))
+        walked += len(fetched)
+
+
+def test_rows_that_shrink_more_than_expected_are_taken_for_what_they_are_the_next_time() -> None:
+    size = FetchSize()
+    assert (size.expansion, size.rows(1_000, 1 << 24)) == (4, 32)
+    size.fetched(10, 10_000, 400)
+    assert (size.expansion, size.rows(1_000, 50_000)) == (100, 51)
+    size.fetched(10, 1_000, 100_000)
+    assert size.expansion == 99
 
 
 @given(st.sets(st.integers(1, 30)), st.integers(0, 30))

@@ -116,7 +116,7 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
         32,
         answer(ledger),
         answer([]),
-        answer(rows),
+        answer([(*row, 100) for row in rows]),
     )
     chunk = Reader(1, 0).take(asked)
     return [row.session_key for row in chunk.rows], chunk.end, chunk.commit_id, chunk.more

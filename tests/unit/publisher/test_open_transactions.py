@@ -49,6 +49,22 @@ def test_a_topic_without_open_transactions_is_asked_for_once_in_a_tenure(
     assert kafka.asked == 2 * asked
 
 
+def test_an_offset_below_the_ends_of_before_tells_that_the_topic_was_made_again(
+    lane: OpenTransactions,
+) -> None:
+    """Also in a tenure's first transaction."""
+    lane.begin()
+    assert lane.unmet(TOPIC) == ["t"]
+    lane.wait(TOPIC)
+    assert lane.unmet(TOPIC) == []
+    assert lane.begun_anew({"t": {"0": [10, 12], "1": [14, 15]}}) == set()
+    assert lane.begun_anew({"t": {"0": [13, 13]}}) == set()
+    assert lane.begun_anew({"t": {"0": [13, 14]}}) == {"t"}
+    lane.begin()
+    lane.wait(TOPIC)
+    assert lane.begun_anew({"t": {"1": [0, 3]}}) == {"t"}
+
+
 def test_an_open_transaction_stops_the_lane_with_its_place(kafka: FakeTopics, lane: OpenTransactions) -> None:
     kafka.stable[1] = 4
     lane.begin()

@@ -34,6 +34,7 @@ def test_lanes_that_get_on_are_ready() -> None:
         "reason": None,
         "got_on_s_ago": 0.5,
         "seq": 7,
+        "transaction_rows": None,
     }
 
 

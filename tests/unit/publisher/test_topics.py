@@ -18,10 +18,27 @@ DEADLINE_S = 30.0
 
 
 class FakeAdmin:
-    """Does not know the topic for the first `unknown` times."""
+    """Does not know the topic for the first `unknown` times; its controller `knows` it or does not."""
 
-    def __init__(self, unknown: int) -> None:
+    def __init__(self, unknown: int, *, knows: bool = False) -> None:
         self._unknown = unknown
+        self._knows = knows
+        self.created: list[Any] = []
+        self.asked_about: list[str | None] = []
+
+    def list_topics(self, topic: str | None = None, **_: Any) -> Any:
+        self.asked_about.append(topic)
+        return SimpleNamespace(cluster_id="cluster", brokers={1: None, 2: None, 3: None, 4: None})
+
+    def create_topics(self, topics: list[Any], *, validate_only: bool = False, **_: Any) -> Any:
+        answer: Future[Any] = Future()
+        if self._knows:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        else:
+            answer.set_result(None)
+        if not validate_only:
+            self.created += topics
+        return {topics[0].topic: answer}
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, "Future[Any]"]:
         answer: Future[Any] = Future()
@@ -29,7 +46,7 @@ class FakeAdmin:
         if self._unknown >= 0:
             answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         else:
-            answer.set_result(SimpleNamespace(partitions=[0, 1]))
+            answer.set_result(SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])] * 2))
         return {"progress": answer}
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, "Future[Any]"]:
@@ -51,6 +68,27 @@ def test_a_progress_topic_that_is_unknown_for_a_moment_is_not_lost() -> None:
 def test_a_progress_topic_that_stays_unknown_is_lost() -> None:
     with pytest.raises(StoppedError, match="kafka_lost"):
         ensure(unknown=1_000, missing_s=0.0)
+
+
+def test_a_progress_topic_that_the_controller_knows_is_not_lost_however_long_a_broker_lags() -> None:
+    admin: Any = FakeAdmin(1_000, knows=True)
+    topics = Topics(admin, timeout_s=1, create=False, missing_s=0.0)
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        topics.ensure_progress("progress", 2, 1, create=False)
+    assert admin.created == []
+
+
+def test_the_progress_topic_has_three_replicas_where_the_settings_do_not_say() -> None:
+    admin: Any = FakeAdmin(1)
+    topics = Topics(admin, timeout_s=1, create=False)
+    topics.ensure_progress("progress", 2, -1, create=True)
+    assert [(topic.topic, topic.replication_factor) for topic in admin.created] == [("progress", 3)]
+
+
+def test_asking_which_cluster_it_is_asks_for_the_metadata_of_one_topic() -> None:
+    admin: Any = FakeAdmin(0)
+    assert Topics(admin, timeout_s=1, create=False).cluster_id() == "cluster"
+    assert None not in admin.asked_about
 
 
 def test_a_stop_while_it_is_unknown_is_not_taken_for_a_loss() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.transaction_size import TransactionSize
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth
 from publisher.outbox.lease import LeaseLostError
@@ -17,6 +18,7 @@ class FakeLane:
     lane = 0
     position = None
     producer = None
+    size = TransactionSize(100, 1_000, 60.0)
 
     def __init__(self, *, lost: int = 0, broken: Exception | None = None, in_step: bool = False) -> None:
         self.opened = 0
