@@ -99,6 +99,8 @@ def read(connection: psycopg.Connection[Any], _: int) -> None:
                 "from_key": "",
                 "to_batch": newest,
                 "rows": 256,
+                "bytes": 1 << 24,
+                "expansion": 4,
             },
         ).fetchall()
 

@@ -24,6 +24,8 @@ class PublisherSettings(Section):
     """Bytes of values that a Kafka transaction carries, and one row more at the most. Bounds what a lane holds in memory: twice this."""
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
     """Kafka's `transaction.timeout.ms`: how long the broker waits for a publisher that died."""
+    transactions_per_second: int = Field(default=100, ge=1, le=100_000)
+    """Transactions a second that one process begins because a batch was committed. Above it, lanes put several batches into one."""
     poll_ms: Milliseconds = 1_000
     """Milliseconds after which a lane looks for work without having been woken by NOTIFY."""
     idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from publisher.assignment.transaction_pace import TransactionPace
 from publisher.delivery.context import Context
 from publisher.lane.lane import Lane
 from publisher.lane.worker import Worker
@@ -30,6 +31,7 @@ class LaneWorkers:
         self._health = health
         self._wakeup = wakeup
         self._changed = changed
+        self._pace = TransactionPace(context.settings.publisher.transactions_per_second)
         self._workers: dict[LaneId, Worker] = {}
         self._threads: dict[LaneId, threading.Thread] = {}
 
@@ -45,12 +47,13 @@ class LaneWorkers:
 
     def _start(self, epoch: Epoch, lane: int) -> None:
         context, health = self._context, LaneHealth(epoch.epoch, lane)
-        wake, look = self._wakeup.subscribe(), self._wakeup.subscribe_publishers()
+        wake, look = self._wakeup.subscribe(lane), self._wakeup.subscribe_publishers()
         worker = Worker(
             Lane(context, epoch, lane),
             health,
             wake=wake,
             look=look,
+            pace=self._pace,
             poll_s=context.settings.publisher.poll_ms / 1000,
         )
 

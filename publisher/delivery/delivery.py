@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import psycopg
+import structlog
 from confluent_kafka import KafkaException, Producer
 
 from db.fault_points import reach
@@ -25,6 +26,8 @@ from publisher.monitoring import metrics
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import ChunkLimits
 
+_log = structlog.get_logger()
+
 Connection = psycopg.Connection[Any]
 
 
@@ -32,6 +35,8 @@ class Outcome(Enum):
     """What `run_once` did."""
 
     DELIVERED = auto()
+    CAUGHT_UP = auto()
+    """Delivered, and there was nothing behind it when it was read."""
     IDLE = auto()
     DONE = auto()
 
@@ -42,6 +47,10 @@ class Rows(Protocol):
     @property
     def rows(self) -> list[Row]:
         """What it holds, in order."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether there was nothing behind it when it was read, nor anything else left to do."""
 
 
 Newest = TypeVar("Newest")
@@ -139,7 +148,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             metrics.link_broke()
             # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
             raise StartOverError
-        return Outcome.DELIVERED
+        return Outcome.CAUGHT_UP if chunk.is_last else Outcome.DELIVERED
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
@@ -239,6 +248,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     def _search(self, error: RecordRefusedError) -> None:
         """Put aside what Kafka refused, or find out what it was with smaller transactions."""
         if not self._bisection.one_by_one:
+            if not self._bisection.on:
+                _log.info("refused_record_search", rows=error.sent, reason=str(error))
             self._bisection.refused(error.sent)
             return
         if not error.rows:

@@ -33,6 +33,11 @@ class Chunk(NamedTuple):
     more: bool
     epoch_end: int | None
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the lane waits for the next batch after this chunk."""
+        return not self.more and not self.ends_epoch()
+
     def ends_epoch(self) -> bool:
         """Whether nothing of the epoch is left after this chunk."""
         return self.epoch_end is not None and self.end == Cursor(self.epoch_end)

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 
 from db.errors import FencedError, UnavailableError
 from db.kafka_client import UNAUTHORISED
+from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
@@ -35,15 +36,17 @@ class Worker:
         *,
         wake: threading.Event,
         look: threading.Event,
+        pace: TransactionPace,
         poll_s: float,
         stop_backoff: Backoff | None = None,
     ) -> None:
-        """`health` is told how the lane is; `wake`: there may be rows."""
+        """`health` is told how the lane is; `wake`: there may be rows; `pace`: shared by the process."""
         self._lane = lane
         self._health = health
         self._leave = threading.Event()
         self._wake = wake
         self._look = look
+        self._pace = pace
         self._poll_s = poll_s
         self._backoff = Backoff(least_s=0.1, most_s=10.0)
         self._stop_backoff = stop_backoff or Backoff(least_s=2.0, most_s=10.0)
@@ -119,7 +122,7 @@ class Worker:
         self._backoff.reset()
         self._stop_backoff.reset()
         self._now_running()
-        if outcome is Outcome.IDLE:
+        if outcome in (Outcome.IDLE, Outcome.CAUGHT_UP):
             self._sleep(self._poll_s)
         self.done = outcome is Outcome.DONE
         return self.done
@@ -145,9 +148,10 @@ class Worker:
             self._health.moved(position.seq)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait for a wake-up, at most `seconds`. A wake-up that came during the last step is not lost."""
-        if not self._leave.is_set():
-            self._wake.wait(seconds)
+        """Wait for a wake-up, at most `seconds`. One that came during the last step is not lost, and many count as one."""
+        if not self._leave.is_set() and self._wake.wait(seconds):
+            self._leave.wait(self._pace.wait_s())
+        # Before the step reads: whatever was committed until then is in it.
         self._wake.clear()
 
     def _handle(self, error: Exception) -> None:

@@ -1,6 +1,7 @@
 """One LISTEN connection for the whole process. The slow polls are the safety net.
 
-`outbox_batch`: a batch was committed. `outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.
+`outbox_batch`: a batch was committed, `7 0,3` for the batch and the lanes that have rows; all may have where no lanes are named.
+`outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.
 """
 
 import threading
@@ -29,7 +30,7 @@ class Wakeup:
         self._settings = settings
         self._loops = loops
         self._stop = stop
-        self._batches: set[threading.Event] = set()
+        self._lanes: dict[threading.Event, int] = {}
         self._publishers: set[threading.Event] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="wakeup", daemon=True)
@@ -42,35 +43,45 @@ class Wakeup:
         """Wait for the listener to end, after `stop` was set."""
         self._thread.join(timeout_s)
 
-    def subscribe(self) -> threading.Event:
-        """Return an event that is set whenever there may be rows."""
-        return self._subscribe(self._batches)
+    def subscribe(self, lane: int) -> threading.Event:
+        """Return an event that is set whenever a lane may have rows."""
+        event = threading.Event()
+        with self._lock:
+            self._lanes[event] = lane
+        return event
 
     def subscribe_publishers(self) -> threading.Event:
         """Return an event that is set when who runs which lane may have to change, or a lane was resumed."""
-        return self._subscribe(self._publishers)
+        event = threading.Event()
+        with self._lock:
+            self._publishers.add(event)
+        return event
 
     def unsubscribe(self, event: threading.Event) -> None:
         """Forget an event."""
         with self._lock:
-            self._batches.discard(event)
+            self._lanes.pop(event, None)
             self._publishers.discard(event)
 
     def wake_all(self) -> None:
         """Set every event."""
-        self._wake(self._batches, self._publishers)
-
-    def _subscribe(self, events: set[threading.Event]) -> threading.Event:
-        event = threading.Event()
         with self._lock:
-            events.add(event)
-        return event
+            for event in (*self._lanes, *self._publishers):
+                event.set()
 
-    def _wake(self, *subscribed: set[threading.Event]) -> None:
+    def take(self, channel: str, payload: str) -> None:
+        """Set the events that a notification is for."""
+        _, named, lanes = payload.partition(" ")
         with self._lock:
-            for events in subscribed:
-                for event in events:
-                    event.set()
+            if channel != _BATCH:
+                events = list(self._publishers)
+            elif not named:
+                events = list(self._lanes)
+            else:
+                woken = {int(lane) for lane in lanes.split(",") if lane.isdigit()}
+                events = [event for event, lane in self._lanes.items() if lane in woken]
+        for event in events:
+            event.set()
 
     def _run(self) -> None:
         backoff = Backoff(least_s=0.1, most_s=_MOST_BACKOFF_S)
@@ -98,4 +109,4 @@ class Wakeup:
         while not self._stop.is_set():
             loop.turn()
             for news in connection.notifies(timeout=0.5, stop_after=1):
-                self._wake(self._batches if news.channel == _BATCH else self._publishers)
+                self.take(news.channel, news.payload)

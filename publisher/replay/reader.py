@@ -35,6 +35,7 @@ class ReplayChunk(NamedTuple):
     rows: list[Row]
     end: Cursor
     commit_id: UUID
+    is_last: bool = False
 
 
 class ReplayReader:

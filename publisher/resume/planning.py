@@ -43,6 +43,11 @@ class LanePlan:
         """What its transaction carries: nothing but the lane's new place."""
         return []
 
+    @property
+    def is_last(self) -> bool:
+        """It is the only one."""
+        return True
+
     def same_as(self, other: "LanePlan") -> bool:
         """Whether both say the same to the person who was asked."""
         return (self.move.to, self.again, self.skipped, self.move.unknown) == (

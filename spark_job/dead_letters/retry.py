@@ -188,7 +188,7 @@ class Retry:
         keys = sorted({one.session.key.decode() for one in ready})
         further = covered.resolve(connection, keys, first_id, last_id)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
-        ledger.insert_rows(connection, entry, parts, first_id)
+        ledger.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
 
     def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:

@@ -137,7 +137,7 @@ class Sink:
                 dead_letters=sum(written.values()),
                 duplicate_events=result.counts.get("duplicates", 0),
             )
-            ledger.insert_rows(self._connection, entry, parts, first_id)
+            ledger.insert_rows(self._connection, entry, parts, first_id, state.lanes)
             reach("sink.after_ledger")
         reach("sink.after_commit")
         self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))

@@ -67,9 +67,13 @@ class LedgerEntry:
 
 
 def insert_rows(
-    connection: Connection, entry: LedgerEntry, parts: Sequence[Sequence[OutputRow]], first_id: int
+    connection: Connection,
+    entry: LedgerEntry,
+    parts: Sequence[Sequence[OutputRow]],
+    first_id: int,
+    lanes: int,
 ) -> None:
-    """Insert one ledger row for each part and wake the publisher. Call last in the transaction."""
+    """Insert one ledger row for each part and wake the lanes that have rows. Call last in the transaction."""
     for part, rows in enumerate(parts):
         first = part == 0
         connection.execute(
@@ -93,4 +97,8 @@ def insert_rows(
                 "transform_fingerprint": entry.transform_fingerprint,
             },
         )
-    connection.execute(statement("spark_job", "notify_batch"), {"batch_id": first_id + len(parts) - 1})
+    woken = sorted({row.lane_hash % lanes for rows in parts for row in rows})
+    connection.execute(
+        statement("spark_job", "notify_batch"),
+        {"batch_id": first_id + len(parts) - 1, "lanes": ",".join(map(str, woken))},
+    )

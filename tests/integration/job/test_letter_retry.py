@@ -9,6 +9,7 @@ import orjson
 import psycopg
 import pytest
 
+from db.lanes import lane_hash
 from spark_job import OutputEvent
 from spark_job.assembly import transform
 from spark_job.assembly.pgcopy import nullable
@@ -50,7 +51,9 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN outbox_batch")
         outcome = retry(writing, database)
-        assert [note.payload for note in listener.notifies(timeout=30, stop_after=1)] == ["2"]
+        assert [note.payload for note in listener.notifies(timeout=30, stop_after=1)] == [
+            f"2 {lane_hash(b'a') % 4}"
+        ]
     assert (len(outcome.retried), outcome.batches, outcome.refused, outcome.failed) == (1, [2], [], [])
     assert states(writing) == {"a": ("resolved", 2)}
     assert outputs(writing) == [(2, "a", 0, [10], [12], [1])]

@@ -10,6 +10,7 @@ import pytest
 from psycopg.rows import TupleRow
 
 from db.errors import ContinuityError, FencedError, MovedError, SettingsError
+from db.lanes import lane_hash
 from db.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
@@ -495,7 +496,7 @@ def test_the_publisher_is_woken_by_the_commit(world: World, database: str) -> No
         listener.execute("LISTEN outbox_batch")
         world.write(0, session("a", 0, 9, [E("t", b"v")]))
         (notification,) = listener.notifies(timeout=10, stop_after=1)
-        assert notification.payload == "1"
+        assert notification.payload == f"1 {lane_hash(b'a') % 4}"
 
 
 def test_the_lane_follows_the_current_epoch(world: World, connection: Connection) -> None:

@@ -87,7 +87,8 @@ class Outbox:
                     "bytes": sum(len(value) for value in values if value is not None),
                 },
             )
-            connection.execute("NOTIFY outbox_batch")
+            woken = ",".join(map(str, sorted({self.lane_of(key) for key in sessions})))
+            connection.execute("SELECT pg_notify('outbox_batch', %s)", (f"{batch_id} {woken}",))
         return batch_id
 
     def _row(

@@ -1,5 +1,6 @@
 """A Kafka with TLS, passwords, rights, quotas and rules: what refuses the whole lane holds it, and it goes on by itself once mended."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -175,18 +176,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
 def test_a_quota_only_slows_the_lanes_down(
     outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
 ) -> None:
-    def quota(change: str) -> None:
-        kafka.run_tool(
-            "kafka.admin.ConfigCommand",
-            "--alter",
-            "--entity-type",
-            "users",
-            "--entity-name",
-            USER,
-            *change.split(),
-        )
-
-    quota("--add-config producer_byte_rate=20000")
+    quota(kafka, "--add-config producer_byte_rate=20000")
     try:
         for batch in range(4):
             outbox.batch({f"k{n}": [Session([b"x" * 10_000], 100 * batch + n + 1)] for n in range(4)})
@@ -195,4 +185,42 @@ def test_a_quota_only_slows_the_lanes_down(
             assert reasons(outbox.dsn) == []
         assert_exactly_once(outbox, watcher)
     finally:
-        quota("--delete-config producer_byte_rate")
+        quota(kafka, "--delete-config producer_byte_rate")
+
+
+@pytest.mark.faults
+def test_a_backlog_gets_through_a_quota_that_no_full_transaction_fits_into(
+    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+) -> None:
+    """A thousand rows of 1 kB take longer than the transaction's timeout: sent again and again as they are, none would get through."""
+    publisher = settings.publisher.model_copy(update={"transaction_timeout_ms": 5_000})
+    slow = settings.model_copy(update={"publisher": publisher})
+    quota(kafka, "--add-config producer_byte_rate=100000")
+    try:
+        outbox.batch({f"k{n:04d}": [Session([os.urandom(1_000)], n + 1)] for n in range(3_000)})
+        seen: set[str] = set()
+
+        def through() -> bool:
+            seen.update(reasons(outbox.dsn))
+            return drained(outbox.dsn)
+
+        with InThread(slow):
+            wait_until(through, lambda: f"everything, but {status_of(outbox.dsn).lanes}", 240)
+        assert any("transactions are held to" in reason for reason in seen), seen
+        assert_exactly_once(outbox, watcher)
+        assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
+    finally:
+        quota(kafka, "--delete-config producer_byte_rate")
+
+
+def quota(kafka: GuardedKafka, change: str) -> None:
+    """Change what the publisher's user may send."""
+    kafka.run_tool(
+        "kafka.admin.ConfigCommand",
+        "--alter",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        USER,
+        *change.split(),
+    )

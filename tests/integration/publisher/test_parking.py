@@ -22,6 +22,7 @@ from tests.integration.publisher.harness import (
     wait_until,
 )
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
+from tests.integration.publisher.topic_limits import set_limit
 
 LIMIT = 2_000
 
@@ -128,6 +129,21 @@ def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:
             == 0
         )
         assert connection.execute(statement("publisher", "lane_state"), held.parameters).fetchone() is None
+
+
+def test_a_configured_batch_size_above_a_topic_s_limit_is_lowered_to_it(
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher
+) -> None:
+    """Else each full batch is refused, and the lane looks for a row that is to blame for it."""
+    set_limit(kafka.bootstrap_servers, outbox.topic, 1_200_000)
+    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"batch.size": 4_000_000, "linger.ms": 100})
+    outbox.batch({f"k{n:04}": [Session([b"x" * 10_000], 1 + n)] for n in range(800)})
+    refused = metrics.REGISTRY.get_sample_value
+    before = refused("outbox_transactions_total", {"outcome": "refused"})
+    with InThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything")
+    assert refused("outbox_transactions_total", {"outcome": "refused"}) == before
+    assert_exactly_once(outbox, watcher)
 
 
 def test_headers_and_timestamps_that_cannot_be_sent_are_parked(

@@ -1,9 +1,13 @@
 """A lane reads rows, ledger and lane epochs of one moment, whatever is committed while it reads."""
 
+import os
+from collections.abc import Sequence
+
 import psycopg
 import pytest
 
 from publisher.delivery.history import Position
+from publisher.delivery.records import value_bytes
 from publisher.lane.reader import Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.integration.publisher.harness import query, wait_until
@@ -50,3 +54,23 @@ def test_a_lane_far_behind_reads_every_batch(database: str, monkeypatch: pytest.
             assert chunk.more == (chunk.end < Cursor(7))
             position = Position(0, chunk.end, chunk.commit_id)
     assert keys == [f"key-{batch}" for batch in range(1, 8)]
+
+
+def test_what_a_lane_reads_at_once_is_bounded_in_bytes_whatever_the_rows_before_were(database: str) -> None:
+    outbox = Outbox(database, "topic", lanes=1)
+    limits = ChunkLimits(1_000, 1 << 20)
+    large = [os.urandom(1 << 19) for _ in range(20)]
+    small: dict[str, Sequence[Session]] = {f"a{n:04d}": [Session([b"1"], n + 1)] for n in range(2_000)}
+    outbox.batch(small | {f"b{n:04d}": [Session([value], 10_000 + n)] for n, value in enumerate(large)})
+    # Stored, it is a hundredth of what it takes.
+    outbox.batch({f"c{n:04d}": [Session([b"x" * (1 << 19)], n + 1)] for n in range(20)})
+    lane, position, seen, sizes = Reader(1, 0), Position(0, Cursor(0), None), 0, []
+    with psycopg.connect(database, autocommit=True) as connection:
+        while (chunk := lane.read(connection, position, limits)).rows:
+            sizes.append(sum(map(value_bytes, chunk.rows)))
+            seen += len(chunk.rows)
+            position = Position(0, chunk.end, chunk.commit_id)
+    assert seen == 2_040
+    # The limit and a row; once more where nothing told how far rows shrink.
+    assert len([size for size in sizes if size > (1 << 20) + (1 << 19)]) <= 1
+    assert max(sizes) < 32 * (1 << 19)

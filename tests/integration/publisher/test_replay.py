@@ -232,7 +232,7 @@ def test_reading_opens_only_the_partitions_of_the_range_and_lists_without_the_wi
     outbox: Outbox, name: str
 ) -> None:
     values = {"replay_id": 1, "from_batch": 5, "from_key": "", "to_batch": 900, "rows": 100}
-    places = {"batch_ids": list(range(5, 105)), "session_keys": ["key"] * 100}
+    places = {"batch_ids": list(range(5, 105)), "session_keys": ["key"] * 100, "bytes": 1_000, "expansion": 4}
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute("SELECT outbox.ensure_partitions(20000, 49999)")
         found = connection.execute("EXPLAIN " + statement("publisher", name), values | places).fetchall()

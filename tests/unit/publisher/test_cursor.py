@@ -80,3 +80,9 @@ def test_the_end_of_a_batch_is_after_all_of_its_keys() -> None:
     assert not Cursor(3) < Cursor(3)
     # "￿" is one code unit below the surrogates of "𐀀" in UTF-16, but its bytes come first too.
     assert Cursor(3, "￿") < Cursor(3, "𐀀")
+
+
+def test_what_is_said_of_a_cursor_holds_no_session_key() -> None:
+    """It is in logs, on /readyz and in the reason of a stopped lane."""
+    assert str(Cursor(3, "alice@example.org")) == "batch 3, in the middle"
+    assert str(Cursor(3)) == "batch 3"

@@ -38,7 +38,7 @@ class FakeLane(Lane):
         if self.outcome is not Outcome.DELIVERED:
             self._hear()
             return self.outcome
-        return Chunk([], Cursor(1), None, False, None)
+        return Chunk([], Cursor(1), None, True, None)
 
     def _deliver(self, *_: Any) -> None:
         if self.fails is not None:

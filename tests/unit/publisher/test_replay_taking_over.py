@@ -7,11 +7,14 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from confluent_kafka import KafkaError
 
 from db.errors import UnavailableError
 from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from publisher.delivery.context import Timelines
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.transaction import RecordRefusedError
 from publisher.outbox import connection
 from publisher.outbox.cursor import Cursor
 from publisher.replay import delivery
@@ -19,6 +22,42 @@ from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.runner import End, run
 from publisher.replay.store import ReplayLease
 from publisher.replay.target import check_topics
+
+
+def places() -> tuple[Any, Any]:
+    """What a replay is made of."""
+    replay = SimpleNamespace(
+        replay_id=1,
+        replay_uuid=uuid4(),
+        topics=None,
+        target_topic=None,
+        events_per_second=None,
+        rows_total=10,
+        events_total=200,
+    )
+    context = SimpleNamespace(
+        settings=Settings.model_construct(
+            postgres=PostgresSettings.model_construct(), kafka=KafkaSettings(), publisher=PublisherSettings()
+        ),
+        outbox=None,
+        timelines=Timelines(1),
+        topics=None,
+        holder="me",
+        stop=threading.Event(),
+        give_up=lambda: False,
+    )
+    return context, replay
+
+
+def test_a_refused_record_is_looked_for_as_in_a_lane_a_few_rows_at_a_time() -> None:
+    delivery = ReplayDelivery(*places())
+    assert (delivery.limits.rows, delivery.limits.events) == (250, None)
+    refused = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, 250)
+    for rows in (125, 62, 31):
+        delivery._search(refused)
+        assert delivery.limits.rows == rows
+        refused.sent = rows
+    assert delivery.limits.events == ONE_BY_ONE_EVENTS
 
 
 def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,20 +87,7 @@ def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch
     monkeypatch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
     monkeypatch.setattr(delivery, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
     monkeypatch.setattr(delivery, "check_target", unreachable)
-    replay: Any = SimpleNamespace(
-        replay_id=1, replay_uuid=uuid4(), topics=None, target_topic=None, events_per_second=None
-    )
-    context: Any = SimpleNamespace(
-        settings=Settings.model_construct(
-            postgres=PostgresSettings.model_construct(), kafka=KafkaSettings(), publisher=PublisherSettings()
-        ),
-        outbox=None,
-        timelines=Timelines(1),
-        topics=None,
-        holder="me",
-        stop=threading.Event(),
-        give_up=lambda: False,
-    )
+    context, replay = places()
     ended = run(context, ReplayDelivery(context, replay, paused_too=True), 1)
     assert ended is End.CHANGED
     assert asked == [True, False]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -70,6 +71,7 @@ def worker_of(lane: FakeLane, look: threading.Event, stop_s: float) -> Worker:
         LaneHealth(1, 0),
         wake=threading.Event(),
         look=look,
+        pace=TransactionPace(1_000),
         poll_s=0.01,
         stop_backoff=backoff,
     )

@@ -1,0 +1,28 @@
+"""How often the lanes of a process begin a transaction because a batch was committed. The caller does the waiting."""
+
+import threading
+import time
+from collections.abc import Callable
+
+_BURST_S = 1.0
+
+
+class TransactionPace:
+    """Lets `per_second` transactions through, and a second's worth at once after a rest. Thread-safe.
+
+    While there are fewer, none waits. Above it each lane waits for its turn and reads only then, so that the batches which were committed
+    meanwhile share its transaction: with many lanes and small batches, transactions cost more than the rows in them.
+    """
+
+    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._apart_s = 1 / per_second
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait_s(self) -> float:
+        """Take a turn; return the seconds until it comes."""
+        with self._lock:
+            now = self._clock()
+            self._next = max(self._next, now - _BURST_S) + self._apart_s
+            return max(0.0, self._next - now)

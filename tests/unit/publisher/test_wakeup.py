@@ -1,0 +1,50 @@
+"""A batch wakes the lanes that it has rows for, and transactions that come too often wait for each other's batches."""
+
+import threading
+
+from pydantic import SecretStr
+
+from db.monitoring.loops import Loops
+from db.settings import PostgresSettings
+from publisher.assignment.transaction_pace import TransactionPace
+from publisher.outbox.wakeup import Wakeup
+
+
+def woken(channel: str, payload: str) -> list[int]:
+    """Which of the lanes 0 to 12 a notification wakes; -1 stands for the publisher itself."""
+    wakeup = Wakeup(PostgresSettings(dsn=SecretStr("postgresql://nowhere")), threading.Event(), Loops(60))
+    events = {lane: wakeup.subscribe(lane) for lane in range(13)} | {-1: wakeup.subscribe_publishers()}
+    wakeup.take(channel, payload)
+    return sorted(lane for lane, event in events.items() if event.is_set())
+
+
+def test_a_batch_wakes_only_the_lanes_that_it_has_rows_for() -> None:
+    assert woken("outbox_batch", "7 0,3,12") == [0, 3, 12]
+    assert woken("outbox_batch", "7 12") == [12]
+    assert woken("outbox_batch", "7 ") == []
+
+
+def test_where_no_lanes_are_named_all_are_woken() -> None:
+    assert woken("outbox_batch", "") == woken("outbox_batch", "7") == list(range(13))
+
+
+def test_news_of_publishers_wake_no_lane() -> None:
+    assert woken("outbox_publisher", "") == [-1]
+
+
+def test_a_few_transactions_do_not_wait_and_many_wait_for_their_turn() -> None:
+    now = [1_000.0]
+    pace = TransactionPace(100, lambda: now[0])
+    assert [pace.wait_s() for _ in range(100)] == [0.0] * 100
+    for wait in (0.01, 0.02, 0.03):
+        assert abs(pace.wait_s() - wait) < 1e-6
+    now[0] += 10
+    assert pace.wait_s() == 0.0
+
+
+def test_a_steady_stream_below_the_rate_never_waits() -> None:
+    now = [1_000.0]
+    pace = TransactionPace(100, lambda: now[0])
+    for _ in range(1_000):
+        now[0] += 1 / 90
+        assert pace.wait_s() == 0.0
