@@ -15,12 +15,13 @@ from confluent_kafka import KafkaException
 
 from db import kafka_client
 from db.connection import connect
-from db.errors import ContinuityError, UnavailableError
+from db.errors import ContinuityError, SettingsError, UnavailableError
 from db.migrate import require_current
 from db.monitoring.loops import Loop
 from db.settings import Settings
 from publisher.assignment import membership as membership
 from publisher.assignment.assignor import assign, left_alone_with
+from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import Heartbeat
 from publisher.assignment.lane_workers import LaneId, LaneWorkers
 from publisher.backoff import Backoff
@@ -194,6 +195,7 @@ class Relay:
 
     def _begin(self, connection: psycopg.Connection[Any], context: Context, epoch: Epoch) -> None:
         """The epoch before is through in every lane, wherever they ran."""
+        self._check_descriptors(context, epoch)
         membership.add_lanes(connection, epoch)
         membership.release_other_epochs(connection, epoch, context.holder)
         try:
@@ -201,6 +203,17 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason not to deliver
             _log.warning("start_not_reported", reason=str(error))
         self._epoch = epoch
+
+    def _check_descriptors(self, context: Context, epoch: Epoch) -> None:
+        try:
+            ensure_descriptors(epoch.lanes, context.topics.brokers())
+        except SettingsError as error:
+            if self._epoch is None:
+                raise
+            # More lanes than before, while it delivers: it goes on with those that it can run.
+            _log.error("too_few_descriptors", reason=str(error))
+        except KafkaException as error:
+            _log.debug("descriptors_not_checked", reason=str(error))
 
     def _wait_for_lanes(self) -> None:
         if not self._waiting:

@@ -95,6 +95,10 @@ class Topics:
         """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""
         return self._cluster().cluster_id
 
+    def brokers(self) -> int:
+        """Return how many brokers the cluster has now. Raises KafkaException."""
+        return self._cluster().brokers
+
     def _cluster(self) -> Cluster:
         # Lanes that open at the same time share an answer, as long as the question began after each of them did.
         return self._flights.ask(

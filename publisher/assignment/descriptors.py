@@ -1,0 +1,34 @@
+"""File descriptors: a process whose lanes run out of them fails in places that do not say so."""
+
+import resource
+
+import structlog
+
+from db.errors import SettingsError
+
+_log = structlog.get_logger()
+
+# Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one of them and a connection to
+# Postgres; while it is being opened also a consumer, or the producer of before.
+_OF_CLIENT, _OF_BROKER = 5, 3
+_OF_PROCESS = 100
+
+
+def needed_descriptors(lanes: int, brokers: int) -> int:
+    """Return what a process needs that runs so many lanes."""
+    return _OF_PROCESS + lanes * (2 + 2 * (_OF_CLIENT + _OF_BROKER * brokers))
+
+
+def ensure_descriptors(lanes: int, brokers: int) -> None:
+    """Raise this process' limit to what all the lanes need. Raises SettingsError where the system does not allow it."""
+    needed = needed_descriptors(lanes, brokers)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise SettingsError(
+            f"{lanes} lanes on {brokers} brokers need {needed} file descriptors, and this process may have {hard} (`ulimit -Hn`). Raise the "
+            "limit (LimitNOFILE= of a systemd unit, --ulimit nofile= of a container), or deliver with fewer lanes (docs/lanes.md)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    _log.info("descriptors_raised", before=soft, now=needed)
