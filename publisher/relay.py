@@ -19,7 +19,7 @@ from db.errors import ContinuityError, SettingsError, UnavailableError
 from db.migrate import require_current
 from db.monitoring.loops import Loop
 from db.settings import Settings
-from publisher.assignment import membership as membership
+from publisher.assignment import membership
 from publisher.assignment.assignor import assign, left_alone_with
 from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import Heartbeat

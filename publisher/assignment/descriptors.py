@@ -27,8 +27,8 @@ def ensure_descriptors(lanes: int, brokers: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise SettingsError(
-            f"{lanes} lanes on {brokers} brokers need {needed} file descriptors, and this process may have {hard} (`ulimit -Hn`). Raise the "
-            "limit (LimitNOFILE= of a systemd unit, --ulimit nofile= of a container), or deliver with fewer lanes (docs/lanes.md)"
+            f"{lanes} lanes on {brokers} brokers need {needed} file descriptors, and this process may have {hard} (`ulimit -Hn`). Raise "
+            "the limit (LimitNOFILE= of a systemd unit, --ulimit nofile= of a container), or deliver with fewer lanes (docs/lanes.md)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     _log.info("descriptors_raised", before=soft, now=needed)

@@ -17,7 +17,7 @@ from publisher.delivery.records import Row
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import Asked, Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
-from tests.unit.publisher.test_link import opened
+from tests.unit.publisher.test_coordinator_link import opened
 from tests.unit.publisher.test_records import PLAIN
 
 
@@ -28,28 +28,28 @@ def deliver(
 
     Record by record, a transaction of more than `most_one_by_one` rows outlives its timeout.
     """
-    hunt = RefusalBisection()
+    bisection = RefusalBisection()
     out: list[int] = []
     parked: list[int] = []
     cursor = transactions = 0
     while cursor < rows:
         transactions += 1
         assert transactions <= 100 * (rows + 1), "the same rows are tried for ever"
-        end = min(rows, cursor + (chunk if hunt.rows is None else min(chunk, hunt.rows)))
+        end = min(rows, cursor + (chunk if bisection.rows is None else min(chunk, bisection.rows)))
         sent = [row for row in range(cursor, end) if row not in parked]
-        assert not hunt.one_by_one or len(sent) <= ONE_BY_ONE_ROWS
+        assert not bisection.one_by_one or len(sent) <= ONE_BY_ONE_ROWS
         refused = [row for row in sent if row in bad]
-        if hunt.one_by_one and len(sent) > most_one_by_one:
-            hunt.failed()
+        if bisection.one_by_one and len(sent) > most_one_by_one:
+            bisection.failed()
         elif not refused:
             out += sent
             cursor = end
-            hunt.delivered()
-        elif hunt.one_by_one:
+            bisection.delivered()
+        elif bisection.one_by_one:
             parked.append(refused[0])
         else:
-            hunt.refused(len(sent))
-    assert not hunt.on
+            bisection.refused(len(sent))
+    assert not bisection.on
     return out, parked, transactions
 
 
@@ -90,9 +90,9 @@ def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_
 
 
 def test_a_failure_where_nothing_is_hunted_leaves_transactions_as_large_as_they_were() -> None:
-    hunt = RefusalBisection()
-    hunt.failed()
-    assert hunt.rows is None
+    bisection = RefusalBisection()
+    bisection.failed()
+    assert bisection.rows is None
 
 
 def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cursor, UUID | None, bool]:
