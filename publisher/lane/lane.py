@@ -62,6 +62,12 @@ class Lane(Delivery[Newest, Chunk]):
         self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
 
+    def open(self) -> bool:
+        """As Delivery does."""
+        # What is found wrong before there is a new lease needs none to be believed.
+        self._lease = None
+        return super().open()
+
     def run_once(self) -> Outcome:
         """As Delivery does."""
         try:

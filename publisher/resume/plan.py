@@ -22,7 +22,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class LaneSurvey:
     """What Kafka and Postgres say of one lane.
 
     `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's
@@ -87,7 +87,7 @@ class Move:
     `unknown`: what Kafka has beyond the place where the histories part.
     """
 
-    found: Found
+    found: LaneSurvey
     to: Cursor
     again: Range
     skipped: Range
@@ -100,7 +100,7 @@ class Move:
         return self.again.to
 
 
-def healthy(identity: Identity, found: Found, newest_epoch: int) -> Position | None:
+def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Position | None:
     """Return where the lane would go on by itself, None where it would stop."""
     commit_id = found.start_commit_id if found.newest is None else None
     if found.newest is not None and found.newest is found.shared:
@@ -113,7 +113,7 @@ def healthy(identity: Identity, found: Found, newest_epoch: int) -> Position | N
         return None
 
 
-def target(found: Found, way: Way, batch: int, position: Position | None) -> Cursor:
+def target(found: LaneSurvey, way: Way, batch: int, position: Position | None) -> Cursor:
     """Return the cursor to go on after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
 
     Raises ContinuityError where this way does not exist for the lane.
@@ -136,7 +136,7 @@ def target(found: Found, way: Way, batch: int, position: Position | None) -> Cur
     return Cursor(max(found.start.batch_id, min(batch - 1, last)))
 
 
-def move(found: Found, to: Cursor) -> Move:
+def move(found: LaneSurvey, to: Cursor) -> Move:
     """Return what going on after `to` means."""
     by_kafka = found.kafka or found.start
     delivered = max(by_kafka, found.postgres)
@@ -156,7 +156,7 @@ def move(found: Found, to: Cursor) -> Move:
     )
 
 
-def _nothing_shared(found: Found) -> str:
+def _nothing_shared(found: LaneSurvey) -> str:
     place = f"lane {found.lane} of epoch {found.epoch.epoch}"
     if found.newest is None:
         why = f"Kafka has no progress record of {place}"

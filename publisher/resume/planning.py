@@ -12,7 +12,7 @@ from db.statements import statement
 from publisher.delivery.history import Identity
 from publisher.delivery.records import Row
 from publisher.kafka.topics import Topics
-from publisher.resume.plan import Found, Move, Way, healthy, move, target
+from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import Accepted, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, Survey, read_ledger
 
@@ -90,8 +90,8 @@ class Planner:
         self._settings = settings
         self._topics = topics
 
-    def plan(self, request: Request, looking: Callable[[int, int], None] = lambda done, total: None) -> Plan:
-        """Look at everything; `looking` is told how many lanes of how many are done.
+    def plan(self, request: Request, surveyed: Callable[[int, int], None] = lambda done, total: None) -> Plan:
+        """Look at everything; `surveyed` is told how many lanes of how many are done.
 
         Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
         """
@@ -120,7 +120,7 @@ class Planner:
         ]
         lanes, in_step = [], []
         for done, (of, lane) in enumerate(asked):
-            looking(done, len(asked))
+            surveyed(done, len(asked))
             found = survey.lane(of, lane, newest)
             plan = self._lane(survey, request, binding, ledger, found, first)
             if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
@@ -189,7 +189,7 @@ class Planner:
         request: Request,
         binding: Binding,
         ledger: Ledger,
-        found: Found,
+        found: LaneSurvey,
         first: int | None,
     ) -> LanePlan | None:
         """Return the lane's move, None where it goes on by itself to the same place."""

@@ -16,7 +16,7 @@ from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.resume.plan import Found, Range
+from publisher.resume.plan import LaneSurvey, Range
 
 
 class LaneEpoch(NamedTuple):
@@ -78,7 +78,7 @@ class Survey:
         self._outbox_uuid = outbox_uuid
         self.progress_topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
 
-    def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> Found:
+    def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
         """Return what is known of a lane. `newest`: the ledger's newest epoch.
 
         Raises StoppedError for records of another outbox or version, KafkaException, psycopg.Error.
@@ -105,7 +105,7 @@ class Survey:
             for partition in range(newest.lanes, partitions):
                 later |= self._later(partition, newest)
         start_commit = commit_id_at(self._connection, start.batch_id)
-        return Found(
+        return LaneSurvey(
             epoch,
             of.end,
             lane,

@@ -11,7 +11,7 @@ from db.errors import ContinuityError
 from publisher.delivery.history import Identity, Mirror
 from publisher.delivery.progress import Progress, Totals, lane_of_key, progress_key
 from publisher.outbox.cursor import Cursor, Epoch
-from publisher.resume.plan import Found, Way, healthy, move, target
+from publisher.resume.plan import LaneSurvey, Way, healthy, move, target
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)
 NOTHING = Cursor(0)
@@ -26,8 +26,8 @@ def record(seq: int, cursor: Cursor, events: int = 0, resumed: str | None = None
 
 def found(
     newest: Progress | None = None, shared: Progress | None = None, seq: int = 0, cursor: Cursor = NOTHING
-) -> Found:
-    return Found(
+) -> LaneSurvey:
+    return LaneSurvey(
         Epoch(1, 1, 1),
         None,
         0,
@@ -42,7 +42,7 @@ def found(
     )
 
 
-def at(lane: Found, way: Way, batch: int = 0) -> Cursor:
+def at(lane: LaneSurvey, way: Way, batch: int = 0) -> Cursor:
     return target(lane, way, batch, healthy(IDENTITY, lane, 1))
 
 
