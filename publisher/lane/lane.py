@@ -39,6 +39,7 @@ from publisher.outbox.deliveries import (
 )
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.loading import read_repeated_arrays
 
 _log = structlog.get_logger()
 
@@ -180,6 +181,7 @@ class Lane(Delivery[Newest, Chunk]):
         record_delivery(connection, lease, unrecorded, unrecorded.after, None)
 
     def _begin(self, connection: Connection, position: Position) -> None:
+        read_repeated_arrays(connection)
         self._parking.begin_tenure(connection, self._held(), position.cursor)
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease

@@ -85,6 +85,7 @@ class Reader:
                 {"from_batch": position.cursor.batch_id, "batches": _LEDGER_WINDOW + 1},
             )
             epoch_end = connection.execute(statement("publisher", "epoch_end"), {"epoch": self._epoch})
+            connection.execute(statement("publisher", "in_index_order"))
             rows = connection.cursor(binary=True).execute(
                 statement("publisher", "lane_rows"),
                 {

@@ -27,6 +27,7 @@ from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
+from publisher.outbox.loading import read_repeated_arrays
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
@@ -221,6 +222,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
             self._held().mirror(connection, newest, None)
 
     def _begin(self, connection: Connection, position: Position) -> None:
+        read_repeated_arrays(connection)
         self._replay_admission.begin_tenure({} if self._newest is None else self._newest.topics)
         if self._newest is not None:
             self._progressed(self._newest)

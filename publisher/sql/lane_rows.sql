@@ -8,8 +8,8 @@ FROM (
     SELECT s.*, sum(s.size) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
         SELECT o.*,
-               pg_column_size(o."values")::bigint * CASE WHEN pg_column_compression(o."values") IS NULL THEN 1 ELSE %(expansion)s END
-               + coalesce(pg_column_size(o.keys), 0) + coalesce(pg_column_size(o.headers), 0) AS size
+               least(pg_column_size(o."values")::bigint * CASE WHEN pg_column_compression(o."values") IS NULL THEN 1 ELSE %(expansion)s END
+                     + coalesce(pg_column_size(o.keys), 0) + coalesce(pg_column_size(o.headers), 0), 1073741824)::integer AS size
         FROM outbox.session_output o
         WHERE o.lane = %(lane)s
           AND o.batch_id >= %(from_batch)s

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
+from db.statements import statement
 from publisher.delivery.history import Position
 from publisher.delivery.records import value_bytes
 from publisher.lane.reader import Reader
@@ -74,3 +75,18 @@ def test_what_a_lane_reads_at_once_is_bounded_in_bytes_whatever_the_rows_before_
     # The limit and a row; once more where nothing told how far rows shrink.
     assert len([size for size in sizes if size > (1 << 20) + (1 << 19)]) <= 1
     assert max(sizes) < 32 * (1 << 19)
+
+
+def test_a_chunk_of_a_backlog_costs_a_chunk_and_not_the_backlog(database: str) -> None:
+    """The planner takes what a lane has left for a handful of rows, and would sort all of it for each chunk."""
+    outbox = Outbox(database, "topic", lanes=1)
+    outbox.batch({f"k{n:04d}": [Session([b"x" * 500], n + 1)] for n in range(3_000)})
+    bounds = {"epoch": 1, "lane": 0, "from_batch": 1, "from_key": "", "to_batch": 1_001, "rows": 100}
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("ANALYZE outbox.session_output")
+        with connection.transaction():
+            connection.execute(statement("publisher", "in_index_order"))
+            plan = connection.execute(
+                "EXPLAIN " + statement("publisher", "lane_rows"), bounds | {"bytes": 1 << 20, "expansion": 4}
+            ).fetchall()
+    assert not [line for (line,) in plan if "Sort" in line]

@@ -1,0 +1,37 @@
+"""How text arrays of `session_output` are read: they repeat from row to row, and reading one costs more than all values of its row."""
+
+from typing import Any
+
+import psycopg
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Loader, Transformer
+from psycopg.pq import Format
+
+_TEXT_ARRAY_OID = 1009
+_MOST_KNOWN = 1_024
+
+
+class RepeatedArrayLoader(Loader):
+    """Takes an array that was read before out of a table: the same list for the same bytes, so nobody may change it."""
+
+    format = Format.BINARY
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._load = Transformer().get_loader(oid, Format.BINARY).load
+        self._known: dict[bytes, Any] = {}
+
+    def load(self, data: Buffer) -> Any:
+        """Return the list."""
+        key = bytes(data)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._load(data)
+        return found
+
+
+def read_repeated_arrays(connection: psycopg.Connection[Any]) -> None:
+    """Have a connection read its text arrays so."""
+    connection.adapters.register_loader(_TEXT_ARRAY_OID, RepeatedArrayLoader)
