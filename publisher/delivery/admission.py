@@ -44,9 +44,7 @@ class Admission(ABC):
         batches do not suit a topic, KafkaException, and what `put_aside` raises.
         """
         rows = self._kept(rows)
-        names: set[str] = set()
-        for row in rows:
-            names |= self._outgoing.destinations(row)
+        names = self._outgoing.destinations(rows)
         limits = self._limits(names, newer_than=self._began_at)
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:

@@ -214,6 +214,11 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
         """Return what to raise when Kafka refuses a record, but none of the rows is to blame."""
 
+    def _open_position(self) -> Position:
+        if self.position is None:
+            raise RuntimeError("rows are delivered only after open")
+        return self.position
+
     def _fence(self) -> Producer:
         context = self._context
         self._link = CoordinatorLink()

@@ -1,6 +1,6 @@
 """Which outputs of a row go out, where to, and as which records. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -40,10 +40,14 @@ class Outgoing(NamedTuple):
                 to = self.target_topic or topic
                 yield Record(to, value, key, partition, timestamp_ms, [*headers, *marks])
 
-    def destinations(self, row: Row) -> set[str]:
-        """Return the topics that a row's records go to."""
-        wanted = set(row.topics) if self.topics is None else self.topics.intersection(row.topics)
-        return {self.target_topic} if wanted and self.target_topic is not None else set(wanted)
+    def destinations(self, rows: Iterable[Row]) -> set[str]:
+        """Return the topics that the rows' records go to."""
+        # Rows that were read together share their lists (publisher/outbox/loading.py).
+        lists = {id(row.topics): row.topics for row in rows}.values()
+        wanted = {
+            topic for topics in lists for topic in topics if self.topics is None or topic in self.topics
+        }
+        return {self.target_topic} if wanted and self.target_topic is not None else wanted
 
     def events(self, row: Row) -> int:
         """Return how many records go out of a row."""

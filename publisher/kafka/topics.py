@@ -100,12 +100,7 @@ class Topics:
         return self._cluster().brokers
 
     def _cluster(self) -> Cluster:
-        # Lanes that open at the same time share an answer, as long as the question began after each of them did.
-        return self._flights.ask(
-            "cluster",
-            lambda: cluster(self._admin, _ANY_TOPIC, self._timeout_s, self._give_up),
-            newer_than=time.monotonic(),
-        )
+        return cluster(self._admin, _ANY_TOPIC, self._timeout_s, self._give_up)
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
         """Return every named output topic, asked for after `newer_than` (time.monotonic).

@@ -283,11 +283,6 @@ class Lane(Delivery[Newest, Chunk]):
         text = no_row_s_fault(error.code, str(error), self._context.progress_topic)
         return StoppedError(StopReason.RECORD_REFUSED, text, retry=True)
 
-    def _open_position(self) -> Position:
-        if self.position is None:
-            raise RuntimeError(f"lane {self.lane} is not open")
-        return self.position
-
     def _held(self) -> Lease:
         if self._lease is None:
             raise LeaseLostError(f"lane {self.lane} is not held")

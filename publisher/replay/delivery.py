@@ -301,11 +301,6 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
             f"{self._context.progress_topic}; then `publisher replay go-on {self._replay.replay_id}`",
         )
 
-    def _open_position(self) -> Position:
-        if self.position is None:
-            raise RuntimeError("the replay is not open")
-        return self.position
-
     def _held(self) -> ReplayLease:
         if self._lease is None:
             raise RuntimeError("an open replay has a lease")

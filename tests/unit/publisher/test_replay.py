@@ -146,5 +146,5 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
     assert (first.topic, first.value, first.key) == ("elsewhere", b"0", b"k")
     assert first.headers == [("outbox-id", b"T/0/9/0"), ("outbox-revision", b"2"), mark]
     assert last.headers == [("outbox-id", b"T/0/9/2"), ("outbox-revision", b"2"), ("own", b"x"), mark]
-    assert outgoing.destinations(row) == {"elsewhere"}
-    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", NO_EXTRAS).destinations(row) == set()
+    assert outgoing.destinations([row]) == {"elsewhere"}
+    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", NO_EXTRAS).destinations([row]) == set()
