@@ -16,7 +16,7 @@ from db.settings import MetricsSettings, Settings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher.assignment import lane_workers as crew
+from publisher.assignment import lane_workers
 from publisher.delivery.delivery import Outcome
 from publisher.lane.lane import Lane
 from publisher.monitoring import endpoint
@@ -199,7 +199,7 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
         return as_ever(lane)
 
     monkeypatch.setattr(Lane, "run_once", run_once)
-    monkeypatch.setattr(crew, "longest_turn_s", lambda _settings: 1.0)
+    monkeypatch.setattr(lane_workers, "longest_turn_s", lambda _settings: 1.0)
     with (
         served(settings, ProcessHealth(hung_s=1.0), progress_s=1) as publisher,
         InThread(publisher.settings, publisher.condition),

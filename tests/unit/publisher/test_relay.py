@@ -37,19 +37,21 @@ def look_and_wait(
     stop = threading.Event()
     relay = Relay(settings, stop)
     shared: Any = SimpleNamespace(holder="me", settings=settings)
-    crew = LaneWorkers(shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth())
+    workers = LaneWorkers(
+        shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth()
+    )
     working: Any = {
         (1, lane): SimpleNamespace(stopped=stopped, bug=None, done=False, leave=lambda: None)
         for lane, stopped in lanes.items()
     }
-    monkeypatch.setattr(crew, "_workers", working)
+    monkeypatch.setattr(workers, "_workers", working)
     monkeypatch.setattr(relay, "_epoch", EPOCH)
     processes: Any = [SimpleNamespace(process_id=process) for process in living]
     view = View(processes, EPOCH, holders, through)
     monkeypatch.setattr(sharing, "read_view", lambda *_: view)
     beating: Any = SimpleNamespace(failed=None)
-    relay._assign_lanes(None, shared, crew)  # type: ignore[arg-type]
-    relay._wait(0.0, crew, beating)
+    relay._assign_lanes(None, shared, workers)  # type: ignore[arg-type]
+    relay._wait(0.0, workers, beating)
 
 
 def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
