@@ -1,7 +1,8 @@
 """The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
 
 A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. Of those it keeps
-one record for each session and topic partition, spread by session key, and a second round looks at them.
+one record for each session and topic partition, spread by session key, and a second round looks at them. Compacted topics need a
+round of their own, by record key: Kafka keeps the newest record of a key there, so only that one must be found.
 """
 
 from collections import defaultdict
@@ -15,6 +16,9 @@ from publisher.audit.digest import NONE, Expected, Found, Mark
 from publisher.audit.findings import EXAMPLES
 
 VISIT = Struct("<8sHiqiiqq")
+
+OTHER_OUTBOX = "records_of_other_outboxes"
+"""What `Comparison.judge` calls a record with an outbox-id of another outbox's input."""
 
 
 class Visit(NamedTuple):
@@ -70,10 +74,13 @@ Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 @dataclass(slots=True)
 class Comparison:
     """What the buckets showed. `judge` tells as what to count a record that no output explains, None: it is unexpected;
-    `on_lost` gets the lost outputs of each bucket."""
+    `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
+    that hold records of others."""
 
     judge: Callable[[Found], str | None]
     on_lost: Callable[[list[Expected]], None]
+    compacted: frozenset[int] = frozenset()
+    shared: set[int] = field(default_factory=set)
     lost: Tally = field(default_factory=Tally)
     duplicated: Tally = field(default_factory=Tally)
     altered: Tally = field(default_factory=Tally)
@@ -84,8 +91,11 @@ class Comparison:
     undecidable: Tally = field(default_factory=Tally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look_at(self, expected: Iterable[Expected], found: Iterable[Found]) -> list[Visit]:
-        """Compare one bucket; return where its originals are, for `look_at_order`."""
+    def look_at(
+        self, expected: Iterable[Expected], found: Iterable[Found]
+    ) -> tuple[list[Visit], list[Expected]]:
+        """Compare one bucket; return where its originals are, for `look_at_order`, and its outputs for compacted topics, for
+        `look_at_compacted`."""
         outputs: dict[bytes, Expected] = {}
         put_aside: dict[bytes, Expected] = {}
         for output in expected:
@@ -94,7 +104,7 @@ class Comparison:
         for record in found:
             records.setdefault(record.identity, []).append(record)
         places: Places = {}
-        missing = []
+        missing, of_compacted = [], []
         for identity, copies in records.items():
             matched = outputs.get(identity)
             if matched is None:
@@ -102,10 +112,42 @@ class Comparison:
             else:
                 self._explained(matched, copies, places)
         for identity, output in outputs.items():
-            if output.marks & Mark.DEMANDED and not _is_there(output, records.get(identity, [])):
+            copies = records.get(identity, [])
+            is_missing = bool(output.marks & Mark.DEMANDED) and not _is_there(output, copies)
+            if output.topic in self.compacted:
+                of_compacted.append(_kept_by_compaction(output, copies, is_missing))
+            elif is_missing:
                 missing.append(output)
-        self._missing(missing)
-        return self._visits(places)
+        lost = [output for output in missing if not self._excused(output)]
+        for output in lost:
+            self.lost.add(output)
+        if lost:
+            self.on_lost(lost)
+        return self._visits(places), of_compacted
+
+    def look_at_compacted(self, outputs: Iterable[Expected]) -> None:
+        """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
+        it again, because a replay takes whole rows, and may put older values of other keys on top of newer ones."""
+        of_keys: dict[tuple[int, bytes], list[Expected]] = {}
+        for output in outputs:
+            of_keys.setdefault((output.topic, output.record_key), []).append(output)
+        for (topic, _), group in of_keys.items():
+            missing = [output for output in group if output.marks & Mark.MISSING]
+            if not missing:
+                continue
+            sent = [output for output in group if not output.marks & Mark.SKIPPED]
+            newest = max(sent, key=_place, default=None)
+            # Rows of different session keys have no order: any may have been the last.
+            certain = topic not in self.shared and len({output.session_key for output in sent}) == 1
+            certain = certain and not any(output.marks & Mark.REPLAYED for output in group)
+            for output in missing:
+                if self._excused(output):
+                    continue
+                superseded = not certain or output is not newest
+                if superseded or output.marks & (Mark.TOMBSTONE | Mark.LATER_UNKNOWN):
+                    self.undecidable.add(output)
+                else:
+                    self.lost.add(output)
 
     def look_at_order(self, visits: Iterable[Visit]) -> None:
         """Compare the order of the sessions of some keys with the order of their records in each topic partition."""
@@ -153,20 +195,17 @@ class Comparison:
             )
         return visits
 
-    def _missing(self, outputs: list[Expected]) -> None:
-        lost = []
-        for output in outputs:
-            if output.marks & Mark.SKIPPED:
-                self.skipped.add(output)
-            elif output.marks & Mark.EXPIRED:
-                self.counted["expired_outputs"] += 1
-            elif output.marks & Mark.BOUNDARY:
-                self.undecidable.add(output)
-            else:
-                self.lost.add(output)
-                lost.append(output)
-        if lost:
-            self.on_lost(lost)
+    def _excused(self, output: Expected) -> bool:
+        """Whether a missing output is accounted for already; count it then."""
+        if output.marks & Mark.SKIPPED:
+            self.skipped.add(output)
+        elif output.marks & Mark.EXPIRED:
+            self.counted["expired_outputs"] += 1
+        elif output.marks & Mark.BOUNDARY:
+            self.undecidable.add(output)
+        else:
+            return False
+        return True
 
     def _unexplained(self, parked: Expected | None, copies: list[Found]) -> None:
         for record in copies:
@@ -181,6 +220,8 @@ class Comparison:
                 self.unexpected.add(record)
             else:
                 self.counted[explanation] += 1
+                if explanation == OTHER_OUTBOX:
+                    self.shared.add(record.topic)
 
     def _explained(self, output: Expected, copies: list[Found], places: Places) -> None:
         originals = (
@@ -221,6 +262,19 @@ class Comparison:
 def _is_there(output: Expected, copies: list[Found]) -> bool:
     """Whether consumers of the output's topic got it: a copy that a replay sent to another topic is none for them."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
+
+
+def _kept_by_compaction(output: Expected, copies: list[Found], is_missing: bool) -> Expected:
+    """Return an output with what `look_at_compacted` must know of its records."""
+    marks = output.marks | (Mark.MISSING if is_missing else 0)
+    if any(copy.replayed and copy.topic == output.topic for copy in copies):
+        marks |= Mark.REPLAYED
+    return output._replace(marks=marks)
+
+
+def _place(output: Expected) -> tuple[int, int]:
+    """Return what orders the outputs of a session key."""
+    return output.batch_id, output.event
 
 
 def _differences(output: Expected, record: Found) -> tuple[str, ...]:

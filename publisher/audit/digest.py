@@ -36,6 +36,14 @@ class Mark(IntFlag):
     """A resume went past it without sending it."""
     REQUEUED_ELSEWHERE = 64
     """Put aside, and sent as a row of a batch that is not audited."""
+    TOMBSTONE = 128
+    """It has no value: a compacted topic forgets it after a while."""
+    LATER_UNKNOWN = 256
+    """What was sent after it may be in batches that are not audited."""
+    MISSING = 512
+    """It should be in its topic, and is not."""
+    REPLAYED = 1024
+    """A replay sent it to its topic once more."""
 
 
 class Expected(NamedTuple):
@@ -44,6 +52,7 @@ class Expected(NamedTuple):
     identity: bytes
     content: bytes
     session_key: bytes
+    record_key: bytes
     batch_id: int
     lane: int
     row: int
@@ -75,7 +84,7 @@ class Found(NamedTuple):
         return self.replay != NOT_REPLAYED
 
 
-EXPECTED = Struct("<16s16s8sqHiiHiqB")
+EXPECTED = Struct("<16s16s8s8sqHiiHiqH")
 FOUND = Struct("<16s16sHiqqiqi8s")
 
 
@@ -85,7 +94,7 @@ def identity_of(outbox_id: bytes, revision: int) -> bytes:
 
 
 def short_hash(text: bytes) -> bytes:
-    """Return 8 bytes for a session key or a replay's uuid, to group by."""
+    """Return 8 bytes for a session key, a record's key or a replay's uuid, to group by."""
     return blake2b(text, digest_size=8).digest()
 
 

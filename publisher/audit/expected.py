@@ -99,7 +99,8 @@ class ExpectedReader:
     def _keep(
         self, row: Row, lane: int, number: int, marks: Mark, bounds: Bounds | None, before: Bounds
     ) -> None:
-        session_key = short_hash(row.session_key.encode())
+        own_key = row.session_key.encode()
+        session_key = short_hash(own_key)
         try:
             outputs = list(records(row))
         except ValueError:
@@ -114,7 +115,7 @@ class ExpectedReader:
             bucket = bucket_of(f"{topic_id}/{partition}/{end}".encode(), self._spill.buckets)
             for _ in range(count):
                 event, output = next(events)
-                found = marks
+                found = marks if output.value is not None else marks | Mark.TOMBSTONE
                 if marks & Mark.DEMANDED:
                     found |= self._retained(output.topic, output.partition, bounds, before)
                 outbox_id: Any = output.headers[0][1]
@@ -124,6 +125,7 @@ class ExpectedReader:
                         identity_of(outbox_id, row.revision),
                         content_of(output.key, output.value, [h for h in output.headers if is_own(h[0])]),
                         session_key,
+                        session_key if output.key == own_key else short_hash(output.key or b""),
                         row.batch_id,
                         lane,
                         number,
@@ -144,6 +146,8 @@ class ExpectedReader:
 
     def _marks(self, epoch: int, lane: int, place: Cursor) -> Mark:
         marks = Mark.DEMANDED if self._scope.delivered(epoch, lane, place) else Mark(0)
+        if not self._scope.to_end or place.batch_id < self._scope.last_run:
+            marks |= Mark.LATER_UNKNOWN
         for resume in self._scope.resumes:
             marks = _resumed(marks, resume, epoch, lane, place)
         return marks

@@ -71,7 +71,7 @@ class Explainer:
         skipped.count = found.skipped.count
         skipped.examples = [self.output(output) for output in found.skipped.kept]
         undecidable = Check(
-            "not_decidable", "Are outputs missing that the topic's retention may have deleted?", fails=False
+            "not_decidable", "Are outputs missing that retention or compaction may have deleted?", fails=False
         )
         undecidable.count = found.undecidable.count
         undecidable.examples = [self.output(output) for output in found.undecidable.kept]

@@ -139,6 +139,8 @@ class FoundReader:
         place, _, input_offset = session.rpartition(b"/")
         if not (input_offset.isdigit() and len(input_offset) < 19):
             self._count("foreign_records")
+            if self._state.topics[topic] not in self._state.foreign:
+                self._state.foreign.append(self._state.topics[topic])
             return
         self._count("records" if replay == NOT_REPLAYED else "replayed_records")
         set_by, timestamp = message.timestamp()

@@ -18,7 +18,7 @@ from db.settings import Settings
 from db.statements import statement
 from publisher.audit import SQL
 from publisher.audit import state as states
-from publisher.audit.compare import VISIT, Comparison, Visit
+from publisher.audit.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
 from publisher.audit.digest import EXPECTED, FOUND, Expected, Found
 from publisher.audit.expected import ExpectedReader
 from publisher.audit.explain import Explainer
@@ -66,8 +66,7 @@ def begin(
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
     begins = lows if scope.complete else _begins(connection, scope, topics, lows, ends, set(replaced))
-    row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
-    known_to = max(scope.last, (row[1] or 0) if row is not None else 0) if scope.to_end else scope.last
+    known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(statement(SQL, "epochs")).fetchall()
     return State(
         asked=asked,
@@ -77,6 +76,7 @@ def begin(
         buckets=1 + events // _EVENTS_A_BUCKET,
         replaced=replaced,
         missing=[topic.name for topic in topics if topic.topic_id is None],
+        compacted=sorted(broker.compacted(topics)),
         begins=begins,
         ends=ends,
         next_offsets=[dict(offsets) for offsets in begins],
@@ -113,6 +113,11 @@ def _begins(
     return begins
 
 
+def _newest(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
+    return 0 if row is None else row[1] or 0
+
+
 def run(
     connection: psycopg.Connection[Any],
     settings: Settings,
@@ -137,7 +142,12 @@ def run(
         )
         FoundReader(settings, state, folder, found).run(phase("reading the topics back", left))
         broker = Broker(settings.kafka)
-        state.lows = broker.lows(broker.describe(state.topics))
+        topics = broker.describe(state.topics)
+        state.lows = broker.lows(topics)
+        state.compacted = sorted(broker.compacted(topics).union(state.compacted))
+        if state.compacted and scope.to_end:
+            # What was committed since may have superseded a record before it was read.
+            state.known_to = max(state.known_to, _newest(connection))
         states.save(folder, state)
     sessions = connection.execute(
         statement(SQL, "totals"), {"from_batch": state.next_batch, "to_batch": state.known_to}
@@ -146,8 +156,12 @@ def run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
     with LostRows(folder) as lost:
+        numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
-            judge=_judge(scope, state, set(input_ids), revision, bounds), on_lost=lost.add
+            judge=_judge(scope, state, set(input_ids), revision, bounds),
+            on_lost=lost.add,
+            compacted=frozenset(numbers[name] for name in state.compacted),
+            shared={numbers[name] for name in state.foreign},
         )
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
@@ -163,13 +177,19 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
     advance = phase("comparing", expected.buckets + _ORDER_BUCKETS)
     order = Spill(folder, "order", VISIT, _ORDER_BUCKETS)
     order.restore([])
+    compacted = Spill(folder, "compacted", EXPECTED, expected.buckets)
+    compacted.restore([])
     for bucket in range(expected.buckets):
-        visits = comparison.look_at(
+        visits, of_compacted = comparison.look_at(
             map(Expected._make, expected.read(bucket)), map(Found._make, found.read(bucket))
         )
         for visit in visits:
             order.append(visit.session_key[0] % _ORDER_BUCKETS, VISIT.pack(*visit))
+        for output in of_compacted:
+            compacted.append(int.from_bytes(output.record_key) % compacted.buckets, EXPECTED.pack(*output))
         advance(1)
+    for bucket in range(compacted.buckets):
+        comparison.look_at_compacted(map(Expected._make, compacted.read(bucket)))
     for bucket in range(_ORDER_BUCKETS):
         comparison.look_at_order(map(Visit._make, order.read(bucket)))
         advance(1)
@@ -196,7 +216,7 @@ def _judge(
 
     def judge(record: Found) -> str | None:
         if not own[record.input_place]:
-            return "records_of_other_outboxes"
+            return OTHER_OUTBOX
         if scope.to_end and scope.complete:
             return None
         after = record.revision == revision and record.input_offset >= lower[record.input_place]

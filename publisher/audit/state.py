@@ -9,7 +9,7 @@ import orjson
 
 from db.errors import SettingsError
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(slots=True)
@@ -25,6 +25,10 @@ class State:
     buckets: int
     replaced: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    compacted: list[str] = field(default_factory=list)
+    """Topics that were compacted before or after they were read."""
+    foreign: list[str] = field(default_factory=list)
+    """Topics with records that are not of this outbox: others write to them."""
     begins: list[dict[str, int]] = field(default_factory=list)
     ends: list[dict[str, int]] = field(default_factory=list)
     next_offsets: list[dict[str, int]] = field(default_factory=list)
@@ -65,6 +69,14 @@ def save(folder: Path, state: State) -> None:
 
 def forget(folder: Path) -> None:
     """Remove the state and the files of a finished audit."""
-    for pattern in ("found-*", "expected-*", "order-*", "emitted-*", "state.json", "state.json.new"):
+    for pattern in (
+        "found-*",
+        "expected-*",
+        "order-*",
+        "emitted-*",
+        "compacted-*",
+        "state.json",
+        "state.json.new",
+    ):
         for path in folder.glob(pattern):
             path.unlink()

@@ -13,6 +13,7 @@ from db.kafka_client import admin_client
 from db.settings import KafkaSettings
 from db.topic_ids import topic_id_text
 from publisher.kafka.clients import cluster_id
+from publisher.kafka.compaction import compacted_topics
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -61,6 +62,14 @@ class Broker:
             else:
                 found.append(Topic(name, topic_id_text(described.topic_id), len(described.partitions)))
         return found
+
+    def compacted(self, topics: Sequence[Topic]) -> set[str]:
+        """Return the names of those that Kafka compacts."""
+        there = [topic.name for topic in topics if topic.topic_id is not None]
+        try:
+            return compacted_topics(self._admin, there, self._settings.request_timeout_s)
+        except KafkaException as error:
+            raise unavailable(self._settings, error) from error
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
         """Return the high watermarks: past them no record counted at this moment."""

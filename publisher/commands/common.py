@@ -43,10 +43,10 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, emoji=False, markup=False)
 
 
-def confirm(yes: bool, question: str, nobody: str) -> None:
-    """Ask, unless `yes`. Raises SettingsError with `nobody` where nobody can be asked, typer.Abort on a no."""
+def confirm(yes: bool, question: str, nobody: str, *, say: str = "--yes") -> None:
+    """Ask, unless `yes`. Raises SettingsError with `nobody` where nobody can be asked, typer.Abort on a no. `say`: the flag for scripts."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise SettingsError(f"{nobody}, and there is nobody to ask: say --yes. Nothing was changed")
+        raise SettingsError(f"{nobody}, and there is nobody to ask: say {say}. Nothing was changed")
     typer.confirm(question, abort=True, err=True)

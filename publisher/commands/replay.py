@@ -12,9 +12,11 @@ import typer
 from db import fault_points, logs
 from db.errors import ContinuityError, FencedError, SettingsError
 from db.fault_points import reach
+from db.kafka_client import admin_client
 from db.settings import Settings, load_settings
 from publisher.commands.common import Config, Json, confirm, console, database, print_json
 from publisher.delivery.context import Context
+from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
@@ -83,6 +85,13 @@ def start(
         bool, typer.Option("--dry-run", help="Count what would go out, and do nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts and containers.")] = False,
+    accept_compacted: Annotated[
+        bool,
+        typer.Option(
+            "--accept-compacted",
+            help="Do not ask whether older values may become the newest of their keys in compacted topics; --yes alone does.",
+        ),
+    ] = False,
     config: Config = None,
     as_json_: Json = False,
 ) -> None:
@@ -121,6 +130,8 @@ def start(
         kafka = request.kafka(settings)
         target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
         check_topics(target, plan.destinations)
+        compacted = compacted_topics(admin_client(kafka), plan.destinations, kafka.request_timeout_s)
+    _confirm_compacted(sorted(compacted), accepted=accept_compacted)
     with database(settings, "replay start") as connection:
         replay = make(connection, plan, target)
     reach("replay.after_creation")
@@ -219,6 +230,27 @@ def _change(replay_id: int, state: str, config: Path | None, as_json_: bool) -> 
     console().print(
         f"replay {replay_id} {state} at {found.events_sent:,} of {found.events_total:,} events{end}",
         soft_wrap=True,
+    )
+
+
+def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
+    """Ask before older values are put on top of newer ones. Raises SettingsError where nobody can be asked."""
+    if not topics or accepted:
+        return
+    if sys.stdin.isatty():
+        sys.stderr.write(f"{_compacted_text(topics)}\n")
+    confirm(
+        False,
+        "Send them all the same?",
+        f"{_compacted_text(topics)} (docs/compacted-outputs.md)",
+        say="--accept-compacted",
+    )
+
+
+def _compacted_text(topics: list[str]) -> str:
+    return (
+        f"compacted: {', '.join(topics)}. A replay appends, and the last record of a key is its value there: a key that has a newer "
+        "output than those that are replayed falls back to an older value, for good"
     )
 
 

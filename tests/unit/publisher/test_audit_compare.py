@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.compare import Comparison
+from publisher.audit.compare import Comparison, Tally
 from publisher.audit.digest import (
     NONE,
     NOT_REPLAYED,
@@ -25,7 +25,8 @@ def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED) -> E
     """Output `event` of the one session of a key in a batch."""
     name = b"%d/%d/%d" % (key, batch, event)
     return Expected(
-        identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE, NONE, marks
+        identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE,
+        NONE, marks,
     )  # fmt: skip
 
 
@@ -40,8 +41,28 @@ def found(
 def compare(outputs: list[Expected], records: list[Found]) -> Comparison:
     """Look at everything as one bucket."""
     comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
-    comparison.look_at_order(comparison.look_at(outputs, records))
+    comparison.look_at_order(comparison.look_at(outputs, records)[0])
     return comparison
+
+
+def compare_compacted(
+    outputs: list[Expected], records: list[Found], shared: frozenset[int] = frozenset()
+) -> Comparison:
+    """Look at everything as one bucket, topic 0 being compacted. No replay is named for what is lost there."""
+
+    def named(lost: list[Expected]) -> None:
+        raise AssertionError(f"a replay would be named for {lost}")
+
+    comparison = Comparison(
+        judge=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=set(shared)
+    )
+    comparison.look_at_compacted(comparison.look_at(outputs, records)[1])
+    return comparison
+
+
+def names(tally: Tally) -> list[bytes]:
+    """Which outputs were counted."""
+    return [output.identity for output in tally.kept]
 
 
 def counts(comparison: Comparison) -> list[int]:
@@ -155,3 +176,46 @@ def test_nothing_and_empty_are_different_contents() -> None:
         content_of(b"a", b"b", [("g", b"2"), ("h", b"1")]),
     ]
     assert len(set(contents)) == len(contents)
+
+
+KEPT, GONE = range(2)
+
+
+@given(st.lists(st.sampled_from([KEPT, GONE]), min_size=36, max_size=36))
+def test_in_a_compacted_topic_the_newest_output_of_a_key_is_lost_and_older_ones_cannot_be_decided(
+    fates: list[int],
+) -> None:
+    outputs = history()
+    records = [
+        found(output, n) for n, (output, fate) in enumerate(zip(outputs, fates, strict=True)) if fate == KEPT
+    ]
+    newest = {output.record_key: (output, fate) for output, fate in zip(outputs, fates, strict=True)}
+    lost = [output for output, fate in newest.values() if fate == GONE]
+    comparison = compare_compacted(outputs, records)
+    assert names(comparison.lost) == [output.identity for output in lost]
+    assert comparison.undecidable.count == fates.count(GONE) - len(lost)
+
+
+def test_in_a_compacted_topic_nothing_is_lost_that_something_else_may_have_superseded() -> None:
+    older, newest = expected(0, 1, 0), expected(0, 2, 0)
+    kept = [found(older, 1)]
+
+    def lost(outputs: list[Expected], records: list[Found], shared: frozenset[int] = frozenset()) -> int:
+        comparison = compare_compacted(outputs, records, shared)
+        assert comparison.lost.count + comparison.undecidable.count == 1
+        return comparison.lost.count
+
+    assert lost([older, newest], kept) == 1
+    assert lost([older, newest], kept, frozenset([0])) == 0, "others write to the topic"
+    assert lost([older, newest], [*kept, found(older, 2, replay=b"1")]) == 0, "a replay came after it"
+    assert lost([older, newest._replace(marks=newest.marks | Mark.TOMBSTONE)], kept) == 0
+    assert lost([older, newest._replace(marks=newest.marks | Mark.LATER_UNKNOWN)], kept) == 0
+    assert lost([older, newest, expected(0, 3, 0, Mark(0))], kept) == 0, "one that may just have been sent"
+    of_another = expected(1, 1, 0)._replace(record_key=newest.record_key)
+    assert lost([older, newest, of_another], [*kept, found(of_another, 3)]) == 0, "lanes have no order"
+
+
+def test_what_a_resume_skipped_has_superseded_nothing() -> None:
+    sent, skipped = expected(0, 1, 0), expected(0, 2, 0, Mark.DEMANDED | Mark.SKIPPED)
+    comparison = compare_compacted([sent, skipped], [])
+    assert (names(comparison.lost), names(comparison.skipped)) == ([sent.identity], [skipped.identity])
