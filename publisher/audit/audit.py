@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import structlog
 
 from db.settings import Settings
 from db.statements import statement
@@ -19,6 +20,9 @@ from publisher.audit.ledger import check_ledger
 from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.monitoring.status import read_status
 from publisher.outbox.identity import OutboxIdentity, read_identity
+from publisher.retention.hold_off import hold_off_retention
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,9 @@ class Request:
 
 
 def audit(connection: psycopg.Connection[Any], settings: Settings, request: Request, phase: Phase) -> Report:
-    """Run it. Raises SettingsError, UnavailableError, psycopg.Error."""
+    """Run it, and keep retention away until `connection` ends. Raises SettingsError, UnavailableError, psycopg.Error."""
+    # What is dropped after the scope was frozen would be missing without reason.
+    hold_off_retention(connection)
     temporary = (
         tempfile.TemporaryDirectory(prefix="outbox-audit-") if request.folder is None else nullcontext()
     )
@@ -76,6 +82,11 @@ def _begin(
         "since": None if request.limits.since is None else request.limits.since.isoformat(),
     }
     state = states.load(folder, asked)
+    if state is not None and not Scope.from_json(state.scope).still_kept(scope):
+        # Its connection ended with it, and retention was free to drop what it had frozen.
+        _log.warning("audit_begins_anew", reason="retention dropped outputs after this state was written")
+        states.forget(folder)
+        state = None
     if state is None:
         _, events = _totals(connection, scope)
         # Read again: a topic that a delivery of the scope was the first to use is recorded by now.

@@ -75,6 +75,10 @@ class Scope:
         """Whether the comparison with the topics has this batch: as `holds`, or committed after this was frozen."""
         return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
 
+    def still_kept(self, now: "Scope") -> bool:
+        """Whether the rows of all of these batches are still there in a scope that was frozen later, with the same limits."""
+        return all(now.holds(begin, end) for begin, end in self.kept)
+
     def epoch_of(self, batch_id: int) -> int | None:
         """Return the epoch of a batch."""
         place = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from db import logs
 from db.errors import UnavailableError
 from db.settings import load_settings
 from publisher.audit.audit import Request
@@ -63,6 +64,7 @@ def audit(
     if state is not None and not kafka:
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
+    logs.configure(settings.log)
     request = Request(Limits(from_batch, to_batch, since), kafka, state, keys_file.resolve())
     errors = Console(stderr=True)
     columns = (

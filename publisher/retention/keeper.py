@@ -135,5 +135,13 @@ def require_rights(connection: psycopg.Connection[Any]) -> None:
 
 def _other(connection: psycopg.Connection[Any]) -> str:
     row = connection.execute(statement(SQL, "lock_holder")).fetchone()
-    who = "" if row is None else f", pid {row[0]} ({row[1]}) since {row[2]:%Y-%m-%d %H:%M:%S}"
-    return f"another retention runs{who}. Nothing was done; it does the work"
+    if row is None:
+        return "another retention runs, or did until now. Nothing was done"
+    pid, application, since, shared = row
+    who = f"pid {pid} ({application}) since {since:%Y-%m-%d %H:%M:%S}"
+    if shared:
+        return (
+            f"outputs are needed as they are for now, by {who}. Nothing was done; run it again when that is through, or end "
+            f"that with: SELECT pg_terminate_backend({pid})"
+        )
+    return f"another retention runs, {who}. Nothing was done; it does the work"

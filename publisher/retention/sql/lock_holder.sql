@@ -1,4 +1,4 @@
-SELECT a.pid, a.application_name, a.backend_start
+SELECT a.pid, a.application_name, a.backend_start, l.mode = 'ShareLock'
 FROM pg_locks l
 JOIN pg_stat_activity a USING (pid)
 CROSS JOIN (SELECT hashtextextended('outbox.retention', 0) AS key) k
