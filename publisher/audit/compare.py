@@ -110,7 +110,7 @@ class Comparison:
             if matched is None:
                 self._unexplained(put_aside.get(identity), copies)
             else:
-                self._explained(matched, copies, places)
+                self._explained(matched, put_aside.get(identity), copies, places)
         for identity, output in outputs.items():
             copies = records.get(identity, [])
             is_missing = bool(output.marks & Mark.DEMANDED) and not _is_there(output, copies)
@@ -118,6 +118,9 @@ class Comparison:
                 of_compacted.append(_kept_by_compaction(output, copies, is_missing))
             elif is_missing:
                 missing.append(output)
+        of_compacted += [
+            output for output in put_aside.values() if output.copies and output.topic in self.compacted
+        ]
         lost = [output for output in missing if not self._excused(output)]
         for output in lost:
             self.lost.add(output)
@@ -208,9 +211,15 @@ class Comparison:
         return True
 
     def _unexplained(self, parked: Expected | None, copies: list[Found]) -> None:
+        sent = 0
         for record in copies:
             if parked is not None and parked.marks & Mark.REQUEUED_ELSEWHERE:
                 self.counted["records_out_of_scope"] += 1
+                continue
+            if parked is not None and (sent < parked.copies or (sent and record.replayed)):
+                # A resume led back to it, and only then Kafka refused it.
+                self.counted["records_sent_before_parking"] += 1
+                sent += not record.replayed
                 continue
             if parked is not None:
                 self.parked.add((parked, record))
@@ -223,17 +232,20 @@ class Comparison:
                 if explanation == OTHER_OUTBOX:
                     self.shared.add(record.topic)
 
-    def _explained(self, output: Expected, copies: list[Found], places: Places) -> None:
+    def _explained(
+        self, output: Expected, parked: Expected | None, copies: list[Found], places: Places
+    ) -> None:
+        """`parked`: the row that this one is the requeued copy of."""
         originals = (
             [copy for copy in copies if not copy.replayed]
             if len(copies) > 1 or copies[0].replayed
             else copies
         )
         if len(originals) > 1:
-            if output.marks & Mark.SENT_AGAIN:
-                self.counted["records_sent_again_by_resume"] += len(originals) - 1
-            else:
-                self.duplicated.add((output, originals), len(originals) - 1)
+            again = output.copies + (0 if parked is None else parked.copies) - 1
+            self.counted["records_sent_again_by_resume"] += min(again, len(originals) - 1)
+            if len(originals) - 1 > again:
+                self.duplicated.add((output, originals), len(originals) - 1 - again)
         elif originals:
             record = originals[0]
             place = (output.session_key, output.batch_id, record.topic, record.partition)

@@ -30,24 +30,26 @@ class Mark(IntFlag):
     """Sent to offsets that the topic has deleted."""
     BOUNDARY = 8
     """Sent in a transaction of which the topic may have deleted this part."""
-    SENT_AGAIN = 16
-    """A resume went back before it."""
-    SKIPPED = 32
+    SKIPPED = 16
     """A resume went past it without sending it."""
-    REQUEUED_ELSEWHERE = 64
+    REQUEUED_ELSEWHERE = 32
     """Put aside, and sent as a row of a batch that is not audited."""
-    TOMBSTONE = 128
+    TOMBSTONE = 64
     """It has no value: a compacted topic forgets it after a while."""
-    LATER_UNKNOWN = 256
+    LATER_UNKNOWN = 128
     """What was sent after it may be in batches that are not audited."""
-    MISSING = 512
+    MISSING = 256
     """It should be in its topic, and is not."""
-    REPLAYED = 1024
+    REPLAYED = 512
     """A replay sent it to its topic once more."""
 
 
 class Expected(NamedTuple):
-    """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0."""
+    """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0.
+
+    `copies`: how often it may be there, replays aside: once, and once more for each resume that went back before it after it was
+    sent; of one that was put aside, only as often as it had been sent by then.
+    """
 
     identity: bytes
     content: bytes
@@ -61,6 +63,7 @@ class Expected(NamedTuple):
     partition: int
     timestamp_ms: int
     marks: int
+    copies: int
 
 
 class Found(NamedTuple):
@@ -84,7 +87,7 @@ class Found(NamedTuple):
         return self.replay != NOT_REPLAYED
 
 
-EXPECTED = Struct("<16s16s8s8sqHiiHiqH")
+EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
 FOUND = Struct("<16s16sHiqqiqi8s")
 
 

@@ -78,7 +78,7 @@ class ExpectedReader:
                 statement(SQL, "rows"),
                 {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
             )
-            for *columns, state, requeued in cursor:
+            for *columns, put_aside_at, requeued in cursor:
                 row = Row(*columns)
                 number = number + 1 if row.batch_id == batch else 0
                 batch = row.batch_id
@@ -91,13 +91,21 @@ class ExpectedReader:
                     )
                 place = Cursor(batch, row.session_key)
                 bounds, before = passed[epoch].delivery_of(place)
-                marks = self._marks(epoch, lane, place) if state is None else self._put_aside(requeued)
-                self._keep(row, lane, number, marks, bounds, before)
+                marks = self._marks(epoch, lane, place) if put_aside_at is None else self._put_aside(requeued)
+                copies = min(255, self._scope.copies(epoch, lane, place, put_aside_at))
+                self._keep(row, lane, number, marks, copies, bounds, before)
         for epoch, deliveries in passed.items():
             self._reached[(epoch, lane)] = (deliveries.seq, deliveries.before)
 
     def _keep(
-        self, row: Row, lane: int, number: int, marks: Mark, bounds: Bounds | None, before: Bounds
+        self,
+        row: Row,
+        lane: int,
+        number: int,
+        marks: Mark,
+        copies: int,
+        bounds: Bounds | None,
+        before: Bounds,
     ) -> None:
         own_key = row.session_key.encode()
         session_key = short_hash(own_key)
@@ -134,6 +142,7 @@ class ExpectedReader:
                         output.partition,
                         NONE if output.timestamp_ms == SENT_NOW else output.timestamp_ms,
                         found,
+                        copies,
                     ),
                 )
 
@@ -243,7 +252,7 @@ def _resumed(marks: Mark, resume: Resume, epoch: int, lane: int, place: Cursor) 
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks
     if resume.to < place <= resume.after:
-        return (marks | Mark.SENT_AGAIN) & ~Mark.SKIPPED
+        return marks & ~Mark.SKIPPED
     if resume.after < place <= resume.to:
         return marks | Mark.SKIPPED
     return marks

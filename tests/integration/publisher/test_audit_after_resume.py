@@ -3,6 +3,13 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from db.settings import Settings
 from devstack.databases import PostgresServer
@@ -15,8 +22,9 @@ from tests.integration.publisher.audits import (
     failed,
     row,
     run_audit,
+    send,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple
 from tests.integration.publisher.restoring import Dump, resume
 
 
@@ -63,3 +71,35 @@ def test_what_a_resume_skipped_is_noted_by_name_and_no_loss(
     skipped = next(check for check in report.checks if check.name == "skipped_by_resume")
     assert skipped.count == 15
     assert "(batch 2, session 'k0000'" in examples(report, "skipped_by_resume")
+
+
+def test_a_resume_excuses_one_copy_more_and_no_third_one(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, 5))
+    deliver(settings)
+    resume(settings, "--from", "beginning", "--yes")
+    deliver(settings)
+    assert failed(run_audit(settings, tmp_path, kafka=True)) == {}
+    outbox_id = f"{TOPIC_ID}/0/100099/0".encode()
+    send(settings, outbox.topic, (b"k0000", outbox.written[0][1], [("outbox-id", outbox_id)], 0))
+    report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {"duplicated": 1}
+    assert counted(report, "records_sent_again_by_resume") == 15
+
+
+def test_what_was_delivered_before_a_resume_led_back_to_it_and_it_was_parked_is_expected(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    outbox.batch({"small": [Session([b"1"], 10)], "big": [Session([b"x" * 5_000, b"2"], 20)]})
+    deliver(settings)
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    least = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, outbox.topic, incremental_configs=[least])
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    resume(settings, "--from", "beginning", "--yes")
+    deliver(settings)
+    report = run_audit(settings, tmp_path, kafka=True)
+    assert failed(report) == {}
+    assert next(check.count for check in report.checks if check.name == "parked") == 1
+    assert counted(report, "records_sent_before_parking") == 2

@@ -21,12 +21,12 @@ OUTPUTS = 6
 NOTHING, REMOVED, COPIED, ALTERED, REPLAYED, ONLY_REPLAYED = range(6)
 
 
-def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED) -> Expected:
+def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED, copies: int = 1) -> Expected:
     """Output `event` of the one session of a key in a batch."""
     name = b"%d/%d/%d" % (key, batch, event)
     return Expected(
         identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE,
-        NONE, marks,
+        NONE, marks, copies,
     )  # fmt: skip
 
 
@@ -117,8 +117,8 @@ def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
         expected(0, 1, 0, Mark(0)),
         expected(0, 1, 1, Mark.DEMANDED | Mark.EXPIRED),
         expected(0, 1, 2, Mark.DEMANDED | Mark.SKIPPED),
-        expected(0, 1, 3, Mark.PARKED),
-        expected(0, 1, 4, Mark.DEMANDED | Mark.SENT_AGAIN),
+        expected(0, 1, 3, Mark.PARKED, copies=0),
+        expected(0, 1, 4, copies=2),
     ]
     again = [found(outputs[4], 1), found(outputs[4], 2)]
     comparison = compare(outputs, again)
@@ -127,6 +127,25 @@ def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
     assert comparison.skipped.kept == [outputs[2]]
     assert comparison.counted["records_sent_again_by_resume"] == 1
     assert counts(compare(outputs, [*again, found(outputs[3], 3)])) == [0, 0, 0, 0, 1, 0]
+
+
+def test_a_resume_excuses_one_copy_for_each_time_that_the_lane_came_by() -> None:
+    output = expected(0, 1, 0, copies=2)
+    comparison = compare([output], [found(output, n) for n in range(4)])
+    assert comparison.counted["records_sent_again_by_resume"] == 1
+    assert counts(comparison) == [0, 2, 0, 0, 0, 0]
+
+
+def test_what_was_sent_before_it_was_parked_is_expected_as_often_as_it_was_and_so_is_its_requeued_copy() -> (
+    None
+):
+    parked = expected(0, 1, 0, Mark.PARKED, copies=1)
+    comparison = compare([parked], [found(parked, 1), found(parked, 2, replay=b"1")])
+    assert (counts(comparison), comparison.counted["records_sent_before_parking"]) == ([0] * 6, 2)
+    assert counts(compare([parked], [found(parked, 1), found(parked, 2)])) == [0, 0, 0, 0, 1, 0]
+    requeued = parked._replace(batch_id=2, marks=Mark.DEMANDED)
+    assert counts(compare([parked, requeued], [found(parked, n) for n in (1, 2)])) == [0] * 6
+    assert counts(compare([parked, requeued], [found(parked, n) for n in (1, 2, 3)])) == [0, 1, 0, 0, 0, 0]
 
 
 def test_a_copy_that_a_replay_sent_to_another_topic_hides_no_loss() -> None:
@@ -157,7 +176,8 @@ def test_what_cannot_be_decided_is_told_apart_from_what_the_topic_deleted() -> N
 
 
 def test_what_was_sent_as_a_row_of_a_batch_that_is_not_audited_is_out_of_scope() -> None:
-    parked, moved = expected(0, 1, 0, Mark.PARKED), expected(0, 1, 1, Mark.PARKED | Mark.REQUEUED_ELSEWHERE)
+    parked = expected(0, 1, 0, Mark.PARKED, copies=0)
+    moved = expected(0, 1, 1, Mark.PARKED | Mark.REQUEUED_ELSEWHERE, copies=0)
     comparison = compare([parked, moved], [found(parked, 1), found(moved, 2)])
     assert comparison.parked.kept == [(parked, found(parked, 1))]
     assert comparison.counted["records_out_of_scope"] == 1
