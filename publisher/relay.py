@@ -31,7 +31,7 @@ from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.monitoring.health import ProcessHealth, longest_turn_s
 from publisher.outbox.cursor import Epoch
-from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged
+from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
 
 _log = structlog.get_logger()
@@ -121,7 +121,7 @@ class Relay:
         timelines = Timelines(identity.timeline)
         timelines.notice(identity.server_timeline)
         return Context(
-            settings=settings,
+            settings=name_outbox(settings, identity.outbox_uuid),
             outbox=identity,
             timelines=timelines,
             identity=Identity(identity.outbox_uuid, cluster_id),

@@ -36,8 +36,8 @@ class PublisherSettings(Section):
     """Further headers beside `outbox-id`. Each costs speed."""
     cloudevents: bool = False
     """Send CloudEvents 1.0 in binary content mode: headers `ce_id`, `ce_type`, … (docs/ecosystem.md). Costs speed."""
-    cloudevents_source: str = Field(default="/spark-outbox", min_length=1)
-    """`ce_source`, a URI reference; `{topic}` stands for the output topic."""
+    cloudevents_source: str = Field(default="/spark-outbox/{outbox}", min_length=1)
+    """`ce_source`, a URI reference; `{outbox}` stands for the outbox uuid, `{topic}` for the output topic."""
     cloudevents_type: str = Field(default="{topic}", min_length=1)
     """`ce_type`; `{topic}` stands for the output topic."""
     cloudevents_content_type: str = Field(default="application/json", min_length=1)

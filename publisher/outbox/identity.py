@@ -9,6 +9,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from db.errors import SchemaError
+from db.settings import Settings
 from db.statements import statement
 from publisher.delivery import remediation as remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -25,6 +26,15 @@ class OutboxIdentity(NamedTuple):
     timeline: int
     server_system_identifier: int
     server_timeline: int
+
+
+def name_outbox(settings: Settings, outbox_uuid: UUID) -> Settings:
+    """Return the settings with the outbox named where they leave a place for it."""
+    publisher = settings.publisher
+    source = publisher.cloudevents_source.replace("{outbox}", str(outbox_uuid))
+    return settings.model_copy(
+        update={"publisher": publisher.model_copy(update={"cloudevents_source": source})}
+    )
 
 
 def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:

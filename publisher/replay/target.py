@@ -17,7 +17,7 @@ from publisher.delivery.history import Identity
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
-from publisher.outbox.identity import OutboxIdentity
+from publisher.outbox.identity import OutboxIdentity, name_outbox
 from publisher.replay.store import Replay
 
 
@@ -74,7 +74,7 @@ def open_target(
             "--to-config or [kafka] bootstrap_servers"
         ) from error
     return Context(
-        settings=settings.model_copy(update={"kafka": kafka}),
+        settings=name_outbox(settings, outbox.outbox_uuid).model_copy(update={"kafka": kafka}),
         outbox=outbox,
         timelines=Timelines(outbox.server_timeline),
         identity=Identity(outbox.outbox_uuid, cluster_id),

@@ -1,21 +1,26 @@
 """Records look to Java clients, tracing and CloudEvents as they expect them."""
 
+import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from tests.integration.publisher.audits import failed, run_audit
+from tests.integration.publisher.audits import deliver, failed, run_audit
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,
     assert_exactly_once,
     drained,
+    query,
     settings_for,
     wait_until,
 )
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
+from tests.integration.publisher.replays import replayed
 
 # Of 12 partitions, by kafka-clients 4.3.1: BuiltInPartitioner.partitionForKey(key.getBytes(UTF_8), 12).
 JAVA_PARTITIONS = {
@@ -77,16 +82,41 @@ def test_trace_context_and_cloud_events_go_out_beside_the_outbox_id(
         wait_until(lambda: drained(outbox.dsn), "the row")
     assert_exactly_once(outbox, watcher)
     first, second = (dict(event.headers) for event in watcher.seen)
+    ((outbox_uuid,),) = query(outbox.dsn, "SELECT outbox_uuid FROM outbox.identity")
     assert (first["traceparent"], first["tracestate"]) == (TRACE.encode(), b"vendor=1")
     assert "traceparent" not in second
     assert second == {
         "outbox-id": f"{TOPIC_ID}/0/10/1".encode(),
         "ce_specversion": b"1.0",
         "ce_id": f"{TOPIC_ID}/0/10/1".encode(),
-        "ce_source": b"/spark-outbox",
+        "ce_source": f"/spark-outbox/{outbox_uuid}".encode(),
         "ce_type": f"{outbox.topic}.v1".encode(),
         "ce_subject": b"k",
         "content-type": b"application/json",
     }
     # What a setting adds is nothing that an audit finds altered.
     assert failed(run_audit(settings, tmp_path, kafka=True)) == {}
+
+
+def test_two_outboxes_on_one_input_topic_send_distinct_cloud_events_live_and_replayed(
+    outbox: Outbox,
+    kafka: KafkaServer,
+    watcher: Watcher,
+    postgres: PostgresServer,
+    template_database: str,
+) -> None:
+    name = f"test_{uuid.uuid4().hex}"
+    other = Outbox(postgres.create_database(name, template=template_database), outbox.topic)
+    try:
+        query(other.dsn, "UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
+        for each in (outbox, other):
+            each.batch({"k": [Session([b"{}"], 10)]})
+            settings = settings_for(each.dsn, kafka.bootstrap_servers, cloudevents=True)
+            deliver(settings)
+            replayed(settings, "start", "--all", "--yes")
+        wait_until(lambda: len(watcher.seen) == 4, "both outboxes' event, each replayed once")
+    finally:
+        postgres.drop_database(name)
+    headers = [dict(event.headers) for event in watcher.seen]
+    assert len({event["outbox-id"] for event in headers}) == 1
+    assert sorted(Counter((event["ce_source"], event["ce_id"]) for event in headers).values()) == [2, 2]
