@@ -1,25 +1,23 @@
 """Connections to the outbox, opened the same way by every part."""
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, tuple_row
 
-from db.errors import UnavailableError
+from db.errors import SettingsError, UnavailableError
 from db.settings import PostgresSettings
-
-# A service that is stopped inside a transaction must not hold the writer lock for ever.
-_SESSION_OPTIONS = (
-    "-c idle_in_transaction_session_timeout={idle} -c lock_timeout={lock} -c synchronous_commit=on "
-    # A client that vanished in the middle of a COPY: the server must notice it, or it holds the writer lock for two hours.
-    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000 "
-    # What is read after the writer lock was waited for must be what its last holder left.
-    "-c default_transaction_isolation=read\\ committed -c timezone=UTC -c search_path=pg_catalog"
-)
-
+from db.statements import statement
 
 # How long a statement waits for a server that has gone without a word.
 _GONE_S = 30
+_PROBES = 3
+
+_proven: set[str] = set()
+"""DSNs that lead through a pooler which keeps a server connection for each client."""
+_proving = threading.Lock()
 
 
 def longest_wait_s(settings: PostgresSettings) -> float:
@@ -31,27 +29,93 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
     """Open a connection that pg_stat_activity shows as `application`.
 
-    Raises UnavailableError when the server does not answer or refuses; the password never appears in the message.
+    Raises UnavailableError when the server does not answer or refuses, SettingsError when a pooler on the way does not keep sessions;
+    the password never appears in the message.
     """
-    dsn = settings.dsn.get_secret_value()
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(dsn)
-        session = _SESSION_OPTIONS.format(
-            idle=settings.idle_in_transaction_timeout_ms, lock=settings.lock_timeout_ms
-        )
+
+    def open_one(**others: Any) -> psycopg.Connection[TupleRow]:
         return psycopg.connect(
-            dsn,
+            settings.dsn.get_secret_value(),
             application_name=application,
             connect_timeout=settings.connect_timeout_s,
-            options=f"{given.get('options') or ''} {session}".strip(),  # ours last: they win
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=3,
             tcp_user_timeout=_GONE_S * 1000,
-            **options,
+            **others,
         )
+
+    try:
+        connection = open_one(**options)
+        try:
+            _begin_session(connection, settings, lambda: open_one(autocommit=True))
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.Error as error:
         raise UnavailableError(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             "Check [postgres] dsn (OUTBOX_POSTGRES__DSN); `devstack status` shows a local one."
         ) from error
+    return connection
+
+
+def _begin_session(
+    connection: psycopg.Connection[Any],
+    settings: PostgresSettings,
+    open_another: Callable[[], psycopg.Connection[TupleRow]],
+) -> None:
+    """Set what a session is, and see in another transaction that it stays so. Raises SettingsError, psycopg.Error."""
+    wanted = _row(
+        connection,
+        "set_session",
+        idle=f"{settings.idle_in_transaction_timeout_ms}ms",
+        lock=f"{settings.lock_timeout_ms}ms",
+    )
+    if _row(connection, "session") != wanted:
+        raise _no_sessions(settings)
+    (pid,) = _row(connection, "backend_pid")
+    if pid != connection.info.backend_pid:
+        # A pooler names itself to its clients.
+        _prove_sessions(connection, settings, pid, open_another)
+
+
+def _prove_sessions(
+    connection: psycopg.Connection[Any],
+    settings: PostgresSettings,
+    pid: int,
+    open_another: Callable[[], psycopg.Connection[TupleRow]],
+) -> None:
+    """See once a process that the pooler gives this connection's server to nobody else. Raises SettingsError, psycopg.Error.
+
+    In transaction mode another client's transaction gets the server that was used last, which is this one's.
+    """
+    dsn = settings.dsn.get_secret_value()
+    with _proving:
+        if dsn in _proven:
+            return
+        for _ in range(_PROBES):
+            with open_another() as other, other.transaction():
+                (taken,) = _row(other, "backend_pid")
+                if taken == pid or _row(connection, "backend_pid") != (pid,):
+                    raise _no_sessions(settings)
+        _proven.add(dsn)
+
+
+def _row(connection: psycopg.Connection[Any], name: str, **parameters: str) -> TupleRow:
+    """Run one of db/sql in a transaction of its own, unless one is open."""
+    in_transaction = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(statement("db", name), parameters).fetchone()
+    assert row is not None
+    if not in_transaction:
+        connection.commit()
+    return row
+
+
+def _no_sessions(settings: PostgresSettings) -> SettingsError:
+    return SettingsError(
+        f"Postgres at {settings.address()} is behind a pooler that does not keep a server connection for each client (PgBouncer with "
+        "pool_mode = transaction): settings, locks and LISTEN of a session would be lost or somebody else's. Set pool_mode = "
+        "session for this database, or let [postgres] dsn (OUTBOX_POSTGRES__DSN) lead to Postgres itself (docs/postgres.md)"
+    )

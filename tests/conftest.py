@@ -23,7 +23,7 @@ from tests.server_choice import containers_are_wanted
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-pytest_plugins = ["tests.images.fixture", "tests.one_engine"]
+pytest_plugins = ["tests.images.fixture", "tests.one_engine", "tests.pgbouncer"]
 
 # Two workers of one run may share a server.
 TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
