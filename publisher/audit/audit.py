@@ -51,7 +51,7 @@ def audit(connection: psycopg.Connection[Any], settings: Settings, request: Requ
             str(identity.outbox_uuid), scope.first, scope.last, scope.ledger_from, scope.rows_from
         )
         report.counted |= {"sessions": sessions, "output_events": events}
-        report.checks += check_ledger(connection, scope, folder, sessions, phase("ledger and rows", sessions))
+        report.checks += check_ledger(connection, scope, phase("ledger and rows", sessions))
         report.checks += check_deliveries(connection, scope)
         report.checks += [*check_parked(connection, scope), _undelivered(connection)]
         if state is not None:

@@ -1,36 +1,30 @@
 """The checks over the ledger and its rows, range by range of batches: SQL alone, each range in a snapshot of its own.
 
-Rows never change and deliveries are only added, so what `Scope` froze holds for every later snapshot. All that reads a range's rows comes
-together: Postgres has them at hand then, where lane after lane it would read the table from disk once a lane.
+What is wrong is decided by the views and functions that docs/audit.md has for people, too (`check_...`, `audit_ledger`): here are the
+ranges and the words.
+
+Rows never change, retention is held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every later snapshot.
+All that reads a range's rows comes together: Postgres has them at hand then, where lane after lane it would read the table from disk once
+a lane.
 """
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from struct import Struct
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
 from db.statements import statement
 from publisher.audit import SQL
-from publisher.audit.digest import bucket_of, identity_of
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
-from publisher.audit.spill import Spill
 from publisher.outbox.cursor import Cursor
-
-_EMITTED = Struct("<16sq")
-_FETCH_ROWS = 5_000
-_SESSIONS_A_BUCKET = 250_000
 
 Advance = Callable[[int], None]
 """Called with the number of sessions that were looked at since the last call."""
 
 
-def check_ledger(
-    connection: psycopg.Connection[Any], scope: Scope, folder: Path, sessions: int, advance: Advance
-) -> list[Check]:
-    """Return the checks of the ledger and its rows. `sessions`: about how many there are; `folder`: for temporary files."""
+def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Advance) -> list[Check]:
+    """Return the checks of the ledger and its rows."""
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
     counts = Check("batch_counts", "Does each ledger row count what its rows hold?")
     orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
@@ -38,15 +32,12 @@ def check_ledger(
     delivered = Check(
         "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
     )
-    spill = Spill(folder, "emitted", _EMITTED, 1 + sessions // _SESSIONS_A_BUCKET)
-    spill.restore([])
     for batches in ranges(connection, scope.kept):
         with connection.transaction():
             connection.execute(statement("publisher", "snapshot"))
             _check_counts(connection, batches, counts, orphans)
             _check_lanes(connection, batches, lanes)
             _check_delivered(connection, batches, scope, delivered)
-            _spill_sessions(connection, batches, spill)
         advance(batches.sessions)
     return [
         _check_gaps(connection, bounds),
@@ -54,7 +45,7 @@ def check_ledger(
         orphans,
         _check_stream(connection, bounds),
         *_check_offsets(connection, bounds),
-        _check_emitted_once(connection, spill),
+        _check_emitted_once(connection, scope),
         lanes,
         delivered,
     ]
@@ -133,46 +124,16 @@ def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) 
     return [offsets, times]
 
 
-def _spill_sessions(connection: psycopg.Connection[Any], batches: Range, spill: Spill) -> None:
-    for batch_id, _, identity, place in _sessions(connection, batches.first, batches.last):
-        spill.append(bucket_of(place, spill.buckets), _EMITTED.pack(identity, batch_id))
-
-
-def _check_emitted_once(connection: psycopg.Connection[Any], spill: Spill) -> Check:
+def _check_emitted_once(connection: psycopg.Connection[Any], scope: Scope) -> Check:
     check = Check("emitted_once", "Was each session emitted once for a revision?")
-    for bucket in range(spill.buckets):
-        seen: dict[bytes, int] = {}
-        for identity, batch_id in spill.read(bucket):
-            former = seen.get(identity)
-            if former is None:
-                seen[identity] = batch_id
-            else:
-                check.add(
-                    _describe(connection, identity, former, batch_id) if len(check.examples) < 20 else ""
-                )
+    bounds = {"from_batch": scope.first, "to_batch": scope.last}
+    for key, topic_id, partition, end, times, first, last in connection.execute(
+        statement(SQL, "emitted_twice"), bounds
+    ):
+        where = (
+            f"in batch {first} and again in batch {last}"
+            if first != last
+            else f"more than once in batch {last}"
+        )
+        check.add(f"session {key!r} ending at {topic_id}/{partition}/{end}: {where}", times - 1)
     return check
-
-
-def _describe(connection: psycopg.Connection[Any], identity: bytes, former: int, batch_id: int) -> str:
-    """Name a session that was emitted twice; the spill knows it by its hash only."""
-    for _, key, found, place in _sessions(connection, batch_id, batch_id):
-        if found == identity and former == batch_id:
-            return f"session {key!r} ending at {place.decode()}: more than once in batch {batch_id}"
-        if found == identity:
-            return (
-                f"session {key!r} ending at {place.decode()}: in batch {former} and again in batch {batch_id}"
-            )
-    return f"a session of batch {former} is in batch {batch_id} again"
-
-
-def _sessions(
-    connection: psycopg.Connection[Any], first: int, last: int
-) -> Iterator[tuple[int, str, bytes, bytes]]:
-    """Yield (batch_id, session_key, identity with revision, place of its end) of the sessions emitted in these batches."""
-    with connection.transaction(), connection.cursor(name="audit_sessions", binary=True) as cursor:
-        cursor.itersize = _FETCH_ROWS
-        cursor.execute(statement(SQL, "sessions"), {"from_batch": first, "to_batch": last})
-        for batch_id, key, revision, topic_ids, partitions, ends in cursor:
-            for topic_id, partition, end in zip(topic_ids, partitions, ends, strict=True):
-                place = f"{topic_id}/{partition}/{end}".encode()
-                yield batch_id, key, identity_of(place, revision), place
