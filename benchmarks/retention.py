@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from benchmarks.world import world
 from db.migrate import upgrade
-from db.settings import PostgresSettings, RetentionSettings, Settings
+from db.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from db.statements import statement
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
@@ -161,6 +161,7 @@ def main(
         settings = Settings.model_construct(
             postgres=PostgresSettings(dsn=SecretStr(dsn)),
             retention=RetentionSettings(keep_s=86_400, ahead_batches=20_000),
+            publisher=PublisherSettings(),
         )
         with load(dsn) as threads, psycopg.connect(dsn, autocommit=True) as connection:
             began = time.perf_counter()

@@ -15,7 +15,7 @@ from db.errors import OutboxError, SchemaError, UnavailableError
 from db.settings import PostgresSettings
 from db.statements import statement
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision that this code reads and writes."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")

@@ -560,6 +560,42 @@ CREATE TABLE outbox.delivery (
 );
 
 --
+-- Name: lane; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.lane (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    lease_token bigint DEFAULT 0 NOT NULL,
+    lease_holder text,
+    lease_until timestamp with time zone,
+    lease_backend_pid integer,
+    lease_backend_start timestamp with time zone,
+    seq bigint DEFAULT 0 NOT NULL,
+    cursor_batch bigint DEFAULT 0 NOT NULL,
+    cursor_key text COLLATE pg_catalog."C",
+    cursor_commit_id uuid,
+    sessions bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    stopped_reason text,
+    mirrored_at timestamp with time zone,
+    stopped_why text,
+    pruned_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
+    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
+    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
+    CONSTRAINT lane_pruned_natural CHECK ((pruned_seq >= 0)),
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
+);
+
+--
+-- Name: COLUMN lane.pruned_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.lane.pruned_seq IS 'deliveries of this lane up to this seq are pruned; resumes among them may be kept';
+
+--
 -- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -574,18 +610,17 @@ CREATE VIEW outbox.check_delivery_chain AS
             WHEN (d.seq <> (f.seq + 1)) THEN ((('after delivery '::text || f.seq) || ' comes '::text) || d.seq)
             ELSE ((((('delivery '::text || d.seq) || ' begins after '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ', the one before it ended with '::text) || outbox.cursor_text(f.to_batch, f.to_key))
         END AS detail
-   FROM (((outbox.delivery d
+   FROM ((((outbox.delivery d
      JOIN outbox.lane_epoch e ON ((e.epoch = d.epoch)))
+     LEFT JOIN outbox.lane l ON (((l.epoch = d.epoch) AND (l.lane = d.lane))))
      LEFT JOIN LATERAL ( SELECT k.seq,
             k.to_batch,
             k.to_key
            FROM outbox.delivery k
-          WHERE ((k.epoch = d.epoch) AND (k.lane = d.lane) AND (k.seq < d.seq))
+          WHERE ((k.epoch = d.epoch) AND (k.lane = d.lane) AND (k.seq < d.seq) AND (k.seq > COALESCE(l.pruned_seq, (0)::bigint)))
           ORDER BY k.seq DESC
          LIMIT 1) former ON (true))
-     CROSS JOIN LATERAL ( SELECT COALESCE(former.seq, (( SELECT 0
-                   FROM outbox.output_partition p
-                  WHERE ((NOT p.detaching) AND (p.from_batch <= 1))))::bigint) AS seq,
+     CROSS JOIN LATERAL ( SELECT COALESCE(former.seq, l.pruned_seq, (0)::bigint) AS seq,
                 CASE
                     WHEN (former.seq IS NOT NULL) THEN former.to_batch
                     WHEN (d.seq = 1) THEN (e.from_batch - 1)
@@ -630,34 +665,6 @@ CREATE VIEW outbox.check_delivery_counts AS
 --
 
 COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
-
---
--- Name: lane; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.lane (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    lease_token bigint DEFAULT 0 NOT NULL,
-    lease_holder text,
-    lease_until timestamp with time zone,
-    lease_backend_pid integer,
-    lease_backend_start timestamp with time zone,
-    seq bigint DEFAULT 0 NOT NULL,
-    cursor_batch bigint DEFAULT 0 NOT NULL,
-    cursor_key text COLLATE pg_catalog."C",
-    cursor_commit_id uuid,
-    sessions bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    stopped_reason text,
-    mirrored_at timestamp with time zone,
-    stopped_why text,
-    CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
-    CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
-    CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
-    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
-);
 
 --
 -- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
@@ -3804,22 +3811,8 @@ GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
 -- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT ON TABLE outbox.delivery TO outbox_publisher;
+GRANT SELECT,INSERT,DELETE ON TABLE outbox.delivery TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
-
---
--- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
-
---
--- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
 
 --
 -- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
@@ -3912,6 +3905,26 @@ GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
 --
 
 GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: COLUMN lane.pruned_seq; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(pruned_seq) ON TABLE outbox.lane TO outbox_publisher;
+
+--
+-- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
+
+--
+-- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
 
 --
 -- Name: TABLE check_mirror; Type: ACL; Schema: outbox; Owner: -

@@ -33,6 +33,7 @@ from publisher.monitoring.health import ProcessHealth, longest_turn_s
 from publisher.outbox.cursor import Epoch
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
+from publisher.retention.deliveries import DeliveryPruning
 
 _log = structlog.get_logger()
 
@@ -67,6 +68,7 @@ class Relay:
         self._epoch: Epoch | None = None
         self._waiting = False
         self._alone_with: frozenset[LaneId] = frozenset()
+        self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
         self.abandoned = False
         """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
@@ -142,6 +144,7 @@ class Relay:
                     while not self._stop.is_set():
                         loop.turn()
                         self._assign_lanes(connection, context, workers)
+                        self._pruning.turn(connection)
                         backoff.reset()
                         self._wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.

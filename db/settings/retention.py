@@ -11,7 +11,7 @@ class RetentionSettings(Section):
     keep_bytes: int | None = Field(default=None, ge=0)
     """Bytes that the outputs may take on disk, indexes included; the oldest table partitions go first. Empty: no bound."""
     keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
-    """Seconds for which ledger rows, deliveries, ended processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
+    """Seconds for which ledger rows, ended lane epochs, processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)

@@ -207,7 +207,7 @@ class Passed:
         self.seq = from_seq
         self.before = before
         self._rows = _deliveries(connection, epoch, lane, from_seq, from_batch)
-        self._ahead: deque[tuple[int, Cursor, Bounds | None]] = deque()
+        self._ahead: deque[tuple[int, Cursor | None, Cursor, Bounds | None]] = deque()
 
     def delivery_of(self, place: Cursor) -> tuple[Bounds | None, Bounds]:
         """Return the offsets of the delivery that sent a row, and the newest ones before it in each topic partition."""
@@ -217,7 +217,10 @@ class Passed:
                 if following is None:
                     return None, self.before
                 self._ahead.append(following)
-            seq, end, bounds = self._ahead[0]
+            seq, after, end, bounds = self._ahead[0]
+            if after is not None and place <= after:
+                # The deliveries before it are pruned.
+                return None, self.before
             if place <= end:
                 self.seq = seq
                 return bounds, self.before
@@ -228,7 +231,7 @@ class Passed:
 
 def _deliveries(
     connection: psycopg.Connection[Any], epoch: int, lane: int, from_seq: int, from_batch: int
-) -> Iterator[tuple[int, Cursor, Bounds | None]]:
+) -> Iterator[tuple[int, Cursor | None, Cursor, Bounds | None]]:
     while True:
         rows = connection.execute(
             statement(SQL, "lane_deliveries"),
@@ -240,8 +243,9 @@ def _deliveries(
                 "deliveries": _DELIVERIES,
             },
         ).fetchall()
-        for seq, to_batch, to_key, offsets in rows:
-            yield seq, Cursor(to_batch, to_key), offsets
+        for seq, after_batch, after_key, to_batch, to_key, offsets in rows:
+            after = None if after_batch is None else Cursor(after_batch, after_key)
+            yield seq, after, Cursor(to_batch, to_key), offsets
         if len(rows) < _DELIVERIES:
             return
         from_seq = rows[-1][0] + 1

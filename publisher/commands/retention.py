@@ -191,7 +191,7 @@ def _print_report(report: Report) -> None:
     out.print(
         f"partitions dropped: {len(report.dropped) + len(report.finished)} ({size_text(report.freed_bytes)}), refused: "
         f"{len(report.survey.refused)}, made ahead: {report.made}; rows pruned: {pruned.batches} of the ledger, "
-        f"{pruned.deliveries} deliveries, {pruned.processes} processes, {pruned.replays} replays"
+        f"{pruned.deliveries} deliveries, {pruned.epochs} lane epochs, {pruned.processes} processes, {pruned.replays} replays"
     )
 
 
@@ -236,6 +236,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "pruned": {
             "batches": pruned.batches,
             "deliveries": pruned.deliveries,
+            "epochs": pruned.epochs,
             "processes": pruned.processes,
             "replays": pruned.replays,
         },

@@ -72,7 +72,7 @@ def run_once(settings: Settings) -> Report:
         else:
             report = Report(survey(connection, retention), finished, made)
             _drop_all(connection, report)
-        report.pruned = prune(connection, retention.keep_ledger_s)
+        report.pruned = prune(connection, retention.keep_ledger_s, settings.publisher.keep_deliveries_s)
     return report
 
 

@@ -7,6 +7,7 @@ import psycopg
 
 from db.fault_points import reach
 from db.statements import statement
+from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.survey import SQL
 
 ROWS_AT_ONCE = 5_000
@@ -19,26 +20,61 @@ class Pruned:
 
     batches: int = 0
     deliveries: int = 0
+    epochs: int = 0
     processes: int = 0
     replays: int = 0
 
 
-def prune(connection: psycopg.Connection[Any], keep_s: int, rows_at_once: int = ROWS_AT_ONCE) -> Pruned:
-    """Delete what is older than `keep_s` seconds and named by nothing. `connection` in autocommit mode. Raises psycopg.Error.
+def prune(
+    connection: psycopg.Connection[Any],
+    keep_s: int,
+    keep_deliveries_s: int,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> Pruned:
+    """Delete what is older than `keep_s` seconds (deliveries: `keep_deliveries_s`) and named by nothing. Raises psycopg.Error.
 
-    What stays, whatever its age, is in the statements: prune_batches.sql and prune_deliveries.sql.
+    `connection` in autocommit mode. What stays, whatever its age, is in the statements: prune_batches.sql and the others.
     """
     row = connection.execute(statement(SQL, "ledger_floor")).fetchone()
     floor: int | None = None if row is None else row[0]
-    batches = deliveries = 0
+    deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
+    batches = epochs = 0
     if floor is not None:
-        batches = _repeat(connection, "prune_batches", rows_at_once, floor=floor, keep_s=keep_s)
+        connection.execute(statement(SQL, "prune_resumes"), {"floor": floor})
+        # Before the ledger: an epoch and its lanes name rows of it.
+        epochs = _prune_epochs(connection, floor, keep_s)
+        batches = _prune_batches(connection, floor, keep_s, rows_at_once)
         reach("retention.after_ledger")
-        deliveries = _repeat(connection, "prune_deliveries", rows_at_once, floor=floor, keep_s=keep_s)
     processes = _repeat(connection, "prune_processes", rows_at_once, keep_s=keep_s)
     _repeat(connection, "prune_replay_keys", rows_at_once, keep_s=keep_s)
     replays = _repeat(connection, "prune_replays", rows_at_once, keep_s=keep_s)
-    return Pruned(batches, deliveries, processes, replays)
+    return Pruned(batches, deliveries, epochs, processes, replays)
+
+
+def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) -> int:
+    with connection.transaction():
+        row = connection.execute(
+            statement(SQL, "prune_epochs"), {"floor": floor, "keep_s": keep_s}
+        ).fetchone()
+        epochs: list[int] = [] if row is None else row[0]
+        if epochs:
+            connection.execute(statement(SQL, "prune_epoch_rows"), {"epochs": epochs})
+    return len(epochs)
+
+
+def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int, rows: int) -> int:
+    """Go through the ledger once, from its beginning to the first row that is too young."""
+    pruned, after, more = 0, 0, True
+    while more:
+        row = connection.execute(
+            statement(SQL, "prune_batches"), {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
+        ).fetchone()
+        assert row is not None
+        deleted, after, more = row
+        pruned += deleted
+        if deleted:
+            reach("retention.during_pruning")
+    return pruned
 
 
 def _repeat(connection: psycopg.Connection[Any], name: str, rows: int, **parameters: int) -> int:

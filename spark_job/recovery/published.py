@@ -4,7 +4,7 @@ The progress topic is part of the contract: one compacted partition for each lan
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -22,22 +22,18 @@ _WINDOW = 64
 
 
 class Delivered(NamedTuple):
-    """The batch that a lane has got to, and the random id of that batch's commit."""
+    """The batch that a lane of an epoch has got to, and the random id of that batch's commit."""
 
     batch_id: int
     commit_id: UUID | None
+    epoch: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a generation keeps it."""
+        """Return it as a generation keeps it. Batches are numbered across epochs."""
         return {
             "batch_id": self.batch_id,
             "commit_id": None if self.commit_id is None else str(self.commit_id),
         }
-
-    @classmethod
-    def of(cls, batch_id: int, commit_id: str | None) -> Self:
-        """Read it from JSON."""
-        return cls(batch_id, None if commit_id is None else UUID(commit_id))
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -103,7 +99,10 @@ def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int,
             unread.discard(message.partition() or 0)
         elif (value := message.value()) is not None:
             record = orjson.loads(value)
-            found[message.partition() or 0] = Delivered.of(record["cursor"][0], record.get("commit_id"))
+            commit_id = record.get("commit_id")
+            found[message.partition() or 0] = Delivered(
+                record["cursor"][0], None if commit_id is None else UUID(commit_id), record["epoch"]
+            )
     return found
 
 
@@ -118,12 +117,13 @@ def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tup
         statement("spark_job", "ledger_commits"), {"batches": [each.batch_id for each in delivered]}
     ).fetchone()
     assert row is not None
-    first, last, commits = row[0] or 0, row[1] or 0, row[2] or {}
-    accepted = {Delivered.of(**each) for each in row[3] or []}
+    first, last, commits, first_epoch = row[0] or 0, row[1] or 0, row[2] or {}, row[4] or 0
+    accepted = row[3] or []
     unknown = [
         each
         for each in delivered
-        if each not in accepted and (each.batch_id > last or _is_another(each, first, commits))
+        if each.to_json() not in accepted
+        and (each.batch_id > last or _is_another(each, first, first_epoch, commits))
     ]
     batches = sorted(each.batch_id for each in unknown)
     if not batches:
@@ -139,7 +139,10 @@ def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tup
     )
 
 
-def _is_another(delivered: Delivered, first: int, commits: Mapping[str, str]) -> bool:
+def _is_another(delivered: Delivered, first: int, first_epoch: int, commits: Mapping[str, str]) -> bool:
     """Whether the ledger has another commit of this number, or has lost it. Below `first` it is pruned."""
+    if delivered.epoch < first_epoch:
+        # Retention prunes the batches of an epoch that it has pruned; the partition of a lane that there is no more keeps its last record.
+        return False
     known = delivered.commit_id is None or commits.get(str(delivered.batch_id)) == str(delivered.commit_id)
     return delivered.batch_id >= first and not known

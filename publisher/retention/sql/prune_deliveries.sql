@@ -1,13 +1,28 @@
--- Each lane's oldest deliveries up to the first one that must stay, so that what is left is a chain. The newest of a lane always stays.
-DELETE FROM outbox.delivery d
-WHERE (d.epoch, d.lane, d.seq) IN (
-    SELECT o.epoch, o.lane, o.seq
+-- One step through a lane's deliveries: deletes the oldest, up to the first one that must stay, so that what is left is a chain that begins after
+-- `lane.pruned_seq`. The newest always stays, and what a lane that was set back had already delivered. Resumes stay: prune_resumes.sql.
+-- Returns how many were deleted, and whether the next step may find more.
+WITH looked_at AS MATERIALIZED (
+    SELECT d.seq,
+           d.committed_at >= now() - make_interval(secs => %(keep_s)s)
+               OR d.seq = (SELECT max(n.seq) FROM outbox.delivery n WHERE n.epoch = %(epoch)s AND n.lane = %(lane)s)
+               OR d.to_batch > l.cursor_batch AS stays
     FROM outbox.lane l
-    CROSS JOIN LATERAL (
-        SELECT k.seq FROM outbox.delivery k
-        WHERE k.epoch = l.epoch AND k.lane = l.lane
-          AND (k.to_batch >= %(floor)s OR k.committed_at >= now() - make_interval(secs => %(keep_s)s)
-               OR k.seq = (SELECT max(m.seq) FROM outbox.delivery m WHERE m.epoch = l.epoch AND m.lane = l.lane))
-        ORDER BY k.seq LIMIT 1) first_kept
-    JOIN outbox.delivery o ON o.epoch = l.epoch AND o.lane = l.lane AND o.seq < first_kept.seq
-    LIMIT %(rows)s)
+    JOIN outbox.delivery d ON d.epoch = l.epoch AND d.lane = l.lane AND d.seq > l.pruned_seq
+    WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s
+    ORDER BY d.seq
+    LIMIT %(rows)s
+), bounds AS (
+    SELECT coalesce(min(a.seq) FILTER (WHERE a.stays) - 1, max(a.seq)) AS pruned_seq, count(*) = %(rows)s AND NOT bool_or(a.stays) AS more
+    FROM looked_at a
+), moved AS (
+    UPDATE outbox.lane l
+    SET pruned_seq = b.pruned_seq
+    FROM bounds b
+    WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.pruned_seq < b.pruned_seq
+), deleted AS (
+    DELETE FROM outbox.delivery d
+    USING looked_at a, bounds b
+    WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq = a.seq AND a.seq <= b.pruned_seq AND d.kind = 'delivery'
+    RETURNING d.seq
+)
+SELECT (SELECT count(*) FROM deleted), coalesce(b.more, false) FROM bounds b

@@ -37,7 +37,8 @@ def pruned(outbox: Outbox) -> Outbox:
         )
     outbox.insert("generation", generation=2, from_generation=1, from_batch=9_990)
     outbox.connection.execute(
-        statement("publisher.retention", "prune_batches"), {"floor": FLOOR, "keep_s": 0, "rows": 100}
+        statement("publisher.retention", "prune_batches"),
+        {"floor": FLOOR, "keep_s": 0, "rows": 100, "after": 0},
     )
     return outbox
 

@@ -176,6 +176,7 @@ def test_what_retention_has_taken_is_no_break(world: Outbox) -> None:
     world.connection.execute("DROP TABLE outbox.session_output_p00000000")
     world.connection.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 2)")
     world.connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
+    world.connection.execute("UPDATE outbox.lane SET pruned_seq = 1 WHERE lane = 0")
     world.connection.execute("DELETE FROM outbox.parked")
     assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
 

@@ -97,6 +97,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("lane_epoch", {"lanes": 1025}, "lane_epoch_positive"),
     ("lane", {"lane": -1}, "lane_natural"),
     ("lane", {"seq": -1}, "lane_natural"),
+    ("lane", {"pruned_seq": -1}, "lane_pruned_natural"),
     ("lane", LEASE | {"lease_until": None}, "lane_lease_whole"),
     ("lane", {"lease_holder": "host"}, "lane_lease_whole"),
     ("lane", {"cursor_batch": 1}, "lane_cursor_committed"),

@@ -68,7 +68,7 @@ class KeptShort(History):
         for session in super().sessions_written():
             before.remove(session)
         self.dropped += before
-        self.pruned += pruning.prune(self.owner, 0, rows_at_once=3).batches
+        self.pruned += pruning.prune(self.owner, 0, 0, rows_at_once=3).batches
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_every_history_ends_as_without_retention(play: Play) -> None:
 @pytest.mark.timeout(3_600)
 def test_each_generations_newest_row_is_needed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that rule, a skip does not find the greatest position, or a start not its own."""
-    rule = "AND (b.kind <> 'stream' OR b.batch_id < newest.batch_id)"
+    rule = "AND (a.kind <> 'stream' OR a.batch_id < newest.batch_id)"
 
     def without(of: str, name: str) -> str:
         text = statement(of, name)

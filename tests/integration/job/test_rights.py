@@ -12,7 +12,7 @@ from db.settings import KafkaSettings, Settings
 from devstack.topics import create_topics
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
-from spark_job.recovery.published import newest_delivered
+from spark_job.recovery.published import Delivered, newest_delivered
 from tests.integration.publisher.guarded import PASSWORD, GuardedKafka, right
 
 OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
@@ -30,7 +30,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
         producer = Producer({"bootstrap.servers": server.bootstrap_servers})
         for number in range(3):
             producer.produce(INPUT, b"%d" % number, partition=0)
-        producer.produce(PROGRESS, f'{{"cursor":[7,"k"],"commit_id":"{COMMIT}"}}', key="1/0")
+        producer.produce(PROGRESS, f'{{"epoch":1,"cursor":[7,"k"],"commit_id":"{COMMIT}"}}', key="1/0")
         assert producer.flush(30) == 0
         yield server
     finally:
@@ -67,7 +67,7 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: GuardedKafka, tm
         with pytest.raises(UnavailableError, match="uthorization"):
             newest_delivered(whole, OUTBOX)
         kafka.allow(needed)
-    assert newest_delivered(whole, OUTBOX) == [(7, COMMIT)]
+    assert newest_delivered(whole, OUTBOX) == [Delivered(7, COMMIT, epoch=1)]
 
 
 def test_a_compacted_input_topic_is_refused(kafka: GuardedKafka) -> None:

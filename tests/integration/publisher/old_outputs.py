@@ -12,7 +12,7 @@ import psycopg
 from pydantic import SecretStr
 
 from db.fault_points import Fault, Plan
-from db.settings import PostgresSettings, RetentionSettings, Settings
+from db.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.integration.publisher.outbox_rows import OFFSETS
 
 PARTITION = 10_000
@@ -65,7 +65,9 @@ def retention_settings(outbox_dsn: str, **retention: Any) -> Settings:
     """Settings of retention alone: what is a day old goes."""
     values: dict[str, Any] = {"keep_s": DAY_S, "ahead_batches": 1, "lock_timeout_s": 60} | retention
     return Settings.model_construct(
-        postgres=PostgresSettings(dsn=SecretStr(outbox_dsn)), retention=RetentionSettings(**values)
+        postgres=PostgresSettings(dsn=SecretStr(outbox_dsn)),
+        retention=RetentionSettings(**values),
+        publisher=PublisherSettings(),
     )
 
 

@@ -40,10 +40,10 @@ def test_the_offsets_before_a_delivery_are_kept_for_each_topic_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deliveries = [
-        (1, Cursor(1), {"t": {"0": [5, 6], "1": [3, 3]}}),
-        (2, Cursor(2), {"t": {"0": [9, 9]}}),
-        (3, Cursor(3), {"other": {"0": [1, 1]}}),
-        (4, Cursor(4), None),
+        (1, None, Cursor(1), {"t": {"0": [5, 6], "1": [3, 3]}}),
+        (2, Cursor(1), Cursor(2), {"t": {"0": [9, 9]}}),
+        (3, Cursor(2), Cursor(3), {"other": {"0": [1, 1]}}),
+        (4, Cursor(3), Cursor(4), None),
     ]
     monkeypatch.setattr(expected, "_deliveries", lambda *_: iter(deliveries))
     passed: Any = Passed(None, 1, 0, 1, 0, {})  # type: ignore[arg-type]
@@ -51,3 +51,13 @@ def test_the_offsets_before_a_delivery_are_kept_for_each_topic_partition(
         None,
         {"t": {"0": [9, 9], "1": [3, 3]}, "other": {"0": [1, 1]}},
     )
+
+
+def test_the_offsets_of_a_delivery_that_was_pruned_are_not_those_of_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = [(9, Cursor(5), Cursor(6), {"t": {"0": [50, 60]}})]
+    monkeypatch.setattr(expected, "_deliveries", lambda *_: iter(kept))
+    passed: Any = Passed(None, 1, 0, 1, 0, {})  # type: ignore[arg-type]
+    assert passed.delivery_of(Cursor(5, "k")) == (None, {})
+    assert passed.delivery_of(Cursor(6, "a")) == ({"t": {"0": [50, 60]}}, {})

@@ -1,0 +1,56 @@
+"""Keeps the log of deliveries short, in `publisher run` itself and in `publisher retention run`, also where outputs are kept for ever."""
+
+import time
+from collections import deque
+from typing import Any
+
+import psycopg
+
+from db.statements import statement
+
+SQL = "publisher.retention"
+_PASS_S = 60.0
+_ROWS_AT_ONCE = 2_000
+"""Rows that one transaction deletes at the most: the lane's own next delivery waits for it."""
+
+
+class DeliveryPruning:
+    """Goes through the lanes again and again, a step at a time. Any number of processes may do it at once."""
+
+    def __init__(self, keep_s: int, rows_at_once: int = _ROWS_AT_ONCE) -> None:
+        """`keep_s`: deliveries that are younger stay."""
+        self._keep_s = keep_s
+        self._rows = rows_at_once
+        self._lanes: deque[tuple[int, int]] = deque()
+        self._next_pass = 0.0
+
+    def turn(self, connection: psycopg.Connection[Any]) -> int:
+        """Do at most one step that deletes; return how many it deleted. `connection` in autocommit mode. Raises psycopg.Error."""
+        if not self._lanes:
+            if time.monotonic() < self._next_pass:
+                return 0
+            self._next_pass = time.monotonic() + _PASS_S
+            self._lanes.extend(connection.execute(statement(SQL, "lanes_of_deliveries")).fetchall())
+        while self._lanes:
+            deleted, more = self._step(connection, *self._lanes[0])
+            if not more:
+                self._lanes.popleft()
+            if deleted:
+                return deleted
+        return 0
+
+    def whole_pass(self, connection: psycopg.Connection[Any]) -> int:
+        """Go through all lanes once; return how many deliveries were deleted."""
+        self._lanes.clear()
+        self._next_pass = 0.0
+        deleted = self.turn(connection)
+        while self._lanes:
+            deleted += self.turn(connection)
+        return deleted
+
+    def _step(self, connection: psycopg.Connection[Any], epoch: int, lane: int) -> tuple[int, bool]:
+        row = connection.execute(
+            statement(SQL, "prune_deliveries"),
+            {"epoch": epoch, "lane": lane, "keep_s": self._keep_s, "rows": self._rows},
+        ).fetchone()
+        return (0, False) if row is None else (row[0], row[1])

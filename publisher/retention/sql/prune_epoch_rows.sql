@@ -1,0 +1,1 @@
+DELETE FROM outbox.lane_epoch d WHERE d.epoch = ANY (%(epochs)s)
