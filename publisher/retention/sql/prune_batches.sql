@@ -19,6 +19,8 @@ WITH looked_at AS MATERIALIZED (
     USING looked_at a
     LEFT JOIN newest USING (generation)
     WHERE d.batch_id = a.batch_id AND a.is_old
+      -- Whatever the join: nothing outside of what was looked at is read.
+      AND d.batch_id > %(after)s AND d.batch_id <= (SELECT max(m.batch_id) FROM looked_at m)
       AND NOT EXISTS (SELECT FROM outbox.generation g WHERE g.from_batch = a.batch_id)
       AND NOT EXISTS (SELECT FROM outbox.lane l WHERE l.cursor_batch = a.batch_id)
       AND NOT EXISTS (SELECT FROM outbox.lane_epoch e WHERE e.from_batch - 1 = a.batch_id)

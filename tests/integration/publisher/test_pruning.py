@@ -83,7 +83,7 @@ def test_lane_epochs_go_with_what_they_delivered_and_the_ledger_rows_that_only_t
     query(
         database,
         "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, committed_at)"
-        " SELECT l.epoch, l.lane, 1, 0, l.cursor_batch, 1, 1, now() - interval '9 days' FROM outbox.lane l",
+        " SELECT p.epoch, p.lane, 1, p.from_batch - 1, p.cursor_batch, 1, 1, now() - interval '9 days' FROM outbox.lane_position p",
     )
     query(
         database,
