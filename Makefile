@@ -38,6 +38,7 @@ check: $(INSTALLED) ## Formatting, lint, types, import rules
 
 .PHONY: test
 test: check ## Everything that CI runs
+	$(BIN)/spark-job prepare
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-unit

@@ -12,6 +12,7 @@ from db.settings import load_settings
 from spark_job.commands import savepoint
 from spark_job.commands.fork import fork
 from spark_job.commands.options import Config, Json
+from spark_job.commands.prepare import prepare
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
 from spark_job.monitoring import status as job_status
@@ -35,6 +36,13 @@ def run(
         bool,
         typer.Option(
             "--take-over", help="Fence the run that owns this outbox now, even though its heartbeat is alive."
+        ),
+    ] = False,
+    standby: Annotated[
+        bool,
+        _flag(
+            "standby",
+            "While another run owns this outbox, wait with Spark warm, and go on in its place as soon as it is gone.",
         ),
     ] = False,
     accept_outbox_behind: Annotated[
@@ -91,7 +99,9 @@ def run(
         data_loss=accept_data_loss,
         changed_assembly=accept_changed_assembly,
     )
-    job.run(settings, accepted, take_over=take_over)
+    if standby and take_over:
+        raise typer.BadParameter("--standby waits for the owner, --take-over fences it: give one of them")
+    job.run(settings, accepted, take_over=take_over, standby=standby)
 
 
 @app.command()
@@ -112,6 +122,7 @@ def status(
 app.command()(stop)
 app.add_typer(savepoint.app, name="savepoint")
 app.command()(fork)
+app.command()(prepare)
 
 
 def main() -> None:

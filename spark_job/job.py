@@ -37,12 +37,15 @@ from spark_job.sink.commit import Sink
 from spark_job.spark.failures import explained
 from spark_job.spark.query import QueryLoop, Run
 from spark_job.spark.session import LazySession
+from spark_job.standby import Standby
 
 log = structlog.get_logger()
 
 
-def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> None:
+def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, standby: bool = False) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
+
+    `standby`: wait while another run owns the outbox, also after losing it to one.
 
     Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
     """
@@ -56,9 +59,12 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False) -> N
         stop = cleanup.enter_context(_stop_signals())
         spark = LazySession(settings.job)
         cleanup.callback(spark.stop)
-        restarts = Restarts(settings.restart, spark, stop, condition)
+        restarts = Restarts(settings.restart, spark, stop, condition, standby=standby)
+        waiting = Standby(settings, spark, stop, condition) if standby else None
         while not stop.is_set():
             try:
+                if waiting is not None and not waiting.wait(plan.runs):
+                    break
                 following = attempt(settings, plan, spark, stop, fingerprint, condition)
             except OutboxError as error:
                 following = restarts.after(plan, error)

@@ -161,23 +161,23 @@ def measure_restart(
     kills: Annotated[int, typer.Option(min=1, help="How often the job is killed in a round.")] = 3,
     rate: Rate = 100.0,
     warm_up: WarmUp = 10.0,
-    baseline: Baseline = None,
     rounds: Rounds = 1,
     partitions: Partitions = 4,
     page: Page = None,
     json: Json = False,
 ) -> None:
-    """From kill -9 of the job, which is started again at once, to the first new output."""
+    """From kill -9 of the job to the first new output: a standby goes on, or the job is started again at once."""
     report = Report("restart", {"sessions/s": rate, "partitions": partitions}, restarts.UNDER_LOAD)
-    _under_flow(
-        report,
-        compared(baseline),
-        rounds,
-        lambda flow: restarts.measure_under_load(flow, kills),
-        rate=rate,
-        partitions=partitions,
-        warm_up=warm_up,
-    )
+    with world() as here:
+
+        def measure(standby: bool) -> None:
+            with steady.flowing(
+                here, OURS, _settings(), rate=rate, partitions=partitions, warm_up_s=warm_up
+            ) as flow:
+                name = "a standby goes on" if standby else "started again"
+                report.add(name, restarts.measure_under_load(flow, kills, standby=standby))
+
+        alternate([True, False], rounds, measure)
     report.finish(page, as_json=json)
 
 

@@ -33,18 +33,23 @@ HELD = {
     "rebuilt_events": "events read again",
 }
 _SETTLE_S = 10.0
+_STANDBY_S = 120.0
 _FIRST_S = 600.0
 _READ_S = 600.0
 _HELD_TIMEOUT_S = 7_200
 _ENDED = 100
 
 
-def measure_under_load(flow: Flow, kills: int) -> Measured:
-    """Kill the job so many times; it is started again at once."""
+def measure_under_load(flow: Flow, kills: int, *, standby: bool) -> Measured:
+    """Kill the job so many times; it is started again at once, or a standby that is warm goes on."""
     services, moments = flow.services, []
     for _ in range(kills):
-        moments.append(services.kill_job())
-        services.start("spark_job")
+        if standby:
+            services.stand_by(_STANDBY_S)
+            moments.append(services.kill_owner())
+        else:
+            moments.append(services.kill_job())
+            services.start("spark_job")
         came = len(flow.watcher.received)
         wait_for(
             lambda came=came: len(flow.watcher.received) > came + _ENDED,  # type: ignore[misc]

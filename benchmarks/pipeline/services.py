@@ -41,9 +41,24 @@ class Services:
 
     def start(self, name: str) -> None:
         """Start `spark_job` or `publisher`."""
-        command = [sys.executable, "-m", name, "run"]
-        log, environment = self.folder / f"{name}.log", self._environment
-        self._processes[name] = launch(name, command, log=log, environment=environment)
+        self._processes[name] = self._launched(name, self.folder / f"{name}.log")
+
+    def stand_by(self, timeout_s: float) -> None:
+        """Start a second job as a standby, and wait until it is warm."""
+        log = self.folder / "standby.log"
+        log.unlink(missing_ok=True)
+        self._processes["standby"] = self._launched("spark_job", log, "--standby")
+        wait_for(lambda: b'"standby_ready"' in log.read_bytes(), "the standby", timeout_s, self.check_alive)
+
+    def kill_owner(self) -> float:
+        """As `kill_job`, where a standby goes on."""
+        moment = self.kill_job()
+        self._processes["spark_job"] = self._processes.pop("standby")
+        return moment
+
+    def _launched(self, module: str, log: Path, *options: str) -> ServerProcess:
+        command = [sys.executable, "-m", module, "run", *options]
+        return launch(module, command, log=log, environment=self._environment)
 
     def kill_job(self) -> float:
         """SIGKILL to the job and everything under it; return the moment, in seconds since 1970."""

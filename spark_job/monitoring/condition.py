@@ -54,6 +54,11 @@ class Condition:
         self._turn(_END_S)
         self._enter("stopping")
 
+    def standing_by(self, because: str) -> None:
+        """Another run owns the outbox, and this process is ready to go on in its place."""
+        self._turn(_START_S)
+        self._enter("standby", because=because, held_back=None, run={})
+
     def restarting(self, because: str, in_s: float) -> None:
         """The attempt failed; the next one begins in `in_s` seconds."""
         self._turn(in_s)

@@ -1,16 +1,19 @@
-"""What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure."""
+"""What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure.
+
+A standby is ready when it could go on in the owner's place: with Spark warm, waiting.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from db.monitoring.verdict import Verdict
 
-Phase = Literal["starting", "running", "restarting", "stopping"]
+Phase = Literal["starting", "standby", "running", "restarting", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The job. `because`: why it restarts, and `restarts_in_s` when; both of phase `restarting`.
+    """The job. `because`: why it restarts or stands by, and `restarts_in_s` when.
 
     Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
     the first time; `doing`, what Spark says that it does; `held_back`, why no batch is taken; `heartbeat_trouble`, why the last beat
@@ -32,10 +35,17 @@ class Seen:
 
 def judge(seen: Seen, *, progress_s: float, owner_timeout_s: float) -> Verdict:
     """Return whether the job is ready. `progress_s`: see [metrics]; `owner_timeout_s`: see [job]."""
-    reasons = _running(seen, progress_s, owner_timeout_s) if seen.phase == "running" else [_phase(seen)]
+    match seen.phase:
+        case "running":
+            reasons = _running(seen, progress_s, owner_timeout_s)
+        case "standby":
+            reasons = []
+        case _:
+            reasons = [_phase(seen)]
     details = {
         "phase": seen.phase,
         "attempt": seen.attempt,
+        "standby": seen.because if seen.phase == "standby" else None,
         "got_on_s_ago": None if seen.got_on_s_ago is None else round(seen.got_on_s_ago, 1),
         "spark": seen.doing or None,
         "held_back": seen.held_back,

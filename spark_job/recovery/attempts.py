@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from db.errors import OutboxError
+from db.errors import FencedError, OutboxError
 from db.settings import RestartSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
@@ -39,28 +39,41 @@ class Plan:
 
     def following(self) -> "Plan":
         """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
-        former = self.former_runs | {self.run_id}
-        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=former, take_over=False)
+        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
+
+    @property
+    def runs(self) -> frozenset[UUID]:
+        """All runs of this process, this attempt's too."""
+        return self.former_runs | {self.run_id}
 
 
 class Restarts:
     """What follows a failed attempt, by `[restart]`."""
 
     def __init__(
-        self, settings: RestartSettings, spark: LazySession, stop: threading.Event, condition: Condition
+        self,
+        settings: RestartSettings,
+        spark: LazySession,
+        stop: threading.Event,
+        condition: Condition,
+        *,
+        standby: bool = False,
     ) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it."""
+        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it. `standby`: losing the outbox to
+        another run ends the attempt and not the process.
+        """
         self._strategy = RestartStrategy(settings)
         self._spark = spark
         self._stop = stop
         self._condition = condition
+        self._standby = standby
 
     def after(self, plan: Plan, error: OutboxError) -> Plan | None:
         """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
 
         Raises `error` where it does not pass by itself, or the strategy gives up.
         """
-        if not passes_by_itself(error):
+        if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
         because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
         if self._stop.is_set():

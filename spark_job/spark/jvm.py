@@ -55,6 +55,15 @@ def is_ours() -> bool:
     return gateway is None or gateway.proc is not None
 
 
+def end(timeout_s: float) -> None:
+    """Let the JVM that this process started end by itself, and wait for that. Raises subprocess.TimeoutExpired."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    assert gateway.proc is not None
+    gateway.proc.stdin.close()  # it lives as long as that is open
+    gateway.proc.wait(timeout_s)
+
+
 def forget() -> None:
     """End what is left of the JVM and make pyspark forget it: the next session starts a new one."""
     gateway = SparkContext._gateway

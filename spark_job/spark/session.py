@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from db.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
-from spark_job.spark import jvm
+from spark_job.spark import class_archive, jvm
 from spark_job.spark.jars import java_executable, spark_connector_jars
 from spark_job.spark.work_folder import WorkFolder
 
@@ -85,8 +85,14 @@ def start_session(settings: JobSettings, folder: WorkFolder) -> SparkSession:
         options |= {"spark.local.dir": str(folder.path)} | sockets(folder.path)
     options |= settings.spark_options
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
-    java_options = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_settings} -Doutbox.spark.log={spark_log(settings)}"
-    options[_JAVA_OPTIONS] = f"{java_options} {options.get(_JAVA_OPTIONS, '')}".rstrip()
+    java_options = [
+        "-XX:+UseParallelGC",
+        f"-Dlog4j2.configurationFile={log_settings}",
+        f"-Doutbox.spark.log={spark_log(settings)}",
+        class_archive.options(java),
+        options.get(_JAVA_OPTIONS, ""),
+    ]
+    options[_JAVA_OPTIONS] = " ".join(filter(None, java_options))
     _silence_pandas_notice()
     with _given(options):
         return SparkSession.builder.getOrCreate()

@@ -57,6 +57,14 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
         after(Plan(), AWAY, RestartSettings(strategy="none"))
 
 
+def test_a_standby_that_loses_the_outbox_goes_on_to_its_next_attempt() -> None:
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
+    first = Plan()
+    second = restarts.after(first, FencedError("x"))
+    assert second is not None
+    assert second.former_runs == {first.run_id}
+
+
 def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> None:
     stop = threading.Event()
     stop.set()

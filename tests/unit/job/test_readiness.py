@@ -34,11 +34,20 @@ def test_a_query_that_gets_on_is_ready() -> None:
         "reasons": [],
         "phase": "running",
         "attempt": 2,
+        "standby": None,
         "got_on_s_ago": 0.4,
         "spark": "Waiting for data to arrive",
         "held_back": None,
         "run": RUN,
     }
+
+
+def test_a_standby_is_ready_to_go_on_and_says_for_whom() -> None:
+    verdict = judge(
+        replace(SEEN, phase="standby", because="run X owns the outbox"), progress_s=60, owner_timeout_s=30
+    )
+    assert verdict.reasons == []
+    assert verdict.as_json("ready")["standby"] == "run X owns the outbox"
 
 
 @pytest.mark.parametrize(

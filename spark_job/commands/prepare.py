@@ -1,0 +1,62 @@
+"""`spark-job prepare`: what the next starts on this machine, or from this image, then need not do."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from db.errors import OutboxError
+from db.settings import JobSettings
+from spark_job.spark import class_archive, jvm
+from spark_job.spark.jars import java_executable
+from spark_job.spark.session import start_session, stop_session
+from spark_job.spark.warm_up import load_streaming, warm_up
+from spark_job.spark.work_folder import WorkFolder
+
+_EXIT_S = 300.0
+
+
+def prepare() -> None:
+    """Download the connector's jars and make an archive of Spark's classes, so that each start takes some five seconds less.
+
+    It takes half a minute and 150 MB in the user's cache, once for a Java and a Spark: part of an image's build, or done once on a machine.
+    What is there already is kept.
+    """
+    screen = Console(stderr=True)
+    path = class_archive.archive(java_executable())
+    if path.is_file():
+        screen.print(f"The archive of classes is there: {path}", soft_wrap=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with (
+        screen.status("Spark runs for a moment, and writes down which classes it loads"),
+        # Inside the cache, so that the final rename stays on one file system and is atomic.
+        tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as scratch,
+    ):
+        made = Path(scratch) / path.name
+        _run_spark(made)
+        if not made.is_file():
+            raise OutboxError(
+                f"the JVM wrote no archive to {path.parent}: is the disk full? Starts work without one, and take longer."
+            )
+        made.replace(path)
+    size, seconds = path.stat().st_size / 1e6, time.monotonic() - began
+    screen.print(f"Made in {seconds:.0f} s, {size:.0f} MB: {path}", soft_wrap=True)
+
+
+def _run_spark(archive: Path) -> None:
+    folder = WorkFolder()
+    try:
+        options = {"spark.driver.extraJavaOptions": class_archive.recording(archive)}
+        settings = JobSettings(cache=str(folder.path), spark_options=options)
+        session = start_session(settings, folder)
+        warm_up(session, settings.tasks)
+        with folder.checkpoint() as checkpoint:
+            load_streaming(session, checkpoint)
+        stop_session(session)
+        jvm.end(_EXIT_S)
+    finally:
+        jvm.forget()
+        folder.remove()

@@ -1,0 +1,45 @@
+"""An archive of Spark's classes, which the JVM maps instead of loading, checking and linking some ten thousand of them at each start.
+
+`spark-job prepare` makes it once for a Java and a Spark (class data sharing, JEP 350); the name says for which, so that after an upgrade
+of either no start trips over the old one. Without an archive a start takes longer, and nothing else changes.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pyspark
+
+from spark_job.spark.jars import cache_dir
+
+# A JVM that an archive does not fit, because of other options for instance, goes on without it: that is nobody's warning.
+_QUIET = "-Xlog:cds*=error"
+
+
+def archive(java: str) -> Path:
+    """Return where the archive for this Java (an executable) and this Spark belongs. It need not be there."""
+    jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    # What the JVM compares, too: it takes an archive for sound while each jar has the size and the time that it had.
+    content = "\n".join([_release(Path(os.path.realpath(java))), *map(_known, jars)])
+    return cache_dir().parent / "classes" / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
+
+
+def options(java: str) -> str:
+    """Return the JVM's options for using the archive, "" where there is none."""
+    path = archive(java)
+    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.is_file() else ""
+
+
+def recording(path: Path) -> str:
+    """Return the JVM's options for writing an archive there when it ends."""
+    return f"-XX:ArchiveClassesAtExit={path} {_QUIET}"
+
+
+def _release(java: Path) -> str:
+    release = java.parents[1] / "release"
+    return f"{java} {release.read_text('utf-8') if release.is_file() else ''}"
+
+
+def _known(jar: Path) -> str:
+    found = jar.stat()
+    return f"{jar} {found.st_size} {int(found.st_mtime)}"

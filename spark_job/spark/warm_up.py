@@ -1,0 +1,53 @@
+"""Made-up records through the same steps as the real ones, so that real ones do not wait for code."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from spark_job.assembly import rows
+
+log = structlog.get_logger()
+
+_RECORDS = 20_000
+_STREAM_S = 60
+
+
+def warm_up(spark: SparkSession, tasks: int) -> None:
+    """Start the Python workers, load what they import, and let the JVM compile. A failure is none of the job's: the first batch tells."""
+    try:
+        wide = tasks or spark.sparkContext.defaultParallelism
+        frame = spark.range(0, _RECORDS, 1, 2 * wide).select(
+            F.lit(0).alias("source"),
+            F.col("id").alias("offset"),
+            F.col("id").alias("ts"),
+            F.lit(b'{"event_type":"entry_event","session_key":"warm-up"}').alias("value"),
+        )
+        frame.coalesce(wide).mapInArrow(_assemble, rows.DDL).toArrow()
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises, it raises again where it matters
+        log.debug("not_warmed_up", because=type(error).__name__)
+
+
+def load_streaming(spark: SparkSession, checkpoint: str) -> None:
+    """Run a streaming query for a batch: the classes that it loads are what counts."""
+    counted = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    query = counted.writeStream.foreachBatch(_count).option("checkpointLocation", checkpoint)
+    query.trigger(availableNow=True).start().awaitTermination(_STREAM_S)
+
+
+def _count(frame: DataFrame, _number: int) -> None:
+    frame.count()
+
+
+def _assemble(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import spark_job.assembly.task  # noqa: F401 - to have it imported in the worker
+    from spark_job.sessions import AssemblySettings, OpenState, assemble
+
+    out = rows.RowBatches()
+    for batch in batches:
+        columns = pa.Table.from_batches([batch]).drop_columns(["source"])
+        assembled = assemble(OpenState.empty(), columns, AssemblySettings())
+        yield from out.add({"kind": rows.PARTITION, "source": 0, "detail": str(len(assembled.letters))})
+    yield from out.rest()
