@@ -52,7 +52,7 @@ class Stage:
         """`bootstrap` is for the watcher, `through` for the publishers (as `bootstrap` unless given)."""
         folder.mkdir(exist_ok=True)
         create_topics(bootstrap, {topic: (_PARTITIONS, {})})
-        self.dsn, self.bootstrap, self._folder = dsn, bootstrap, folder
+        self.dsn, self.bootstrap, self.folder = dsn, bootstrap, folder
         self.outbox = Outbox(dsn, topic, lanes)
         quick: dict[str, Any] = {"lease_s": 1.5, "transaction_sessions": TRANSACTION_SESSIONS}
         self.settings = settings_for(dsn, through or bootstrap, **(quick | publisher))
@@ -69,8 +69,8 @@ class Stage:
     def another(self, environment: dict[str, str] | None = None) -> Process:
         """A second publisher of the same outbox, not started, without faults unless the environment says so."""
         quick_options = {"OUTBOX_KAFKA__OPTIONS": '{"reconnect.backoff.max.ms": 500}'}
-        number = len(list(self._folder.glob("*.log")))
-        log = self._folder / f"publisher-{number}.log"
+        number = len(list(self.folder.glob("*.log")))
+        log = self.folder / f"publisher-{number}.log"
         log.touch()
         made = Process(self.settings, log, quick_options | (environment or {}))
         if number:

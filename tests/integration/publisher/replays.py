@@ -68,13 +68,15 @@ def replayed(settings: Settings, *arguments: str) -> dict[str, Any]:
 class ReplayProcess:
     """`publisher replay` in a process of its own."""
 
+    command = "replay"
+
     def __init__(
         self, settings: Settings, log: Path, *arguments: str, fault_file: Path | None = None
     ) -> None:
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "publisher", "replay", *arguments],
+                [sys.executable, "-m", "publisher", self.command, *arguments],
                 env=environment(settings, fault_file),
                 stdout=output,
                 stderr=output,
@@ -98,6 +100,12 @@ class ReplayProcess:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class ResumeProcess(ReplayProcess):
+    """`publisher resume` in a process of its own."""
+
+    command = "resume"
 
 
 def seen_of(watcher: Watcher, replay_uuid: str | None) -> list[Event]:

@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
-from db.fault_points import POINTS, Action, Fault, Plan
+from db.fault_points import Action, Fault, Plan
 from db.settings import Settings
 from tests.integration.publisher.harness import Watcher, query, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, simple
 from tests.integration.publisher.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
 
-STEPS = [
-    "replay.after_creation",
-    *[point for point in POINTS if point.startswith(("delivery.", "transaction."))],
-    "replay.before_done",
-]
-# Where a wrong order of the commits would lose or repeat; the others are in `make faults`.
+# Where a wrong order of the commits would lose or repeat; all steps are cells of the fault matrix.
 TELLING = [
     "transaction.during_produce",
     "transaction.before_commit",
@@ -74,13 +69,6 @@ def test_kill_9_around_the_commits_neither_loses_nor_repeats(
     outbox: Outbox, small: Settings, watcher: Watcher, plan: Plan, tmp_path: Path
 ) -> None:
     killed_at_each(TELLING, outbox, small, watcher, plan, tmp_path / "log")
-
-
-@pytest.mark.faults
-def test_kill_9_at_every_step_neither_loses_nor_repeats(
-    outbox: Outbox, small: Settings, watcher: Watcher, plan: Plan, tmp_path: Path
-) -> None:
-    killed_at_each(STEPS, outbox, small, watcher, plan, tmp_path / "log")
 
 
 def test_a_runner_that_hangs_is_fenced_by_the_next_one(
