@@ -115,7 +115,7 @@ def main() -> None:
         Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
         synthetic_outbox(stack, LANES, PublisherSettings()) as outbox,
     ):
-        measure_relay(outbox, options.rows, 0, Path(directory))
+        measure_relay(outbox, options.rows, 1, Path(directory))
         with outbox.connect() as connection:
             connection.execute(COUNTS)
         spawn = multiprocessing.get_context("spawn")

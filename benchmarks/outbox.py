@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from db.migrate import upgrade
 from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
+from db.statements import statement
 from devstack.stack import Stack
 from devstack.topics import create_topics
 from publisher.kafka.clients import lane_producer
@@ -79,19 +80,18 @@ class SyntheticOutbox:
     def commit_one(self, connection: psycopg.Connection[tuple[object, ...]]) -> int:
         """Commit a batch of one session, as the job does; return the session's number."""
         parameters = _parameters(self.topic, 1, self.lanes, first=self.rows, first_batch=self.batches + 1)
+        told = {"batch_id": self.batches + 1, "lanes": str(self.rows % self.lanes)}
         with connection.transaction():
             connection.execute(_ROWS, parameters)
             connection.execute(_LEDGER, parameters)
-            connection.execute("NOTIFY outbox_batch")
+            connection.execute(statement("spark_job", "notify_batch"), told)
         self.rows += 1
         self.batches += 1
         return self.rows - 1
 
     def bare_producer(self) -> Producer:
         """A producer configured as a lane's, initialised."""
-        producer = lane_producer(self.settings.kafka, f"bare-{uuid.uuid4()}", 60_000, None)
-        producer.init_transactions(30)
-        return producer
+        return bare_producer(self.settings.kafka)
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,13 @@ def _parameters(topic: str, rows: int, lanes: int, *, first: int, first_batch: i
         "bytes": VALUE_BYTES,
         "id": TOPIC_ID,
     }
+
+
+def bare_producer(kafka: KafkaSettings) -> Producer:
+    """A producer configured as a lane's, initialised."""
+    producer = lane_producer(kafka, f"bare-{uuid.uuid4()}", 60_000, None)
+    producer.init_transactions(30)
+    return producer
 
 
 def produce_bare(producer: Producer, topic: str, n: int) -> None:

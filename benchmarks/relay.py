@@ -1,208 +1,183 @@
 """Events per second through the publisher, beside a bare librdkafka transactional producer that sends the same bytes.
 
-    python -m benchmarks.relay [--rows 40000] [--rounds 4] [--lanes 4] [--transaction-sessions 1000] [--processes 0]
+    python -m benchmarks.relay [--rows 40000] [--rounds 5] [--lanes 4] [--processes 1]
 
-An outbox is filled with rows of 20 events of 178 bytes. In every round a bare producer sends them in one loop (same topic
-layout, key, value, one `outbox-id` header, transactions of as many rows), and the real publisher relays them, once all of
-its lanes are held; who goes first alternates, and an unmeasured round warms the broker up. Both are timed from the end of
-their first transaction to the end of their last. `cpu_us` are the microseconds of CPU that an event takes in the sending
-process, librdkafka's threads included: they say more than rates on a machine that is busy otherwise.
-`--processes N`: instead of within this process, N real `publisher run` relay. Run it alone on the machine.
-The last line is one JSON object; `ratio` is the median of the rounds' relay to bare ratios.
+An outbox is filled with rows of 20 events of 178 bytes. In every round so many `publisher run` relay them, once all lanes are held, and as
+many processes with a bare producer send the same: same topic layout, key, value, one `outbox-id` header, transactions of as many rows. Who
+goes first alternates, and an unmeasured round warms the broker up. Both are timed from the end of their first transaction to the end of
+their last. The CPU is that of the sending processes, librdkafka's threads included. Run it alone on the machine.
 """
 
-import argparse
-import json
-import statistics
-import sys
+import multiprocessing
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import psutil
 import psycopg
+import typer
 
 from benchmarks.outbox import (
     EVENTS,
-    VALUE_BYTES,
     SyntheticOutbox,
+    bare_producer,
     produce_bare,
     synthetic_outbox,
     wait_for_lanes,
 )
+from benchmarks.report import Measured, Report, alternate
 from benchmarks.world import publisher_process
 from db import logs
-from db.settings import LogSettings, PublisherSettings, Settings
+from db.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
+from devstack.process import ServerProcess
 from devstack.stack import Stack
-from publisher.relay import Relay
 
-RATE = """
+LABELS = {
+    "events_s": "events/s",
+    "cpu_us": "CPU of an event, us",
+    "peak_mb": "most memory of a process, MB",
+    "holders": "processes that held lanes",
+}
+_RATE = """
 SELECT sum(events) FILTER (WHERE committed_at > began) / extract(epoch FROM max(committed_at) - min(began))
 FROM outbox.delivery, (SELECT min(committed_at) AS began FROM outbox.delivery WHERE events > 0) first
 WHERE events > 0
 """
-DELIVERED = "SELECT coalesce(sum(events), 0) FROM outbox.delivery"
-SHARING_S = 20.0
+_DELIVERED = "SELECT coalesce(sum(events), 0) FROM outbox.delivery"
+_SHARING_S = 20.0
 
 
-class Measured(NamedTuple):
-    """One run. `cpu_us` an event, 0 where it was not this process that worked."""
+class Sent(NamedTuple):
+    """What one bare producer did. Seconds of time.perf_counter, which all processes share; events after the first transaction."""
 
-    rate: float
-    cpu_us: float
-
-
-class Round(NamedTuple):
-    """One round of both. `holders`: how many publishers held lanes when the rows were shown."""
-
-    bare: Measured
-    relay: Measured
-    holders: int
-
-    def ratio(self) -> float:
-        """The relay's rate to the bare one's."""
-        return self.relay.rate / self.bare.rate
+    began: float
+    ended: float
+    events: int
+    cpu_s: float
+    peak_mb: float
 
 
-@contextmanager
-def relay_here(settings: Settings) -> Iterator[None]:
-    """The relay in a thread of this process."""
-    stop = threading.Event()
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            Relay(settings, stop).run()
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        if failed:
-            raise SystemExit(f"the relay failed: {failed[0]}")
-
-
-def relay(settings: Settings, events: int) -> None:
-    """Relay until so many events are delivered."""
-    with relay_here(settings):
-        _wait_for(settings, events)
+def measure_relay(outbox: SyntheticOutbox, rows: int, processes: int, folder: Path) -> Measured:
+    """Let so many publishers relay the rows."""
+    hidden = outbox.hide(rows)
+    with ExitStack() as running:
+        publishers = [
+            running.enter_context(publisher_process(outbox.settings, folder / f"{outbox.topic}-{number}.log"))
+            for number in range(processes)
+        ]
+        holders = wait_for_lanes(outbox, processes, _SHARING_S)
+        before = sum(map(_cpu_s, publishers))
+        hidden.show()
+        wait_for(outbox.settings, rows * EVENTS)
+        cpu_s = sum(map(_cpu_s, publishers)) - before
+        peak_mb = max(map(_peak_mb, publishers))
+        with outbox.connect() as connection:
+            rate = connection.execute(_RATE).fetchone()
+    assert rate is not None
+    return {
+        "events_s": float(str(rate[0])),
+        "cpu_us": 1e6 * cpu_s / (rows * EVENTS),
+        "peak_mb": peak_mb,
+        "holders": holders,
+    }
 
 
-def _wait_for(settings: Settings, events: int) -> None:
+def wait_for(settings: Settings, events: int) -> None:
+    """Wait until so many events are delivered."""
     with psycopg.connect(settings.postgres.dsn.get_secret_value(), autocommit=True) as connection:
-        while (row := connection.execute(DELIVERED).fetchone()) is None or row[0] < events:
+        while (row := connection.execute(_DELIVERED).fetchone()) is None or row[0] < events:
             time.sleep(0.05)
 
 
-def measure_relay(outbox: SyntheticOutbox, rows: int, processes: int, folder: Path) -> tuple[Measured, int]:
-    """Relay the rows; return the rate and how many publishers held lanes."""
-    hidden = outbox.hide(rows)
-    with ExitStack() as running:
-        if processes == 0:
-            running.enter_context(relay_here(outbox.settings))
-        for number in range(processes):
-            running.enter_context(publisher_process(outbox.settings, folder / f"{outbox.topic}-{number}.log"))
-        holders = wait_for_lanes(outbox, max(1, processes), SHARING_S)
-        began_cpu = time.process_time()
-        hidden.show()
-        _wait_for(outbox.settings, rows * EVENTS)
-        cpu = time.process_time() - began_cpu
-        with outbox.connect() as connection:
-            rate = connection.execute(RATE).fetchone()
-    return Measured(
-        float(str(rate[0])) if rate else 0.0, 1e6 * cpu / (rows * EVENTS) if not processes else 0.0
-    ), holders
+def _cpu_s(process: ServerProcess) -> float:
+    times = psutil.Process(process.identity.pid).cpu_times()
+    return times.user + times.system
 
 
-def measure_bare(outbox: SyntheticOutbox, rows: int) -> Measured:
-    """Send as many sessions with a plain loop."""
-    producer = outbox.bare_producer()
-    size = outbox.settings.publisher.transaction_sessions
-    began, sent, began_cpu = 0.0, 0, time.process_time()
-    for first in range(0, rows, size):
+def _peak_mb(process: ServerProcess | None = None) -> float:
+    """Most memory that a process had at once; of this one without."""
+    status = Path(f"/proc/{'self' if process is None else process.identity.pid}/status").read_text("utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def measure_bare(outbox: SyntheticOutbox, rows: int, processes: int) -> Measured:
+    """Send as many sessions with plain loops, in so many processes."""
+    share, size = rows // processes, outbox.settings.publisher.transaction_sessions
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        work = [
+            pool.submit(_send, outbox.settings.kafka, outbox.bare_topic, number * share, share, size)
+            for number in range(processes)
+        ]
+        sent = [each.result() for each in work]
+    seconds = max(each.ended for each in sent) - min(each.began for each in sent)
+    return {
+        "events_s": sum(each.events for each in sent) / seconds,
+        "cpu_us": 1e6 * sum(each.cpu_s for each in sent) / (share * processes * EVENTS),
+        "peak_mb": max(each.peak_mb for each in sent),
+    }
+
+
+def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) -> Sent:
+    producer = bare_producer(kafka)
+    began, events, began_cpu = 0.0, 0, time.process_time()
+    for start in range(first, first + rows, size):
         producer.begin_transaction()
-        last = min(first + size, rows)
-        for n in range(first, last):
-            produce_bare(producer, outbox.bare_topic, n)
+        last = min(start + size, first + rows)
+        for number in range(start, last):
+            produce_bare(producer, topic, number)
         producer.commit_transaction()
         if began:
-            sent += (last - first) * EVENTS
+            events += (last - start) * EVENTS
         else:
             began = time.perf_counter()
-    seconds = time.perf_counter() - began
-    return Measured(sent / seconds, 1e6 * (time.process_time() - began_cpu) / (rows * EVENTS))
+    return Sent(began, time.perf_counter(), events, time.process_time() - began_cpu, _peak_mb())
 
 
-def measure(stack: Stack, options: argparse.Namespace, folder: Path, *, bare_first: bool) -> Round:
-    """One round."""
-    publisher = PublisherSettings(transaction_sessions=options.transaction_sessions)
-    with synthetic_outbox(stack, options.lanes, publisher) as outbox:
-        bare = measure_bare(outbox, options.rows) if bare_first else None
-        relay, holders = measure_relay(outbox, options.rows, options.processes, folder)
-        return Round(bare or measure_bare(outbox, options.rows), relay, holders)
-
-
-def main() -> None:
+def main(
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 40_000,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both are measured; the medians count.")] = 5,
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 4,
+    transaction_sessions: Annotated[int, typer.Option(min=1, help="Rows of a transaction.")] = 1_000,
+    processes: Annotated[int, typer.Option(min=1, help="Publishers, and bare producers.")] = 1,
+    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
+    ] = False,
+) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=40_000, help="rows of 20 events (default 40000)")
-    parser.add_argument("--rounds", type=int, default=4, help="times both are measured (default 4)")
-    parser.add_argument("--lanes", type=int, default=4, help="lanes of the outbox (default 4)")
-    parser.add_argument(
-        "--transaction-sessions", type=int, default=1_000, help="rows a transaction (default 1000)"
-    )
-    parser.add_argument(
-        "--processes", type=int, default=0, help="real processes to relay with (default 0: within this one)"
-    )
-    options = parser.parse_args()
-    if options.rows < 2 * options.transaction_sessions * options.lanes:
-        parser.error(
+    if rows < 2 * transaction_sessions * max(lanes, processes):
+        raise typer.BadParameter(
             "--rows must be at least twice lanes x transaction-sessions, or there is nothing to time"
         )
     logs.configure(LogSettings(level="WARNING"))
-    rounds: list[Round] = []
+    parameters = {
+        "rows": rows,
+        "lanes": lanes,
+        "rows a transaction": transaction_sessions,
+        "processes": processes,
+    }
+    report = Report(f"relay-{processes}", parameters, LABELS)
     with (
         tempfile.TemporaryDirectory(prefix="relay-bench-") as directory,
         Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
     ):
-        for number in range(options.rounds + 1):
-            found = measure(stack, options, Path(directory), bare_first=number % 2 == 1)
-            name = f"round {number}" if number else "warm-up"
-            sys.stderr.write(
-                f"{name}: bare {found.bare.rate:,.0f}/s {found.bare.cpu_us:.2f} us, "
-                f"relay {found.relay.rate:,.0f}/s {found.relay.cpu_us:.2f} us, ratio {found.ratio():.2f}, "
-                f"{found.holders} holders\n"
-            )
-            if number:
-                rounds.append(found)
-    result = {
-        "benchmark": "relay",
-        "rows": options.rows,
-        "events_per_row": EVENTS,
-        "value_bytes": VALUE_BYTES,
-        "lanes": options.lanes,
-        "transaction_sessions": options.transaction_sessions,
-        "processes": options.processes,
-        "holders": [each.holders for each in rounds],
-        "bare_events_per_s": round(statistics.median(each.bare.rate for each in rounds)),
-        "bare_cpu_us": round(statistics.median(each.bare.cpu_us for each in rounds), 2),
-        "relay_events_per_s": round(statistics.median(each.relay.rate for each in rounds)),
-        "relay_cpu_us": round(statistics.median(each.relay.cpu_us for each in rounds), 2),
-        "ratio": round(statistics.median(each.ratio() for each in rounds), 3),
-    }
-    sys.stdout.write(json.dumps(result) + "\n")
+        warming = Report("warm-up", parameters, LABELS)
+
+        def measure(whose: str) -> None:
+            publisher = PublisherSettings(transaction_sessions=transaction_sessions)
+            with synthetic_outbox(stack, lanes, publisher) as outbox:
+                into = warming if len(warming.rounds) < 2 else report
+                if whose == "publisher":
+                    into.add(whose, measure_relay(outbox, rows, processes, Path(directory)))
+                else:
+                    into.add(whose, measure_bare(outbox, rows, processes))
+
+        alternate(["publisher", "bare producer"], rounds + 1, measure)
+    report.finish(page, as_json=json)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -5,27 +5,27 @@
 A real `publisher run` waits at an empty outbox. Batches of a single session are committed one by one, as the job commits
 them; timed is from the moment that COMMIT returns to the session's first event in the hands of a `read_committed` consumer.
 Between two batches a bare producer sends an equal session in a transaction of its own, timed from before its begin, to the same
-consumer. Times are milliseconds; `ratio` is that of the medians. Postgres runs with fsync. Run it alone on the machine.
-The last line is one JSON object.
+consumer. Postgres runs with fsync. Run it alone on the machine.
 """
 
-import argparse
-import json
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.outbox import PARTITIONS, SyntheticOutbox, produce_bare, synthetic_outbox, wait_for_lanes
+from benchmarks.report import Report
 from benchmarks.world import publisher_process
 from db import logs
 from db.settings import LogSettings, PublisherSettings
 from devstack.stack import Stack
 
+LABELS = {"p50_ms": "p50, ms", "p90_ms": "p90, ms", "p99_ms": "p99, ms"}
 WARM_UP = 20
 ARRIVAL_S = 60.0
 
@@ -109,38 +109,31 @@ def measure(outbox: SyntheticOutbox, batches: int, rate: float) -> tuple[list[fl
     return bare, relay
 
 
-def main() -> None:
+def main(
+    batches: Annotated[int, typer.Option(min=10, help="Batches of one session.")] = 200,
+    rate: Annotated[float, typer.Option(min=0.1, help="Batches a second.")] = 5.0,
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 8,
+    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
+    ] = False,
+) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--batches", type=int, default=200, help="batches of one session (default 200)")
-    parser.add_argument("--rate", type=float, default=5.0, help="batches a second (default 5)")
-    parser.add_argument("--lanes", type=int, default=8, help="lanes of the outbox (default 8)")
-    options = parser.parse_args()
     logs.configure(LogSettings(level="WARNING"))
+    report = Report("relay-latency", {"batches": batches, "batches/s": rate, "lanes": lanes}, LABELS)
     with (
         tempfile.TemporaryDirectory(prefix="relay-latency-") as directory,
         Stack.from_environment_or_start(Path(directory), heap="1g") as stack,
-        synthetic_outbox(stack, options.lanes, PublisherSettings()) as outbox,
+        synthetic_outbox(stack, lanes, PublisherSettings()) as outbox,
         publisher_process(outbox.settings, Path(directory) / "publisher.log"),
     ):
         wait_for_lanes(outbox, 1, 60)
-        bare, relay = measure(outbox, options.batches, options.rate)
-    result: dict[str, object] = {
-        "benchmark": "relay_latency",
-        "batches": options.batches,
-        "rate": options.rate,
-        "lanes": options.lanes,
-    }
-    for name, found in (("bare", bare), ("relay", relay)):
+        bare, relay = measure(outbox, batches, rate)
+    for name, found in (("publisher", relay), ("bare producer", bare)):
         cuts = statistics.quantiles(found, n=100)
-        percentiles = {f"{name}_p{p}_ms": round(cuts[p - 1], 1) for p in (50, 90, 99)}
-        result |= percentiles
-        sys.stderr.write(f"{name}: {percentiles}\n")
-    result["ratio"] = round(statistics.median(relay) / statistics.median(bare), 2)
-    sys.stdout.write(json.dumps(result) + "\n")
+        report.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)})
+    report.finish(page, as_json=json)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
