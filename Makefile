@@ -79,7 +79,7 @@ format: $(INSTALLED) ## Format the code
 
 .PHONY: docs
 docs: $(INSTALLED) ## Generate docs/configuration.md from the settings
-	$(BIN)/python -m db.configuration > docs/configuration.md
+	$(BIN)/python -m service.configuration > docs/configuration.md
 
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses

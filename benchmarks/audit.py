@@ -26,13 +26,13 @@ from pydantic import SecretStr
 
 from benchmarks.outbox import EVENTS, PARTITIONS, synthetic_outbox
 from benchmarks.relay import measure_relay
-from db import logs
 from db.connection import connect
-from db.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherSettings, Settings
 from devstack.stack import Stack
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
 from publisher.kafka.clients import progress_consumer
+from service import logs
+from service.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherSettings, Settings
 
 LANES = 4
 

@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from pydantic import SecretStr
 
 from db.migrate import upgrade
-from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from db.statements import statement
 from devstack.stack import Stack
 from devstack.topics import create_topics
 from publisher.kafka.clients import lane_producer
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 
 EVENTS = 20
 VALUE_BYTES = 178

@@ -16,10 +16,10 @@ import typer
 from benchmarks.pipeline.traffic import preload, without_ends
 from benchmarks.report import Measured, Report
 from benchmarks.world import World, world
-from db.settings import KafkaSettings
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape, generate_blocks
+from service.settings import KafkaSettings
 from spark_job.assembly.rebuild import Rebuilt, rebuild
 from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
 from spark_job.input.columns import RecordColumns

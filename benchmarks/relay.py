@@ -30,10 +30,10 @@ from benchmarks.outbox import (
 )
 from benchmarks.report import Measured, Report, alternate
 from benchmarks.world import publisher_process
-from db import logs
-from db.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
 from devstack.process import ServerProcess
 from devstack.stack import Stack
+from service import logs
+from service.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
 
 LABELS = {
     "events_s": "events/s",

@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.outbox import PARTITIONS, SyntheticOutbox, produce_bare, synthetic_outbox, wait_for_lanes
 from benchmarks.report import Report
 from benchmarks.world import publisher_process
-from db import logs
-from db.settings import LogSettings, PublisherSettings
 from devstack.stack import Stack
+from service import logs
+from service.settings import LogSettings, PublisherSettings
 
 LABELS = {"p50_ms": "p50, ms", "p90_ms": "p90, ms", "p99_ms": "p99, ms"}
 WARM_UP = 20

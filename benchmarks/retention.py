@@ -20,10 +20,10 @@ from pydantic import SecretStr
 
 from benchmarks.world import world
 from db.migrate import upgrade
-from db.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from db.statements import statement
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
+from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.integration.publisher.old_outputs import add_batches, deliver_all
 from tests.integration.publisher.outbox_rows import Outbox, simple
 

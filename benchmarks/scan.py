@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from db.settings import JobSettings, KafkaSettings
+from service.settings import JobSettings, KafkaSettings
 from spark_job.spark.session import start_session, stop_session
 from spark_job.spark.work_folder import WorkFolder
 

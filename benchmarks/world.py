@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
 
-from db.settings import Settings
 from devstack.process import ServerProcess, launch
 from devstack.stack import Stack
+from service.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from db.errors import SettingsError, UnavailableError
-from db.settings import PostgresSettings
 from db.statements import statement
+from service.errors import SettingsError, UnavailableError
+from service.settings import PostgresSettings
 
 # How long a statement waits for a server that has gone without a word.
 _GONE_S = 30

@@ -19,9 +19,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from db.connection import connect
-from db.errors import OutboxError, SchemaError
 from db.migrate import explain, upgrade
-from db.settings import PostgresSettings, load_settings
+from service.errors import OutboxError, SchemaError
+from service.settings import PostgresSettings, load_settings
 
 HEADER = (
     "-- What `alembic upgrade head` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"

@@ -11,9 +11,9 @@ from psycopg import errors
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.errors import OutboxError, SchemaError, UnavailableError
-from db.settings import PostgresSettings
 from db.statements import statement
+from service.errors import OutboxError, SchemaError, UnavailableError
+from service.settings import PostgresSettings
 
 HEAD = "0006"
 """The revision that this code reads and writes."""

@@ -2,8 +2,8 @@
 
 import typer
 
-from db.command import run_command
 from publisher.commands import audit, lanes, parked, replay, resume, retention, run, status
+from service.command import run_command
 
 app = typer.Typer(
     no_args_is_help=True,

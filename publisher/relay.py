@@ -13,12 +13,8 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from db import kafka_client
 from db.connection import connect
-from db.errors import ContinuityError, SettingsError, UnavailableError
 from db.migrate import require_current
-from db.monitoring.loops import Loop
-from db.settings import Settings
 from publisher.assignment import membership
 from publisher.assignment.assignor import assign, left_alone_with
 from publisher.assignment.descriptors import ensure_descriptors
@@ -34,6 +30,10 @@ from publisher.outbox.cursor import Epoch
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
 from publisher.retention.deliveries import DeliveryPruning
+from service import kafka_client
+from service.errors import ContinuityError, SettingsError, UnavailableError
+from service.monitoring.loops import Loop
+from service.settings import Settings
 
 _log = structlog.get_logger()
 

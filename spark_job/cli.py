@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from db import logs
-from db.command import run_command
-from db.settings import load_settings
+from service import logs
+from service.command import run_command
+from service.settings import load_settings
 from spark_job.commands import savepoint
 from spark_job.commands.fork import fork
 from spark_job.commands.options import Config, Json

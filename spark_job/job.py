@@ -14,12 +14,12 @@ import psycopg
 import structlog
 from psycopg.rows import TupleRow
 
-from db import fault_points
 from db.connection import connect
-from db.errors import OutboxError
-from db.fault_points import reach
 from db.migrate import require_current
-from db.settings import Settings
+from service import fault_points
+from service.errors import OutboxError
+from service.fault_points import reach
+from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.slices import TaskSettings, TransformOf

@@ -13,9 +13,9 @@ import structlog
 from pyspark.sql import SparkSession
 
 from db.connection import connect
-from db.errors import UnavailableError
 from db.migrate import require_current
-from db.settings import Settings
+from service.errors import UnavailableError
+from service.settings import Settings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.ownership import Connection, Owner, read_owner
 from spark_job.spark.session import LazySession

@@ -10,7 +10,14 @@ from functools import cached_property
 from pathlib import Path
 
 _MIGRATE = "import os; from db.migrate import upgrade; upgrade(os.environ['OUTBOX_POSTGRES__DSN'])"
-_SETTINGS = "import json; from db.settings import known_keys; print(json.dumps(known_keys()))"
+_SETTINGS = """
+import json
+try:
+    from service.settings import known_keys
+except ModuleNotFoundError:  # a checkout from before that package
+    from db.settings import known_keys
+print(json.dumps(known_keys()))
+"""
 # What a job keeps on disk: open sessions, or Spark's state in the versions that had one.
 _FOLDERS = {"job.cache": "cache", "job.checkpoint": "checkpoint"}
 

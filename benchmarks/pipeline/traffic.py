@@ -21,10 +21,10 @@ from confluent_kafka import (
 
 from benchmarks.pipeline.latency import SentEnd
 from benchmarks.transforms import OUTPUTS, TOPIC
-from db.settings import KafkaSettings
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape, generate_blocks
 from examples.clickstream.producer import TopicWriter, paced
+from service.settings import KafkaSettings
 
 BROKER_STAMPS = {"message.timestamp.type": "LogAppendTime"}
 """Settings of a topic whose records have the time at which the broker got them; a session's times are those then, which changes nothing

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, create_engine, exc
 from sqlalchemy.pool import NullPool
 
 from db.connection import connect
-from db.errors import OutboxError
 from db.migrate import explain
-from db.settings import PostgresSettings, load_settings
 from db.statements import statement
+from service.errors import OutboxError
+from service.settings import PostgresSettings, load_settings
 
 LOCK_TIMEOUT_MS = 5_000
 """A migration that waits longer than this gives up, because everything behind it in the queue for the lock waits too."""

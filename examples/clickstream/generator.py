@@ -17,8 +17,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from db.errors import SettingsError
-from db.settings import load_settings
 from examples.clickstream.anomalies import Anomalies, Rows
 from examples.clickstream.events import Record
 from examples.clickstream.payload import (
@@ -33,6 +31,8 @@ from examples.clickstream.payload import (
 )
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
 from examples.clickstream.topics import CONFIG, LOAD, Config
+from service.errors import SettingsError
+from service.settings import load_settings
 
 screen = Console(stderr=True)
 Share = Annotated[float, typer.Option(min=0, max=1, help="Share of the sessions with this anomaly.")]

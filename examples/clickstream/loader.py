@@ -15,14 +15,14 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from db.errors import SettingsError
-from db.settings import load_settings
 from examples.clickstream.dataset import DatasetError, read_clicks
 from examples.clickstream.events import Record, from_clicks
 from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
 from examples.clickstream.topics import CLICKS, CONFIG, Config
 from examples.demo.reading import ReadError
+from service.errors import SettingsError
+from service.settings import load_settings
 
 screen = Console(stderr=True)
 

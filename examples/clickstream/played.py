@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from db.settings import KafkaSettings
 from examples.clickstream.events import Record
 from examples.demo.reading import ReadError, end_offsets, read_topic
+from service.settings import KafkaSettings
 
 
 def left_to_play(kafka: KafkaSettings, topic: str, records: list[Record]) -> list[Record]:

@@ -7,8 +7,8 @@ from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from db.settings import KafkaSettings
 from examples.clickstream.events import Record
+from service.settings import KafkaSettings
 
 # Large batches, because preloading is about throughput; idempotence keeps each partition's order over retries.
 _OPTIONS: dict[str, str | int | float | bool] = {

@@ -15,11 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from db.connection import connect
-from db.errors import OutboxError
-from db.settings import PostgresSettings, load_settings
 from db.statements import statement
 from examples.clickstream.topics import CONFIG, Config
 from examples.demo.reading import KafkaRecord, ReadError, read_topic
+from service.errors import OutboxError
+from service.settings import PostgresSettings, load_settings
 
 _PIPE_WIDTH = 10_000
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from db.settings import load_settings
 from devstack.topics import TopicSpec, create_topics
 from examples.clickstream.transform import TOPICS
+from service.settings import load_settings
 
 CLICKS = "shop.clicks"
 """The sample clickstream, from the loader."""

@@ -15,13 +15,13 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from db.errors import OutboxError
 from devstack.errors import DevstackError, tail
 from examples.clickstream.dataset import DatasetError
 from examples.clickstream.producer import ProduceError
 from examples.demo import report
 from examples.demo.reading import ReadError
 from examples.demo.run import Demo, DemoError
+from service.errors import OutboxError
 
 _PLAIN_WIDTH = 140
 _EXPECTED_ERRORS = (

@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from db.settings import SessionSettings
 from examples.demo.reading import KafkaRecord
+from service.settings import SessionSettings
 from spark_job.api import Event, OutputEvent, Position, Session
 
 Transform = Callable[[Session], Iterable[OutputEvent]]

@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from db.settings import KafkaSettings
 from examples.clickstream.events import Record
 from examples.clickstream.producer import TopicWriter, paced
+from service.settings import KafkaSettings
 
 _JOIN_TIMEOUT_S = 30.0
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from db.settings import KafkaSettings
-from db.topic_ids import topic_id_text
+from service.settings import KafkaSettings
+from service.topic_ids import topic_id_text
 
 _TIMEOUT_S = 60.0
 

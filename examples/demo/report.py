@@ -6,7 +6,6 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
-from db.settings import KafkaSettings, PostgresSettings, load_settings
 from examples.clickstream import show
 from examples.clickstream.topics import CLICKS, CONFIG, INPUT, OUTPUT
 from examples.clickstream.transform import FUNNEL, SESSIONS, transform
@@ -15,6 +14,7 @@ from examples.demo.expected import Expected, expect
 from examples.demo.outbox import Outbox
 from examples.demo.reading import KafkaRecord, read_topic, topic_id
 from examples.demo.verdict import Verdict, judge
+from service.settings import KafkaSettings, PostgresSettings, load_settings
 
 _ROWS = 3
 _FINDINGS = 20

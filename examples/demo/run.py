@@ -12,7 +12,6 @@ from psycopg.conninfo import make_conninfo
 from rich.console import Console
 
 from db import migrate
-from db.settings import KafkaSettings
 from devstack.stack import Stack
 from devstack.topics import create_topics
 from examples.clickstream.anomalies import Anomalies
@@ -25,6 +24,7 @@ from examples.demo.feed import Feed
 from examples.demo.outbox import Outbox, Progress
 from examples.demo.reading import end_offsets
 from examples.demo.services import Service, clean_environment
+from service.settings import KafkaSettings
 
 DATABASE = "outbox"
 AUDITOR = "auditor"

@@ -4,7 +4,7 @@ import resource
 
 import structlog
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 
 _log = structlog.get_logger()
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.errors import OutboxError, UnavailableError
 from db.statements import statement
 from publisher.assignment import membership as sharing
 from publisher.assignment.membership import Process
+from service.errors import OutboxError, UnavailableError
 
 
 class LanesNotChangedError(OutboxError):

@@ -9,13 +9,13 @@ import psycopg
 import structlog
 
 from db.connection import connect, longest_wait_s
-from db.errors import UnavailableError
-from db.monitoring.loops import Loop
 from db.statements import statement
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
+from service.errors import UnavailableError
+from service.monitoring.loops import Loop
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import structlog
 
-from db.settings import Settings
 from db.statements import statement
 from publisher.audit import SQL, kafka
 from publisher.audit import state as states
@@ -21,6 +20,7 @@ from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.monitoring.status import read_status
 from publisher.outbox.identity import OutboxIdentity, read_identity
 from publisher.retention.hold_off import hold_off_retention
+from service.settings import Settings
 
 _log = structlog.get_logger()
 

@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from db.settings import KafkaSettings
 from db.statements import statement
 from publisher.audit import SQL
 from publisher.audit.compare import Alteration, Comparison, Disorder
@@ -15,6 +14,7 @@ from publisher.audit.digest import Expected, Found, is_own
 from publisher.audit.findings import Check
 from publisher.delivery.records import Header, Record, Row, records
 from publisher.kafka.clients import progress_consumer
+from service.settings import KafkaSettings
 
 _LOOK_UP_S = 20.0
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from db.errors import UnavailableError
-from db.settings import Settings
 from publisher.audit import state as states
 from publisher.audit.digest import (
     FOUND,
@@ -24,6 +22,8 @@ from publisher.audit.spill import Spill
 from publisher.audit.state import State
 from publisher.audit.topics import unavailable
 from publisher.kafka.clients import progress_consumer
+from service.errors import UnavailableError
+from service.settings import Settings
 
 _FETCH_MESSAGES = 10_000
 _SAVE_S = 5.0

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.errors import SettingsError
-from db.settings import Settings
 from db.statements import statement
 from publisher.audit import SQL
 from publisher.audit import state as states
@@ -30,6 +28,8 @@ from publisher.audit.spill import Spill
 from publisher.audit.state import State
 from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.outbox.identity import OutboxIdentity
+from service.errors import SettingsError
+from service.settings import Settings
 
 _EVENTS_A_BUCKET = 250_000
 _ORDER_BUCKETS = 64

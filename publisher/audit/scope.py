@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
-from db.errors import SettingsError
 from db.statements import statement
 from publisher.audit import SQL
 from publisher.outbox.cursor import Cursor
+from service.errors import SettingsError
 
 _PARTITION_BATCHES = 10_000
 _RANGE_SESSIONS = 20_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from db.errors import OutboxError
+from service.errors import OutboxError
 
 _BUFFERED_BYTES = 32 * 1024 * 1024
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 
 _VERSION = 3
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
 
-from db.errors import UnavailableError
-from db.kafka_client import admin_client
-from db.settings import KafkaSettings
-from db.topic_ids import topic_id_text
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
+from service.errors import UnavailableError
+from service.kafka_client import admin_client
+from service.settings import KafkaSettings
+from service.topic_ids import topic_id_text
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,

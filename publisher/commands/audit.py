@@ -15,15 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from db import logs
-from db.errors import UnavailableError
-from db.settings import load_settings
 from publisher.audit.audit import Request
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, Report
 from publisher.audit.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import Config, Json, console, database, print_json
+from service import logs
+from service.errors import UnavailableError
+from service.settings import load_settings
 
 
 def audit(

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 
 from db.connection import connect
-from db.errors import SettingsError
 from db.migrate import require_current
-from db.settings import Settings
+from service.errors import SettingsError
+from service.settings import Settings
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="Settings file; default OUTBOX_CONFIG, else outbox.toml.")

@@ -6,9 +6,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from db.settings import load_settings
 from publisher.assignment.epochs import Change, Lanes, change_lanes, read_lanes
 from publisher.commands.common import Config, Json, console, database, print_json
+from service.settings import load_settings
 
 app = typer.Typer(
     invoke_without_command=True, help="Show who runs which lanes, or change how many there are."

@@ -11,9 +11,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from db import fault_points
-from db.errors import OutboxError, UnavailableError
-from db.settings import load_settings
 from db.statements import statement
 from publisher.commands.common import Config, Json, Yes, confirm, console, database, print_json
 from publisher.outbox.parked import (
@@ -26,6 +23,9 @@ from publisher.outbox.parked import (
     newest_batch,
     requeue,
 )
+from service import fault_points
+from service.errors import OutboxError, UnavailableError
+from service.settings import load_settings
 
 app = typer.Typer(
     no_args_is_help=True,

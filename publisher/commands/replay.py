@@ -9,11 +9,6 @@ from typing import Annotated
 
 import typer
 
-from db import fault_points, logs
-from db.errors import ContinuityError, FencedError, SettingsError
-from db.fault_points import reach
-from db.kafka_client import admin_client
-from db.settings import Settings, load_settings
 from publisher.commands.common import Config, Json, confirm, console, database, print_json
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
@@ -27,6 +22,11 @@ from publisher.replay.starting import Plan, Request, answering, make, make_plan
 from publisher.replay.store import Replay
 from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
 from publisher.shutdown import stop_on_signals
+from service import fault_points, logs
+from service.errors import ContinuityError, FencedError, SettingsError
+from service.fault_points import reach
+from service.kafka_client import admin_client
+from service.settings import Settings, load_settings
 
 app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
 

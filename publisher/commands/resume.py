@@ -11,9 +11,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from db import fault_points, kafka_client
-from db.errors import SettingsError, UnavailableError
-from db.settings import load_settings
 from publisher.commands.common import Config, Json, confirm, database, print_json
 from publisher.delivery.remediation import replaced_topic
 from publisher.kafka.topics import Topics
@@ -22,6 +19,9 @@ from publisher.resume.plan import Way
 from publisher.resume.planning import LanePlan, Plan, Planner, Request
 from publisher.resume.rebinding import Accepted
 from publisher.resume.resume import Resume
+from service import fault_points, kafka_client
+from service.errors import SettingsError, UnavailableError
+from service.settings import load_settings
 
 
 def resume(

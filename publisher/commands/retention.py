@@ -8,16 +8,16 @@ import structlog
 import typer
 from rich.table import Table
 
-from db import fault_points, logs
 from db.connection import connect
-from db.errors import FencedError, SettingsError, UnavailableError
 from db.migrate import require_current
-from db.settings import Settings, load_settings
 from publisher.commands.common import Config, Json, confirm, console, database, print_json
 from publisher.retention.keeper import Report, postgres_settings, require_limit, require_rights, run_once
 from publisher.retention.plan import Decision
 from publisher.retention.survey import Survey, survey
 from publisher.shutdown import stop_on_signals
+from service import fault_points, logs
+from service.errors import FencedError, SettingsError, UnavailableError
+from service.settings import Settings, load_settings
 
 app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
 _log = structlog.get_logger()

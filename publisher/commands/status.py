@@ -4,9 +4,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from db.settings import load_settings
 from publisher.commands.common import Config, Json, console, database, print_json
 from publisher.monitoring.status import COUNT_LIMIT, Status, read_status
+from service.settings import load_settings
 
 
 def status(config: Config = None, as_json: Json = False) -> None:

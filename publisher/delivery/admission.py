@@ -4,7 +4,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from db.settings import KafkaSettings
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row
 from publisher.delivery.refusals import Refusal, TopicLimits, refusal
@@ -13,6 +12,7 @@ from publisher.delivery.transaction import Place
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic, Topics
+from service.settings import KafkaSettings
 
 
 class Admission(ABC):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from db.settings import Settings
 from publisher.delivery.history import Identity
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
+from service.settings import Settings
 
 _log = structlog.get_logger()
 

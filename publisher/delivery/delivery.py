@@ -10,7 +10,6 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException, Producer
 
-from db.fault_points import reach
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.history import Position
@@ -25,6 +24,7 @@ from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import ChunkLimits
+from service.fault_points import reach
 
 _log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from db.settings import PublisherSettings
 from publisher.cloud_events import CloudEvents
+from service.settings import PublisherSettings
 
 Header = tuple[str, str | bytes | None]
 DeliveryReport = Callable[[KafkaError | None, Message], None]

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from db.errors import ContinuityError
+from service.errors import ContinuityError
 
 
 class StopReason(StrEnum):

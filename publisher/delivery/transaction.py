@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from db.fault_points import reach
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import SENT_NOW, DeliveryReport, Row
 from publisher.delivery.refusals import RECORD_ERRORS, Refusal
+from service.fault_points import reach
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0

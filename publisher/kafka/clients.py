@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from db.errors import SettingsError
-from db.kafka_client import QUIET, admin_client
-from db.settings import KafkaSettings
+from service.errors import SettingsError
+from service.kafka_client import QUIET, admin_client
+from service.settings import KafkaSettings
 
 T = TypeVar("T")
 

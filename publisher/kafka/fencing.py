@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer
 
-from db.settings import KafkaSettings
 from publisher.kafka import clients
+from service.settings import KafkaSettings
 
 _SLICE_S = 1.0
 

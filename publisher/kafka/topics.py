@@ -18,12 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from db.kafka_client import UNAUTHORISED
-from db.topic_ids import topic_id_text
 from publisher.delivery import remediation as remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka.clients import Cluster, answer, cluster
 from publisher.kafka.single_flight import SingleFlight
+from service.kafka_client import UNAUTHORISED
+from service.topic_ids import topic_id_text
 
 _log = structlog.get_logger()
 

@@ -7,8 +7,6 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from db.errors import FencedError, UnavailableError
-from db.kafka_client import UNAUTHORISED
 from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import Outcome
@@ -16,6 +14,8 @@ from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopRe
 from publisher.lane.lane import Lane
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
+from service.errors import FencedError, UnavailableError
+from service.kafka_client import UNAUTHORISED
 
 _log = structlog.get_logger()
 

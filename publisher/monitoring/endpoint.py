@@ -1,4 +1,4 @@
-"""The HTTP endpoint of `publisher run`: metrics, health and readiness (db/monitoring/endpoint.py)."""
+"""The HTTP endpoint of `publisher run`: metrics, health and readiness (service/monitoring/endpoint.py)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,14 +6,14 @@ from contextlib import ExitStack, contextmanager
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from db.monitoring import endpoint
-from db.monitoring.looking import LONGEST_LOOK_S, looking
-from db.monitoring.verdict import Verdict
-from db.settings import Settings
+from db.polling import LONGEST_POLL_S, polling
 from publisher.monitoring import metrics
 from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.outbox_metrics import OutboxMetrics
 from publisher.monitoring.readiness import judge
+from service.monitoring import endpoint
+from service.monitoring.verdict import Verdict
+from service.settings import Settings
 
 
 def ready(settings: Settings, health: ProcessHealth) -> Verdict:
@@ -33,7 +33,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
     if settings.metrics.port == 0:
         yield
         return
-    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_LOOK_S)
+    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_POLL_S)
     process = ProcessMetrics(settings, health)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], health.loops.verdict, lambda: ready(settings, health)
@@ -47,7 +47,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
                 "[metrics] port (OUTBOX_METRICS__PORT)",
             )
         )
-        cleanup.enter_context(looking(settings, "publisher metrics", outbox.look, outbox.lost))
+        cleanup.enter_context(polling(settings, "publisher metrics", outbox.look, outbox.lost))
         yield
 
 

@@ -8,9 +8,9 @@ from enum import StrEnum
 from confluent_kafka import Producer
 
 from db.connection import longest_wait_s
-from db.monitoring.loops import Loops
-from db.settings import Settings
 from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot
+from service.monitoring.loops import Loops
+from service.settings import Settings
 
 # Between its steps a loop waits for less than this: backoff (worker.py, relay.py, wakeup.py).
 _MOST_BACKOFF_S = 10.0

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from db.errors import FencedError
-from db.monitoring.harmless import harmless
 from publisher.delivery.records import Row
 from publisher.delivery.transaction import RecordRefusedError
+from service.errors import FencedError
+from service.monitoring.best_effort import best_effort
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -90,7 +90,7 @@ def transaction(rows: Sequence[Row]) -> Iterator[None]:
     _delivered(rows, time.monotonic() - begun_at)
 
 
-@harmless("metrics.delivered")
+@best_effort("metrics.delivered")
 def _delivered(rows: Sequence[Row], took_s: float) -> None:
     _TRANSACTIONS.labels("committed").inc()
     _TRANSACTION_SECONDS.observe(took_s)
@@ -98,13 +98,13 @@ def _delivered(rows: Sequence[Row], took_s: float) -> None:
     _DELIVERED_SESSIONS.inc(sum([len(row.session_ends) for row in rows]))
 
 
-@harmless("metrics.opened")
+@best_effort("metrics.opened")
 def opened(*, again: bool) -> None:
     """Count a lane that was opened, `again`: by the worker that had it open before."""
     _LANES_OPENED.labels("reopened" if again else "taken").inc()
 
 
-@harmless("metrics.failed")
+@best_effort("metrics.failed")
 def failed(error: Exception) -> None:
     """Count a step of a lane that failed with `error`, as worker.py sorted it."""
     if isinstance(error, FencedError):
@@ -118,19 +118,19 @@ def failed(error: Exception) -> None:
     _LANE_FAILURES.labels(kind).inc()
 
 
-@harmless("metrics.stopped")
+@best_effort("metrics.stopped")
 def stopped(*, unexpected: bool) -> None:
     """Count a step after which a lane stands still."""
     _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
 
 
-@harmless("metrics.link_broke")
+@best_effort("metrics.link_broke")
 def link_broke() -> None:
     """Count a connection to the coordinator that broke."""
     _LINKS_BROKEN.inc()
 
 
-@harmless("metrics.parked")
+@best_effort("metrics.parked")
 def parked(reason: str) -> None:
     """Count a row that was put aside."""
     _ROWS_PARKED.labels(reason).inc()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from db.monitoring.verdict import Verdict
+from service.monitoring.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.errors import SchemaError
-from db.settings import Settings
 from db.statements import statement
 from publisher.delivery import remediation as remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
+from service.errors import SchemaError
+from service.settings import Settings
 
 
 class OutboxIdentity(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Any
 
 import psycopg
 
-from db.errors import FencedError
 from db.statements import statement
+from service.errors import FencedError
 
 
 class LeaseLostError(FencedError):

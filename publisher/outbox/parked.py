@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from db.errors import ContinuityError
-from db.fault_points import reach
 from db.lanes import lane_hash
 from db.statements import statement
+from service.errors import ContinuityError
+from service.fault_points import reach
 
 # Rows and bytes that one batch copies while the job waits for the writer lock.
 _BATCH_ROWS = 1_000

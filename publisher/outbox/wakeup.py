@@ -11,11 +11,11 @@ import psycopg
 import structlog
 
 from db.connection import connect, longest_wait_s
-from db.errors import UnavailableError
-from db.monitoring.loops import Loop, Loops
-from db.settings import PostgresSettings
 from db.statements import statement
 from publisher.backoff import Backoff
+from service.errors import UnavailableError
+from service.monitoring.loops import Loop, Loops
+from service.settings import PostgresSettings
 
 _log = structlog.get_logger()
 

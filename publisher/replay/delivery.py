@@ -7,8 +7,6 @@ from hashlib import sha256
 import psycopg
 import structlog
 
-from db.errors import UnavailableError
-from db.fault_points import reach
 from publisher.delivery import remediation
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
@@ -33,6 +31,8 @@ from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, 
 from publisher.replay.reader import ReplayChunk, ReplayReader
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
+from service.errors import UnavailableError
+from service.fault_points import reach
 
 _log = structlog.get_logger()
 

@@ -7,13 +7,13 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from db.errors import UnavailableError
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
+from service.errors import UnavailableError
 
 _log = structlog.get_logger()
 

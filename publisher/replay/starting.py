@@ -9,8 +9,6 @@ from typing import Any
 import psycopg
 from confluent_kafka import KafkaException
 
-from db.errors import ContinuityError, UnavailableError
-from db.settings import KafkaSettings, Settings
 from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.filters import Filters, as_json
@@ -18,6 +16,8 @@ from publisher.replay.selection import Count, Range, count, resolve
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
+from service.errors import ContinuityError, UnavailableError
+from service.settings import KafkaSettings, Settings
 
 Tick = Callable[[int], None]
 

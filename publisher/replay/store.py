@@ -10,11 +10,11 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.errors import SettingsError
 from db.statements import statement
 from publisher.outbox.cursor import Cursor
 from publisher.outbox.lease import LeaseLostError
 from publisher.replay.progress import ReplayProgress
+from service.errors import SettingsError
 
 Connection = psycopg.Connection[Any]
 

@@ -8,10 +8,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
-from db import kafka_client
-from db.errors import SettingsError, UnavailableError
-from db.kafka_client import UNAUTHORISED
-from db.settings import KafkaSettings, Settings
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.history import Identity
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -19,6 +15,10 @@ from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, name_outbox
 from publisher.replay.store import Replay
+from service import kafka_client
+from service.errors import SettingsError, UnavailableError
+from service.kafka_client import UNAUTHORISED
+from service.settings import KafkaSettings, Settings
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
-from db.errors import ContinuityError
 from db.statements import statement
 from publisher.assignment.membership import add_lanes
 from publisher.delivery.admission import Admission
@@ -28,6 +27,7 @@ from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.resume.planning import LanePlan, Plan, Planner
+from service.errors import ContinuityError
 
 
 class _Given(OutboxConnection):

@@ -5,11 +5,11 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from db.errors import ContinuityError
 from publisher.delivery.history import Identity, Mirror, Position, check_later, decide
 from publisher.delivery.progress import NO_TOTALS, Progress, Totals
 from publisher.delivery.stop_reasons import StoppedError
 from publisher.outbox.cursor import Cursor, Epoch
+from service.errors import ContinuityError
 
 
 class Way(StrEnum):

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.errors import ContinuityError, SettingsError
-from db.settings import Settings
 from db.statements import statement
 from publisher.delivery.history import Identity
 from publisher.delivery.records import Row
@@ -15,6 +13,8 @@ from publisher.kafka.topics import Topics
 from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import Accepted, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, Survey, read_ledger
+from service.errors import ContinuityError, SettingsError
+from service.settings import Settings
 
 
 class Request(NamedTuple):

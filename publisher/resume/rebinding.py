@@ -7,10 +7,10 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.errors import ContinuityError, SettingsError
 from db.statements import statement
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, check_cluster, check_prefix, check_server, read_identity
+from service.errors import ContinuityError, SettingsError
 
 
 class Accepted(NamedTuple):

@@ -12,9 +12,6 @@ from typing import Any
 
 import psycopg
 
-from db.errors import FencedError
-from db.fault_points import reach
-from db.settings import Settings
 from db.statements import statement
 from publisher.assignment.membership import wake_publishers
 from publisher.delivery.context import Context, Timelines
@@ -24,6 +21,9 @@ from publisher.resume.lane_move import LaneMove
 from publisher.resume.planning import LanePlan, Plan, Planner
 from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
+from service.errors import FencedError
+from service.fault_points import reach
+from service.settings import Settings
 
 
 class Resume:

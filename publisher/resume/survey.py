@@ -7,7 +7,6 @@ from uuid import UUID
 
 import psycopg
 
-from db.settings import Settings
 from db.statements import statement
 from publisher.delivery.history import Mirror
 from publisher.delivery.progress import Progress, Totals, lane_of_key
@@ -17,6 +16,7 @@ from publisher.kafka.topics import Topics
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.resume.plan import LaneSurvey, Range
+from service.settings import Settings
 
 
 class LaneEpoch(NamedTuple):

@@ -6,10 +6,10 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from db.errors import UnavailableError
-from db.fault_points import reach
 from db.statements import statement
 from publisher.retention.survey import MARK, SQL, leftovers
+from service.errors import UnavailableError
+from service.fault_points import reach
 
 _log = structlog.get_logger()
 _PARENT = sql.Identifier("outbox", "session_output")

@@ -4,8 +4,8 @@ from typing import Any
 
 import psycopg
 
-from db.errors import UnavailableError
 from db.statements import statement
+from service.errors import UnavailableError
 
 
 def hold_off_retention(connection: psycopg.Connection[Any]) -> None:

@@ -9,14 +9,14 @@ import psycopg
 import structlog
 
 from db.connection import connect
-from db.errors import FencedError, OutboxError, SettingsError, UnavailableError
 from db.migrate import require_current
-from db.settings import PostgresSettings, Settings
 from db.statements import statement
 from publisher.retention.drop import drop_partition, finish_leftovers, unmark
 from publisher.retention.plan import Verdict
 from publisher.retention.prune import Pruned, prune
 from publisher.retention.survey import SQL, Survey, survey
+from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
+from service.settings import PostgresSettings, Settings
 
 _log = structlog.get_logger()
 

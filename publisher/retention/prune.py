@@ -5,10 +5,10 @@ from typing import Any
 
 import psycopg
 
-from db.fault_points import reach
 from db.statements import statement
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.survey import SQL
+from service.fault_points import reach
 
 ROWS_AT_ONCE = 5_000
 """Rows that one transaction deletes at the most."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 
-from db.settings import RetentionSettings
 from db.statements import statement
 from publisher.retention.plan import (
     Decision,
@@ -19,6 +18,7 @@ from publisher.retention.plan import (
     closed,
     decide,
 )
+from service.settings import RetentionSettings
 
 SQL = "publisher.retention"
 MARK = "publisher retention: to be dropped"

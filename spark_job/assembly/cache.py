@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from db.fault_points import reach
+from service.fault_points import reach
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
 from spark_job.sessions.binary import Reader, aligned

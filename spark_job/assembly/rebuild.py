@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
 
-from db.fault_points import reach
+from service.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records

@@ -77,4 +77,4 @@ class TaskSettings:
     """Of the client that finds open sessions again."""
     kafka_timeout_s: float = 30.0
     fault_file: str | None = None
-    """The plan of the faults that a test injects (db/fault_points.py)."""
+    """The plan of the faults that a test injects (service/fault_points.py)."""

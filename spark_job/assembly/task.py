@@ -20,9 +20,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from db import fault_points
-from db.fault_points import reach
 from db.lanes import lane_hash
+from service import fault_points
+from service.fault_points import reach
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, TransformStoppedError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.api import OutputEvent, Session
 from spark_job.assembly.errors import CodeChangedError
 from spark_job.assembly.slices import TransformOf

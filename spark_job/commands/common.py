@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from db.connection import connect
-from db.errors import SettingsError, UnavailableError
 from db.migrate import require_current
-from db.settings import Settings
 from db.statements import statement
+from service.errors import SettingsError, UnavailableError
+from service.settings import Settings
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
 from spark_job.spark.failures import explained

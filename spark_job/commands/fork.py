@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from db.settings import load_settings
+from service.settings import load_settings
 from spark_job.commands.options import Config, Json
 
 

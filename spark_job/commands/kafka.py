@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from db.settings import Settings
+from service.settings import Settings
 from spark_job.input.topics import KafkaInput
 
 

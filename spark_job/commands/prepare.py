@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from db.errors import OutboxError
-from db.settings import JobSettings
+from service.errors import OutboxError
+from service.settings import JobSettings
 from spark_job.spark import class_archive, jvm
 from spark_job.spark.jars import java_executable
 from spark_job.spark.session import start_session, stop_session

@@ -10,9 +10,9 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import class_row
 
-from db.errors import OutboxError, UnavailableError
-from db.settings import JobSettings
 from db.statements import statement
+from service.errors import OutboxError, UnavailableError
+from service.settings import JobSettings
 from spark_job.recovery import ownership, requests
 from spark_job.recovery.ownership import Owner
 from spark_job.recovery.requests import Connection, Kind

@@ -2,8 +2,8 @@
 
 import json
 
-from db.errors import FencedError
-from db.settings import Settings
+from service.errors import FencedError
+from service.settings import Settings
 from spark_job.commands import request_client
 from spark_job.commands.common import confirm, errors, outbox, progress
 from spark_job.commands.kafka import kafka_input

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from db.errors import SettingsError, UnavailableError
-from db.settings import Settings, load_settings
+from service.errors import SettingsError, UnavailableError
+from service.settings import Settings, load_settings
 from spark_job.commands.common import errors, outbox, outbox_uuid, writer_lock
 from spark_job.commands.options import Config, Json, Timeout, Yes
 from spark_job.recovery import savepoints

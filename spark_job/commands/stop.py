@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from db.errors import SettingsError
-from db.settings import load_settings
+from service.errors import SettingsError
+from service.settings import load_settings
 from spark_job.commands import request_client
 from spark_job.commands.common import outbox, progress, writer_lock
 from spark_job.commands.options import Config, Json, Timeout

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from db.connection import connect
-from db.errors import OutboxError, UnavailableError
 from db.migrate import require_current
-from db.settings import Settings, load_settings
+from service.errors import OutboxError, UnavailableError
+from service.settings import Settings, load_settings
 from spark_job.commands.options import Config, Json, Yes
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter

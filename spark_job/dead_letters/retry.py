@@ -16,8 +16,8 @@ from uuid import uuid4
 from psycopg.rows import dict_row
 
 from db.lanes import lane_hash
-from db.settings import Settings
 from db.statements import statement
+from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
 from spark_job.dead_letters import covered, store

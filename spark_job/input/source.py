@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from db.settings import KafkaSettings
+from service.settings import KafkaSettings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 

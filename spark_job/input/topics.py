@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
-from db.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
-from db.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
-from db.settings import KafkaSettings
-from db.topic_ids import topic_id_text
+from service.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
+from service.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
+from service.settings import KafkaSettings
+from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.source import source_number
 

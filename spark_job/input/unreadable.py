@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from db.settings import KafkaSettings
+from service.settings import KafkaSettings
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import committed_records
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from db.monitoring.loops import Loop, Loops
+from service.monitoring.loops import Loop, Loops
 from spark_job.monitoring.readiness import Phase, Seen
 
 # What the main thread may take between two turns. A start may download Spark's jars; a running

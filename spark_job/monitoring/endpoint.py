@@ -1,4 +1,4 @@
-"""The HTTP endpoint of `spark-job run`: metrics, health and readiness (db/monitoring/endpoint.py), over all its attempts."""
+"""The HTTP endpoint of `spark-job run`: metrics, health and readiness (service/monitoring/endpoint.py), over all its attempts."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from db.monitoring import endpoint
-from db.monitoring.looking import LONGEST_LOOK_S, looking
-from db.monitoring.verdict import Verdict
-from db.settings import Settings
+from db.polling import LONGEST_POLL_S, polling
+from service.monitoring import endpoint
+from service.monitoring.verdict import Verdict
+from service.settings import Settings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.monitoring.input_lag import InputLag
@@ -33,7 +33,7 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
     if port == 0:
         yield
         return
-    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_LOOK_S, InputLag(settings.kafka).read)
+    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_POLL_S, InputLag(settings.kafka).read)
     process = ProcessMetrics(settings, condition)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
@@ -47,7 +47,7 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
                 "[metrics] port (OUTBOX_METRICS__PORT), or the job with job_port (OUTBOX_METRICS__JOB_PORT)",
             )
         )
-        cleanup.enter_context(looking(settings, "spark-job metrics", outbox.look, outbox.lost))
+        cleanup.enter_context(polling(settings, "spark-job metrics", outbox.look, outbox.lost))
         yield
 
 

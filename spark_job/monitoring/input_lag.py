@@ -8,8 +8,8 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from db.settings import KafkaSettings
-from db.topic_ids import topic_id_text
+from service.settings import KafkaSettings
+from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
 
 # What a look may wait for Kafka, over all topics; the next look at Postgres waits with it.

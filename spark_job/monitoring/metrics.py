@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from db.monitoring.harmless import harmless
+from service.monitoring.best_effort import best_effort
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -66,13 +66,13 @@ for _metric, _values in (
         _metric.labels(_value)
 
 
-@harmless("metrics.action")
+@best_effort("metrics.action")
 def action(seconds: float) -> None:
     """Time the Spark action of a batch that is in the outbox."""
     _PHASE_SECONDS.labels("action").observe(seconds)
 
 
-@harmless("metrics.committed")
+@best_effort("metrics.committed")
 def committed(
     *,
     events: int,
@@ -100,26 +100,26 @@ def committed(
         _PHASE_SECONDS.labels(phase).observe(took_s)
 
 
-@harmless("metrics.spark_batch")
+@best_effort("metrics.spark_batch")
 def spark_batch(duration_ms: Mapping[str, int]) -> None:
     """Time the phases of a batch that Spark is through with."""
     for phase, took_ms in duration_ms.items():
         _SPARK_SECONDS.labels(phase).observe(took_ms / 1000)
 
 
-@harmless("metrics.restarted")
+@best_effort("metrics.restarted")
 def restarted(error: Exception) -> None:
     """Count a failed attempt that is followed by another."""
     _RESTARTS.labels(type(error).__name__).inc()
 
 
-@harmless("metrics.fenced")
+@best_effort("metrics.fenced")
 def fenced() -> None:
     """Count that another run owns the outbox."""
     _FENCES.labels("writer").inc()
 
 
-@harmless("metrics.took_over")
+@best_effort("metrics.took_over")
 def took_over() -> None:
     """Count a former owner."""
     _TAKEOVERS.inc()

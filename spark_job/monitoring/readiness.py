@@ -6,7 +6,7 @@ A standby is ready when it could go on in the owner's place: with Spark warm, wa
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from db.monitoring.verdict import Verdict
+from service.monitoring.verdict import Verdict
 
 Phase = Literal["starting", "standby", "running", "restarting", "stopping"]
 

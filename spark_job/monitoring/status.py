@@ -8,8 +8,8 @@ from rich.table import Table
 
 from db.connection import connect
 from db.migrate import require_current
-from db.settings import Settings
 from db.statements import statement
+from service.settings import Settings
 from spark_job.recovery import position, runs
 from spark_job.recovery.ownership import Owner, read_owner
 from spark_job.recovery.position import Position

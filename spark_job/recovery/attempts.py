@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from db.errors import FencedError, OutboxError
-from db.settings import RestartSettings
+from service.errors import FencedError, OutboxError
+from service.settings import RestartSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import Accepted

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from uuid import UUID, uuid4
 
 from db.connection import connect
-from db.errors import SettingsError
 from db.migrate import require_current
-from db.settings import Settings
+from service.errors import SettingsError
+from service.settings import Settings
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery import findings, ownership, position
 from spark_job.recovery.exported import ExportedSavepoint

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from db.settings import Settings
+from service.settings import Settings
 
 
 def described(settings: Settings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions

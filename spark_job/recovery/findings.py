@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from db.errors import ContinuityError
+from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import changes
 from spark_job.recovery.lineage import Lineage

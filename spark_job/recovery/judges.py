@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from db.settings import SessionSettings
+from service.settings import SessionSettings
 from spark_job.assembly.slices import Judge
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import TopicPartition

@@ -15,10 +15,10 @@ import structlog
 from psycopg.rows import TupleRow, class_row
 
 from db.connection import connect, longest_wait_s
-from db.errors import FencedError, MovedError, OutboxError, UnavailableError
-from db.monitoring.loops import Loop
-from db.settings import JobSettings, PostgresSettings
 from db.statements import statement
+from service.errors import FencedError, MovedError, OutboxError, UnavailableError
+from service.monitoring.loops import Loop
+from service.settings import JobSettings, PostgresSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import requests, runs

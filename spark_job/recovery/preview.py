@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.errors import SettingsError
-from db.settings import Settings
 from db.statements import statement
+from service.errors import SettingsError
+from service.settings import Settings
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import position, savepoints
 from spark_job.recovery.findings import Opening

@@ -10,10 +10,10 @@ from uuid import UUID
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from db.errors import UnavailableError
-from db.kafka_client import QUIET, UNAUTHORISED
-from db.settings import Settings
 from db.statements import statement
+from service.errors import UnavailableError
+from service.kafka_client import QUIET, UNAUTHORISED
+from service.settings import Settings
 from spark_job.recovery.generations import Connection
 
 _TIMEOUT_S = 10.0

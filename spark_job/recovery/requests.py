@@ -13,8 +13,8 @@ import psycopg
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from db.errors import OutboxError
 from db.statements import statement
+from service.errors import OutboxError
 
 Connection = psycopg.Connection[TupleRow]
 Kind = Literal["stop", "restore"]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from db.settings import RestartSettings
+from service.settings import RestartSettings
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
-from db.errors import SettingsError
 from db.statements import statement
+from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings, savepoints
 from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from db.errors import SettingsError
 from db.statements import statement
+from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.findings import deleted, here, with_added
 from spark_job.recovery.generations import Connection

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import structlog
 
-from db.errors import OutboxError, UnavailableError
-from db.fault_points import reach
-from db.settings import Settings
 from db.statements import statement
+from service.errors import OutboxError, UnavailableError
+from service.fault_points import reach
+from service.settings import Settings
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import findings, generations, ownership, position, published, requests, runs
 from spark_job.recovery.description import described

@@ -10,8 +10,8 @@ import psycopg
 import structlog
 from psycopg.rows import TupleRow, class_row
 
-from db.settings import JobSettings
 from db.statements import statement
+from service.settings import JobSettings
 from spark_job.monitoring.condition import Condition
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs
 from spark_job.input.offsets import TopicPartition

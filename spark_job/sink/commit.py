@@ -16,9 +16,9 @@ from uuid import UUID
 import pyarrow as pa
 import structlog
 
-from db.errors import ContinuityError, MovedError
-from db.fault_points import reach
-from db.monitoring.harmless import harmless
+from service.errors import ContinuityError, MovedError
+from service.fault_points import reach
+from service.monitoring.best_effort import best_effort
 from spark_job.dead_letters import covered
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
@@ -195,7 +195,7 @@ class Sink:
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
 
 
-@harmless("metrics of a batch")
+@best_effort("metrics of a batch")
 def _count(
     committed: Committed,
     parts: Sequence[Sequence[OutputRow]],

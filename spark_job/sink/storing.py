@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from psycopg.types.json import Jsonb
 
-from db.fault_points import reach
 from db.statements import statement
+from service.fault_points import reach
 from spark_job.assembly import pgcopy
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.generations import Connection, Generation

@@ -11,8 +11,15 @@ from confluent_kafka import KafkaError, KafkaException
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from db.errors import ContinuityError, MovedError, OutboxError, RefusedError, SettingsError, UnavailableError
-from db.kafka_client import UNAUTHORISED
+from service.errors import (
+    ContinuityError,
+    MovedError,
+    OutboxError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+from service.kafka_client import UNAUTHORISED
 from spark_job.spark import jvm
 
 
@@ -117,7 +124,7 @@ _SPARK: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka did not answer while the open sessions were found again",
     ),
     (
-        ("db.errors.SettingsError", "ModuleNotFoundError: No module named 'spark_job'"),
+        ("service.errors.SettingsError", "ModuleNotFoundError: No module named 'spark_job'"),
         SettingsError,
         "something is missing or wrong where Spark's workers run",
     ),

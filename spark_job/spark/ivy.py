@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from db.errors import OutboxError
+from service.errors import OutboxError
 
 SUPPORTED_JAVA = (17, 21)
 SETTINGS_VARIABLE = "SPARK_OUTBOX_IVY_SETTINGS"

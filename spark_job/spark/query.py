@@ -18,9 +18,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from db.errors import FencedError, OutboxError, UnavailableError
-from db.fault_points import reach
-from db.settings import Settings
+from service.errors import FencedError, OutboxError, UnavailableError
+from service.fault_points import reach
+from service.settings import Settings
 from spark_job.assembly import rows
 from spark_job.assembly.slices import TaskSettings
 from spark_job.assembly.task import AssemblyTask

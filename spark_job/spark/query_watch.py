@@ -5,7 +5,7 @@ import time
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from db.monitoring.harmless import harmless
+from service.monitoring.best_effort import best_effort
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 
@@ -40,13 +40,13 @@ class QueryWatch:
         if self._timed < self._condition.committed:
             self._time_batch()
 
-    @harmless("status of the query", Py4JError, OSError)
+    @best_effort("status of the query", Py4JError, OSError)
     def _read_status(self) -> None:
         status = self._query.status
         waits = not status["isTriggerActive"] and status["message"].startswith(_WAITING)
         self._condition.spark_does(status["message"], between_triggers=waits)
 
-    @harmless("times of a batch", Py4JError, OSError)
+    @best_effort("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:
         """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
         progress = self._query.lastProgress

@@ -17,7 +17,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from db.settings import JobSettings
+from service.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm
 from spark_job.spark.jars import java_executable, spark_connector_jars

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from db.settings import SessionSettings
+from service.settings import SessionSettings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
 from spark_job.recovery.judges import assembly_of

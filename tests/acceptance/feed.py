@@ -10,11 +10,11 @@ from typing import Self
 
 from confluent_kafka import Producer
 
-from db.settings import KafkaSettings
 from examples.clickstream.anomalies import Anomalies
 from examples.clickstream.events import END, START, Record, encode
 from examples.clickstream.generator import Shape, generate
 from examples.clickstream.producer import TopicWriter, paced
+from service.settings import KafkaSettings
 
 ANOMALIES = Anomalies(duplicates=0.05, orphans=0.03, restarts=0.03, malformed=0.03, missing_ends=0.03)
 ENTRIES = 10

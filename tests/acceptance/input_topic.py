@@ -10,8 +10,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from db.topic_ids import topic_id_text
 from devstack.topics import create_topics
+from service.topic_ids import topic_id_text
 from tests.acceptance import verdict
 from tests.acceptance.service import wait_until
 

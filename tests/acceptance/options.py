@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from db.settings import SessionSettings
+from service.settings import SessionSettings
 
 SESSION = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=5, grace_s=2)
 LANES = 3

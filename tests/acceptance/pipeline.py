@@ -18,9 +18,9 @@ from typing import Any, Self
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from db.fault_points import Action, Fault, Plan
-from db.settings import SessionSettings
 from devstack.topics import create_topics
+from service.fault_points import Action, Fault, Plan
+from service.settings import SessionSettings
 from tests.acceptance import verdict
 from tests.acceptance.consumer_group import ConsumerGroup
 from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic

@@ -14,7 +14,7 @@ from itertools import cycle
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from db.fault_points import Action, Fault
+from service.fault_points import Action, Fault
 from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.verdict import ends
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import OutboxError
 from db.migrate import upgrade
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
+from service.errors import OutboxError
 from tests.acceptance.expectation import Share
 from tests.acceptance.options import Options, environment
 from tests.acceptance.pipeline import Pipeline

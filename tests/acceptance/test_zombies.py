@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from db.errors import FencedError
-from db.settings import JobSettings
+from service.errors import FencedError
+from service.settings import JobSettings
 from spark_job.recovery import ownership
 from tests.acceptance.pipeline import Pipeline
 from tests.acceptance.service import Service, wait_until

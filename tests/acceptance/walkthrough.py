@@ -14,10 +14,10 @@ import orjson
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from db.fault_points import Action, Fault, Plan
-from db.topic_ids import topic_id_text
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
+from service.fault_points import Action, Fault, Plan
+from service.topic_ids import topic_id_text
 from tests.acceptance import verdict
 from tests.acceptance.options import environment
 from tests.acceptance.page_tables import Page

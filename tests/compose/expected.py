@@ -5,10 +5,10 @@ from dataclasses import replace
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from db.settings import load_settings
-from db.topic_ids import topic_id_text
 from examples.clickstream.topics import CLICKS, CONFIG, LOAD
 from examples.clickstream.transform import transform
+from service.settings import load_settings
+from service.topic_ids import topic_id_text
 from tests.acceptance.expectation import Expectation, Share, expect, read_topic
 from tests.integration.publisher.harness import query
 

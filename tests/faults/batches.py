@@ -7,8 +7,8 @@ from psycopg.rows import TupleRow
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.errors import OutboxError
-from db.settings import PostgresSettings
+from service.errors import OutboxError
+from service.settings import PostgresSettings
 from spark_job import OutputEvent
 from spark_job.recovery import position
 from spark_job.sink.commit import Committed

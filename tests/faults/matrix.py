@@ -13,7 +13,7 @@ from rich.console import Group as Tables
 from rich.console import RenderableType
 from rich.table import Table
 
-from db.fault_points import POINTS
+from service.fault_points import POINTS
 
 NOT_RUN = "not run"
 HELD = "ok"

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from db.fault_points import Plan
+from service.fault_points import Plan
 from tests.acceptance.damages import DELETED, OLD, bring_back, damage
 from tests.acceptance.feed import rounds, write
 from tests.acceptance.options import Options

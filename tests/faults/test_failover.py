@@ -6,11 +6,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from db.errors import UnavailableError
 from db.migrate import HEAD, current, upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from devstack.replica import Replica, failover_dsn
+from service.errors import UnavailableError
 from tests.acceptance import verdict
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.batches import Batches, connected

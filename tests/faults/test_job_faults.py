@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from db.fault_points import Plan
 from devstack.kafka import KafkaServer
+from service.fault_points import Plan
 from tests.acceptance.damages import DELETED
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.cells import DRIVER, PAGE, TASK, Cell, Situation

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.errors import UnavailableError
 from db.migrate import upgrade
 from devstack.postgres import Postgres
+from service.errors import UnavailableError
 from spark_job.sink import ledger
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain

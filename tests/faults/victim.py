@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from db.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, Plan
 from tests.acceptance.pipeline import Pipeline
 from tests.faults.state import has_told_all, input_ends, open_transactions
 

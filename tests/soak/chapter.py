@@ -8,7 +8,7 @@ from itertools import count
 
 from confluent_kafka import Consumer, TopicPartition
 
-from db.settings import SessionSettings
+from service.settings import SessionSettings
 from tests.acceptance import verdict
 from tests.acceptance.expectation import Expectation, expect, read_topic
 from tests.soak.replays import SideReplay

@@ -13,8 +13,8 @@ import publisher.monitoring.outbox_metrics
 import spark_job.monitoring.endpoint
 import spark_job.monitoring.metrics
 import spark_job.monitoring.outbox_metrics
-from db.settings import Settings
 from publisher.monitoring.health import ProcessHealth as PublisherCondition
+from service.settings import Settings
 from spark_job.monitoring.condition import Condition as JobCondition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")

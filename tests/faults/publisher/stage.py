@@ -9,9 +9,9 @@ from typing import Any, Self
 import psycopg
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
-from db.fault_points import Fault, Plan
 from devstack.topics import create_topics
 from publisher.delivery.progress import Progress
+from service.fault_points import Fault, Plan
 from tests.faults.publisher.wire import list_transactions
 from tests.integration.publisher.harness import (
     Process,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from db.kafka_client import admin_client
-from db.settings import KafkaSettings
 from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
+from service.kafka_client import admin_client
+from service.settings import KafkaSettings
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from db.fault_points import Action, Fault
+from service.fault_points import Action, Fault
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.crowded_kafka import CrowdedKafka

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from db.fault_points import Action, Fault
 from devstack.kafka import Kafka
 from publisher.delivery.stop_reasons import StopReason
+from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from db.fault_points import Action, Fault
 from db.migrate import upgrade
 from devstack.postgres import Postgres
 from devstack.server import LocalServer
+from service.fault_points import Action, Fault
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from db.fault_points import Action, Fault
 from devstack.topics import create_topics
+from service.fault_points import Action, Fault
 from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
 from tests.faults.publisher.play import Cell, play

@@ -9,7 +9,7 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.settings import PostgresSettings
+from service.settings import PostgresSettings
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from db.dump import dump, normalise
-from db.errors import SchemaError, UnavailableError
 from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current, upgrade
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
+from service.errors import SchemaError, UnavailableError
 from tests.integration.db.rows import Outbox
 
 CHECKOUT = Path(__file__).parents[3]

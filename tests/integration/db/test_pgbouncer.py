@@ -9,8 +9,8 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.errors import SettingsError, UnavailableError
-from db.settings import PostgresSettings
+from service.errors import SettingsError, UnavailableError
+from service.settings import PostgresSettings
 
 Through = Callable[[str, str], str]
 

@@ -11,8 +11,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from db.dump import dump
-from db.errors import SchemaError, UnavailableError
 from db.migrate import downgrade, upgrade
+from service.errors import SchemaError, UnavailableError
 from spark_job.recovery.restoring import greatest_position
 
 Offsets = dict[str, dict[str, int]]

@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from db.settings import KafkaSettings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from examples.clickstream.dataset import Click
@@ -14,6 +13,7 @@ from examples.clickstream.events import Record, from_clicks
 from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import TopicWriter
 from examples.demo.reading import ReadError, read_topic
+from service.settings import KafkaSettings
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

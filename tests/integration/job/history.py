@@ -17,10 +17,10 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from db import fault_points
-from db.errors import ContinuityError
-from db.fault_points import Action, Fault, InjectedFaultError, Plan
-from db.settings import SessionSettings, Settings
+from service import fault_points
+from service.errors import ContinuityError
+from service.fault_points import Action, Fault, InjectedFaultError, Plan
+from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
 from spark_job.input.offsets import Offsets

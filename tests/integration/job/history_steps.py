@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from db.errors import ContinuityError, FencedError
-from db.fault_points import POINTS, InjectedFaultError
+from service.errors import ContinuityError, FencedError
+from service.fault_points import POINTS, InjectedFaultError
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from db.settings import Settings
+from service.settings import Settings
 from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Outcome, Retry
 from spark_job.dead_letters.store import Filter

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from db.errors import ContinuityError
+from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.input.topics import InputTopics

@@ -10,8 +10,8 @@ import pyarrow as pa
 from psycopg.rows import TupleRow
 
 from db.lanes import lane_hash
-from db.settings import JobSettings
 from db.statements import statement
+from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.assembly import rows
 from spark_job.assembly.outputs import encode

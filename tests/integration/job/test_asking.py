@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import UnavailableError
-from db.settings import JobSettings
+from service.errors import UnavailableError
+from service.settings import JobSettings
 from spark_job.commands import request_client
 from spark_job.recovery import ownership, requests
 from spark_job.recovery.requests import Request

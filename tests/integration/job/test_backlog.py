@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.settings import JobSettings
+from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership

@@ -8,8 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.errors import FencedError
-from db.settings import JobSettings, PostgresSettings
+from service.errors import FencedError
+from service.settings import JobSettings, PostgresSettings
 from spark_job.recovery import ownership
 
 JOB = JobSettings(heartbeat_s=0.2, owner_timeout_s=60)

@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient
 from psycopg.rows import TupleRow
 from typer.testing import CliRunner
 
-from db.errors import MovedError, OutboxError
-from db.settings import load_settings
-from db.topic_ids import topic_id_text
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from service.errors import MovedError, OutboxError
+from service.settings import load_settings
+from service.topic_ids import topic_id_text
 from spark_job import OutputEvent
 from spark_job.cli import app
 from spark_job.commands import common

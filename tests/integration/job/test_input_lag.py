@@ -2,9 +2,9 @@
 
 from confluent_kafka import Producer
 
-from db.settings import KafkaSettings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from service.settings import KafkaSettings
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import KafkaInput
 from spark_job.monitoring.input_lag import Ends, InputLag

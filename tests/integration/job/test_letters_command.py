@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from db.errors import OutboxError
+from service.errors import OutboxError
 from spark_job.cli import app
 from spark_job.recovery.generations import Connection
 from tests.integration.job.letter_world import HERE, failed, states, unended, with_letters

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.settings import JobSettings, Settings
 from devstack.databases import PostgresServer
+from service.settings import JobSettings, Settings
 from spark_job import OutputEvent
 from spark_job.dead_letters import store
 from spark_job.dead_letters.store import Filter

@@ -10,7 +10,7 @@ from spark_job.spark.jars import java_executable
 
 _START = """
 import sys
-from db.settings import JobSettings
+from service.settings import JobSettings
 from spark_job.spark.session import start_session, stop_session
 from spark_job.spark.work_folder import WorkFolder
 

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.settings import RetentionSettings
 from db.statements import statement
 from devstack.databases import PostgresServer
 from publisher.retention import prune as pruning
 from publisher.retention.survey import survey
+from service.settings import RetentionSettings
 from tests.integration.job import history_steps
 from tests.integration.job.history import History, SessionWritten, stand_ins
 from tests.integration.job.history_steps import KINDS

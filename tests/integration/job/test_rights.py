@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from db.errors import RefusedError, SettingsError, UnavailableError
-from db.settings import KafkaSettings, Settings
 from devstack.topics import create_topics
+from service.errors import RefusedError, SettingsError, UnavailableError
+from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery.published import Delivered, newest_delivered

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import SettingsError
 from db.statements import statement
+from service.errors import SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import requests, savepoints

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.errors import ContinuityError, FencedError, MovedError, SettingsError
 from db.lanes import lane_hash
-from db.settings import JobSettings
+from service.errors import ContinuityError, FencedError, MovedError, SettingsError
+from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets, TopicPartition

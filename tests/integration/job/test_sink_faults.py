@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from db import fault_points
-from db.errors import ContinuityError
-from db.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
+from service import fault_points
+from service.errors import ContinuityError
+from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
 from spark_job import OutputEvent
 from spark_job.recovery.generations import Connection
 from tests.integration.job.sink_world import Row, World, letter, session, still_open

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from db.errors import ContinuityError, FencedError, UnavailableError
-from db.settings import Settings
+from service.errors import ContinuityError, FencedError, UnavailableError
+from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics

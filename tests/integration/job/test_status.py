@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from db.settings import JobSettings, PostgresSettings, Settings
+from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.monitoring import status
 from spark_job.monitoring.status import Rate

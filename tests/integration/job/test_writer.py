@@ -10,8 +10,8 @@ import pytest
 from psycopg.rows import TupleRow
 from pydantic import SecretStr
 
-from db.errors import FencedError, UnavailableError
-from db.settings import JobSettings, PostgresSettings
+from service.errors import FencedError, UnavailableError
+from service.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership

@@ -12,12 +12,12 @@ import psycopg
 from confluent_kafka import Producer
 
 from db.connection import connect
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.audit.audit import Request, audit
 from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
+from service.settings import Settings
 from tests.integration.publisher.harness import InThread, drained, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
 

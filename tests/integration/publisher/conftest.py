@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from service.settings import Settings
 from tests.integration.publisher.audits import delivered_outbox
 from tests.integration.publisher.harness import Watcher, settings_for
 from tests.integration.publisher.outbox_rows import Outbox

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pydantic import SecretStr
 
-from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.status import Status, read_status
 from publisher.relay import Relay
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from tests.integration.publisher.outbox_rows import Outbox
 
 DEADLINE_S = 90.0

@@ -11,8 +11,8 @@ from uuid import uuid4
 import psycopg
 from pydantic import SecretStr
 
-from db.fault_points import Fault, Plan
-from db.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
+from service.fault_points import Fault, Plan
+from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.integration.publisher.outbox_rows import OFFSETS
 
 PARTITION = 10_000

@@ -12,8 +12,8 @@ from unittest import mock
 
 from typer.testing import CliRunner, Result
 
-from db.settings import Settings
 from publisher.cli import app
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     DEADLINE_S,
     InThread,
@@ -53,7 +53,7 @@ def replay(settings: Settings, *arguments: str) -> Result:
     outside: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OUTBOX_")}
     runner = CliRunner(env=outside | environment(settings))
     # Loggers are kept for good, and the stderr of this call is closed after it.
-    with mock.patch("db.logs.configure"):
+    with mock.patch("service.logs.configure"):
         return runner.invoke(app, ["replay", *arguments])
 
 

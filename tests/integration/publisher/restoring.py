@@ -10,15 +10,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from db.errors import OutboxError
-from db.kafka_client import admin_client
-from db.settings import KafkaSettings, Settings
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
 from publisher.kafka.clients import progress_consumer
 from publisher.kafka.progress_reader import Record, records_backwards
 from publisher.kafka.topics import Topics
+from service.errors import OutboxError
+from service.kafka_client import admin_client
+from service.settings import KafkaSettings, Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

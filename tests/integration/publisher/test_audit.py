@@ -5,11 +5,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from publisher.audit import scope
 from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits
+from service.settings import Settings
 from tests.integration.publisher.audits import (
     OFFSETS_OF_SIMPLE,
     TWICE,

@@ -11,8 +11,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
+from service.settings import Settings
 from tests.integration.publisher.audits import (
     NEVER_SENT,
     counted,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
+from service.settings import Settings
 from tests.integration.publisher.audits import copy_of, damage, examples, failed, row, run_audit
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox
 

@@ -7,12 +7,12 @@ import psycopg
 import pytest
 
 from db.connection import connect
-from db.errors import FencedError
-from db.settings import Settings
 from publisher.audit.audit import Request, audit
 from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
 from publisher.retention.keeper import run_once
+from service.errors import FencedError
+from service.settings import Settings
 from tests.integration.publisher.audits import OFFSETS_OF_SIMPLE, deliver, failed, run_audit
 from tests.integration.publisher.harness import query
 from tests.integration.publisher.old_outputs import PARTITION, add_batches, partitions, retention_settings

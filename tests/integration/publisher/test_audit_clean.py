@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from publisher.audit.scope import Limits
 from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.kafka.clients import lane_producer
+from service.settings import Settings
 from tests.integration.publisher.audits import copy_of, counted, damage, deliver, failed, fill, run_audit
 from tests.integration.publisher.harness import InThread, drained, wait_until
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple

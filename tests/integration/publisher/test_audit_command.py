@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import UnavailableError
-from db.settings import KafkaSettings, Settings
 from devstack.databases import PostgresServer
+from service.errors import UnavailableError
+from service.settings import KafkaSettings, Settings
 from tests.integration.publisher.audits import (
     copy_of,
     damage,

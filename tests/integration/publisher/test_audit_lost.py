@@ -6,10 +6,10 @@ from pathlib import Path
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from service.settings import Settings
 from tests.integration.publisher.audits import (
     NEVER_SENT,
     TWICE,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from db.errors import SettingsError
-from db.settings import Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from service.errors import SettingsError
+from service.settings import Settings
 from tests.integration.publisher.audits import (
     NEVER_SENT,
     damage,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 
-from db.settings import Settings
 from devstack.kafka import KafkaServer
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Process,

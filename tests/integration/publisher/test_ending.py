@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from db.fault_points import Action, Fault, Plan
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
+from service.fault_points import Action, Fault, Plan
 from tests.integration.publisher.harness import (
     DEADLINE_S,
     Process,

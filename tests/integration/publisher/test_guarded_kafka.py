@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import UnavailableError
-from db.settings import KafkaSettings, Settings
+from service.errors import UnavailableError
+from service.settings import KafkaSettings, Settings
 from tests.integration.publisher.guarded import PASSWORD, USER, GuardedKafka, right
 from tests.integration.publisher.harness import (
     InThread,

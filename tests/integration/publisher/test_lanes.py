@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from db.errors import OutboxError
-from db.settings import Settings
 from devstack.kafka import KafkaServer
 from publisher.cli import app
+from service.errors import OutboxError
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Process,

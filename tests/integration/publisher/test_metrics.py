@@ -3,13 +3,13 @@
 import psycopg
 import pytest
 
-from db.errors import SettingsError
-from db.settings import MetricsSettings, PostgresSettings, Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.outbox_metrics import OutboxMetrics
+from service.errors import SettingsError
+from service.settings import MetricsSettings, PostgresSettings, Settings
 from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
 from tests.scraping import free_port, scrape

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from db.settings import Settings
 from devstack.kafka import KafkaServer
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

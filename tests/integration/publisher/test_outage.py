@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from db.kafka_client import admin_client
 from db.migrate import upgrade
-from db.settings import KafkaSettings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
@@ -16,6 +14,8 @@ from publisher.delivery.progress import Progress
 from publisher.kafka.clients import progress_consumer
 from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
+from service.kafka_client import admin_client
+from service.settings import KafkaSettings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

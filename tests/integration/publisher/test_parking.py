@@ -5,13 +5,13 @@ import time
 import psycopg
 import pytest
 
-from db.settings import Settings
 from db.statements import statement
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.delivery.records import Record, batch_size
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.fault_points import Action, Fault, Plan
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.outbox.parked import Choice, newest_batch, requeue
+from service.fault_points import Action, Fault, Plan
 from tests.integration.publisher.harness import (
     InThread,
     Process,

@@ -5,12 +5,12 @@ from typing import Any
 
 import psycopg
 
-from db.settings import Settings
 from db.statements import statement
 from publisher.audit.scope import Limits
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
 from publisher.retention.survey import SQL
+from service.settings import Settings
 from tests.integration.publisher.audits import OFFSETS_OF_SIMPLE, counted, deliver, failed, fill, run_audit
 from tests.integration.publisher.harness import InThread, query, wait_until
 from tests.integration.publisher.old_outputs import PARTITION, add_batches, deliver_all, retention_settings

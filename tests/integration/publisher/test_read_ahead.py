@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from psycopg import OperationalError
 
-from db.fault_points import InjectedFaultError
 from devstack.kafka import KafkaServer
 from publisher.outbox.deliveries import record_delivery
+from service.fault_points import InjectedFaultError
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from db.migrate import upgrade
-from db.probe import probe
-from db.settings import MetricsSettings, Settings
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
@@ -21,6 +19,8 @@ from publisher.delivery.delivery import Outcome
 from publisher.lane.lane import Lane
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
+from service.probe import probe
+from service.settings import MetricsSettings, Settings
 from tests.integration.publisher.harness import (
     DEADLINE_S,
     InThread,

@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.errors import ContinuityError, FencedError
 from publisher.outbox.identity import bind, bind_topics, read_identity
 from publisher.resume.plan import Way
 from publisher.resume.planning import Plan, Request
 from publisher.resume.rebinding import Binding, rebind
 from publisher.resume.resume import Resume
+from service.errors import ContinuityError, FencedError
 from tests.integration.publisher.harness import settings_for
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from db.settings import Settings
 from db.statements import statement
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from publisher.replay import reader
+from service.settings import Settings
 from tests.integration.publisher.harness import Watcher, assert_exactly_once, query, settings_for, wait_until
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple
 from tests.integration.publisher.replays import (

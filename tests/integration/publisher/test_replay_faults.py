@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from db.fault_points import Action, Fault, Plan
-from db.settings import Settings
+from service.fault_points import Action, Fault, Plan
+from service.settings import Settings
 from tests.integration.publisher.harness import Watcher, query, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, simple
 from tests.integration.publisher.replays import ReplayProcess, assert_replayed, deliver, replay, replayed

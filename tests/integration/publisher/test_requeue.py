@@ -15,14 +15,14 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from db.errors import SettingsError
-from db.fault_points import Action, Fault, Plan
 from db.lanes import lane_hash
-from db.settings import Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.parked import RowError, app
 from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
+from service.errors import SettingsError
+from service.fault_points import Action, Fault, Plan
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

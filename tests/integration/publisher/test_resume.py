@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import ContinuityError, SettingsError, UnavailableError
-from db.fault_points import Action, Fault, Plan, arm
-from db.settings import Settings
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
+from service.errors import ContinuityError, SettingsError, UnavailableError
+from service.fault_points import Action, Fault, Plan, arm
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from db.errors import UnavailableError
-from db.fault_points import Action, Fault
-from db.settings import Settings
 from publisher.retention.hold_off import hold_off_retention
+from service.errors import UnavailableError
+from service.fault_points import Action, Fault
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     Process,
     Watcher,

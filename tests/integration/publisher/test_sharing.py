@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from db import fault_points
-from db.fault_points import Action, Fault, Plan
 from devstack.kafka import KafkaServer
+from service import fault_points
+from service.fault_points import Action, Fault, Plan
 from tests.integration.publisher.harness import (
     InThread,
     Process,

@@ -13,10 +13,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
-from db.settings import Settings
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.cli import app
+from service.settings import Settings
 from tests.integration.publisher.harness import (
     InThread,
     Watcher,

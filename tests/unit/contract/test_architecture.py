@@ -8,7 +8,7 @@ import pytest
 from tests.unit.contract.pages import ROOT, tables
 
 PAGE = Path("docs/architecture.md")
-FOLDERS = ("spark_job", "db", "publisher", "devstack")
+FOLDERS = ("spark_job", "db", "publisher", "service", "devstack")
 _MODULE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?)`")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from publisher.delivery.stop_reasons import StopReason
 from tests.unit.contract.pages import ROOT, tables
 
-SERVICES = ("spark_job", "publisher", "db")
+SERVICES = ("spark_job", "publisher", "service", "db")
 _NAME = re.compile(r"`([a-z_]+)`")
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from db.settings import SessionSettings
 from examples.demo.expected import Expected, Letter, expect
 from examples.demo.reading import KafkaRecord
 from examples.demo.verdict import Verdict, judge
+from service.settings import SessionSettings
 from spark_job.api import OutputEvent, Session
 
 SETTINGS = SessionSettings(event_id="$.event_id", time="$.at", timeout_s=60)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from db.settings import SessionSettings, Settings
+from service.settings import SessionSettings, Settings
 from spark_job import OutputEvent, Session
 from spark_job.assembly import rows, transform
 from spark_job.assembly.fingerprint import task_code_fingerprint

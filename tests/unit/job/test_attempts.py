@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from db.errors import FencedError, OutboxError, UnavailableError
-from db.settings import JobSettings, RestartSettings
+from service.errors import FencedError, OutboxError, UnavailableError
+from service.settings import JobSettings, RestartSettings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.attempts import Plan, Restarts
 from spark_job.recovery.findings import Accepted

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs
 from spark_job.input.offsets import TopicPartition

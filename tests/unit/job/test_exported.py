@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.exported import ExportedSavepoint
 from spark_job.recovery.lineage import Former, Lineage

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-import db.errors
+import service.errors
 import spark_job.spark.ivy
-from db.errors import (
+from service.errors import (
     ContinuityError,
     FencedError,
     MovedError,
@@ -246,7 +246,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "ssl.ca.location failed",
     ),
     "transform not there": (
-        in_worker("db.errors.SettingsError: importing m failed"),
+        in_worker("service.errors.SettingsError: importing m failed"),
         SettingsError,
         2,
         False,
@@ -468,7 +468,7 @@ def kinds() -> list[type[OutboxError]]:
     """Every error with which `spark-job run` ends and that has an exit code of its own."""
     return [
         kind
-        for module in (db.errors, failures, spark_job.spark.ivy)
+        for module in (service.errors, failures, spark_job.spark.ivy)
         for kind in vars(module).values()
         if inspect.isclass(kind)
         and issubclass(kind, OutboxError)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from db.errors import ContinuityError
+from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings
 from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening, Resumption

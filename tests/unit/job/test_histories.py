@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from db.settings import SessionSettings, Settings
+from service.settings import SessionSettings, Settings
 from spark_job.assembly import rebuild
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import described

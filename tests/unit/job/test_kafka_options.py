@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from db.errors import SettingsError
-from db.settings import KafkaSettings
+from service.errors import SettingsError
+from service.settings import KafkaSettings
 
 PLAIN: dict[str, str | int | float | bool] = {
     "sasl.mechanism": "PLAIN",

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from db.settings import SessionSettings, Settings
+from service.settings import SessionSettings, Settings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import changes, described

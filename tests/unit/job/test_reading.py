@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from db.settings import KafkaSettings
+from service.settings import KafkaSettings
 from spark_job.input import reading, unreadable
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.settings import RestartSettings
+from service.settings import RestartSettings
 from spark_job.recovery.restart_strategy import GiveUp, Restart, RestartStrategy
 
 GAPS = st.lists(st.floats(0, 1_000), max_size=60)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from db.settings import JobSettings
+from service.settings import JobSettings
 from spark_job.spark import session
 from spark_job.spark.work_folder import WorkFolder
 

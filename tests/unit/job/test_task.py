@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job import OutputEvent, Session
 from spark_job.assembly import rebuild, rows, task
 from spark_job.assembly.errors import (

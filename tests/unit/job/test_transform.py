@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import SettingsError
+from service.errors import SettingsError
 from spark_job.assembly import fingerprint, transform
 from spark_job.assembly.errors import CodeChangedError
 from spark_job.assembly.fingerprint import task_code_fingerprint

@@ -7,10 +7,10 @@ from struct import Struct
 
 import pytest
 
-from db.errors import OutboxError
 from publisher.audit.scope import Range, Resume, Scope, _runs
 from publisher.audit.spill import Spill
 from publisher.outbox.cursor import Cursor
+from service.errors import OutboxError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from db.errors import SettingsError
-from db.settings import KafkaSettings
 from publisher.kafka.clients import check_options
+from service.errors import SettingsError
+from service.settings import KafkaSettings
 
 
 def check(options: dict[str, Any]) -> None:

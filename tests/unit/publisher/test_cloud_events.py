@@ -1,7 +1,7 @@
 """CloudEvents in the binary content mode: each record describes itself in headers."""
 
-from db.settings import PublisherSettings
 from publisher.delivery.records import NO_EXTRAS, ExtraHeaders, Row, is_plain, records
+from service.settings import PublisherSettings
 
 ROW = Row(
     batch_id=4,

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from db.settings import KafkaSettings, PublisherSettings
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StartOverError
@@ -16,6 +15,7 @@ from publisher.lane.lane import Lane
 from publisher.lane.reader import Chunk
 from publisher.monitoring import metrics
 from publisher.outbox.cursor import Cursor, Epoch
+from service.settings import KafkaSettings, PublisherSettings
 from tests.unit.publisher.test_checks import IDENTITY
 
 # As librdkafka 2.16 writes it.

@@ -4,8 +4,8 @@ import resource
 
 import pytest
 
-from db.errors import SettingsError
 from publisher.assignment.descriptors import ensure_descriptors, needed_descriptors
+from service.errors import SettingsError
 
 
 @pytest.mark.parametrize(

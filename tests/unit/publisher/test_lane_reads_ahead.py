@@ -7,7 +7,6 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from db.settings import KafkaSettings, PublisherSettings
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import _Tenure
 from publisher.delivery.history import Position
@@ -16,6 +15,7 @@ from publisher.lane.reader import Chunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
+from service.settings import KafkaSettings, PublisherSettings
 from tests.unit.publisher.test_checks import COMMIT, IDENTITY
 from tests.unit.publisher.test_records import PLAIN
 

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from db.errors import FencedError, UnavailableError
 from publisher.monitoring import metrics
+from service.errors import FencedError, UnavailableError
 from tests.scraping import Samples
 
 

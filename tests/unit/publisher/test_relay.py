@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from db.errors import ContinuityError
-from db.monitoring.loops import Loops
-from db.settings import PostgresSettings, PublisherSettings, Settings
 from publisher.assignment import membership as sharing
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.membership import View
@@ -18,6 +15,9 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.cursor import Epoch
 from publisher.outbox.wakeup import Wakeup
 from publisher.relay import Relay
+from service.errors import ContinuityError
+from service.monitoring.loops import Loops
+from service.settings import PostgresSettings, PublisherSettings, Settings
 
 EPOCH = Epoch(1, 1, 2)
 STOP = StoppedError(StopReason.KAFKA_LOST, "gone")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.errors import SettingsError
 from publisher.delivery.history import Identity, Mirror, Position, decide
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import NO_EXTRAS, Row
@@ -18,6 +17,7 @@ from publisher.outbox.cursor import Cursor
 from publisher.replay.filters import Filters, Moment, as_json, parse_moment, read_keys
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
+from service.errors import SettingsError
 
 OUTBOX, REPLAY = uuid4(), uuid4()
 

@@ -9,8 +9,6 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError
 
-from db.errors import UnavailableError
-from db.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from publisher.delivery.context import Timelines
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -22,6 +20,8 @@ from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.runner import End, run
 from publisher.replay.store import ReplayLease
 from publisher.replay.target import check_topics
+from service.errors import UnavailableError
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 
 
 def places() -> tuple[Any, Any]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.errors import ContinuityError
 from publisher.delivery.history import Identity, Mirror
 from publisher.delivery.progress import Progress, Totals, lane_of_key, progress_key
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.resume.plan import LaneSurvey, Way, healthy, move, target
+from service.errors import ContinuityError
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)
 NOTHING = Cursor(0)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from db.errors import ContinuityError
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.resume.plan import Way, move
 from publisher.resume.planning import LanePlan, Plan, Planner, Request
 from publisher.resume.survey import LaneEpoch
+from service.errors import ContinuityError
 from tests.unit.publisher.test_resume_plan import found, record
 
 BEFORE = [LaneEpoch(Epoch(1, 1, 1), None)]

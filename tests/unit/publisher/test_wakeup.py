@@ -4,10 +4,10 @@ import threading
 
 from pydantic import SecretStr
 
-from db.monitoring.loops import Loops
-from db.settings import PostgresSettings
 from publisher.assignment.transaction_pace import TransactionPace
 from publisher.outbox.wakeup import Wakeup
+from service.monitoring.loops import Loops
+from service.settings import PostgresSettings
 
 
 def woken(channel: str, payload: str) -> list[int]:

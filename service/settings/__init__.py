@@ -12,14 +12,20 @@ from typing import Self
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from db.errors import SettingsError
-from db.settings.job import JobSettings, RestartSettings, SessionSettings, SourceSettings, TransformSettings
-from db.settings.metrics import MetricsSettings
-from db.settings.publisher import PublisherSettings
-from db.settings.removed import REMOVED
-from db.settings.retention import RetentionSettings
-from db.settings.section import Section
-from db.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
+from service.errors import SettingsError
+from service.settings.job import (
+    JobSettings,
+    RestartSettings,
+    SessionSettings,
+    SourceSettings,
+    TransformSettings,
+)
+from service.settings.metrics import MetricsSettings
+from service.settings.publisher import PublisherSettings
+from service.settings.removed import REMOVED
+from service.settings.retention import RetentionSettings
+from service.settings.section import Section
+from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 
 __all__ = [
     "InjectionSettings",

@@ -5,7 +5,7 @@ import sys
 
 import structlog
 
-from db.settings import LogSettings
+from service.settings import LogSettings
 
 
 def configure(settings: LogSettings) -> None:

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from db.errors import SettingsError
-from db.monitoring import endpoint
-from db.monitoring.endpoint import MOST_REQUESTS, Answer, Page
-from db.monitoring.verdict import Verdict
-from db.probe import probe
-from db.settings import MetricsSettings
 from devstack.port import ReservedPort
+from service.errors import SettingsError
+from service.monitoring import endpoint
+from service.monitoring.endpoint import MOST_REQUESTS, Answer, Page
+from service.monitoring.verdict import Verdict
+from service.probe import probe
+from service.settings import MetricsSettings
 
 ANOTHER = "[metrics] port (OUTBOX_METRICS__PORT)"
 
@@ -154,7 +154,7 @@ def test_the_probe_exits_with_what_the_page_says(monkeypatch: pytest.MonkeyPatch
     with serving(service(Verdict([]), Verdict(["why not"]))) as port:
         assert probe(f"http://127.0.0.1:{port}/healthz") == (0, '{"healthy":true,"reasons":[]}')
         assert probe(f"http://127.0.0.1:{port}/readyz") == (1, '{"ready":false,"reasons":["why not"]}')
-        command = [sys.executable, "-m", "db.probe", f"http://127.0.0.1:{port}/readyz"]
+        command = [sys.executable, "-m", "service.probe", f"http://127.0.0.1:{port}/readyz"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (1, '{"ready":false,"reasons":["why not"]}\n')
     code, text = probe(f"http://127.0.0.1:{port}/healthz")
@@ -189,6 +189,6 @@ def test_an_empty_port_of_the_job_is_the_port_of_both() -> None:
 
 
 def test_the_probe_needs_nothing_but_the_standard_library() -> None:
-    program = "import sys; import db.probe; sys.exit(', '.join({'pydantic', 'orjson', 'prometheus_client'} & set(sys.modules)))"
+    program = "import sys; import service.probe; sys.exit(', '.join({'pydantic', 'orjson', 'prometheus_client'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""

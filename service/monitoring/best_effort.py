@@ -13,7 +13,7 @@ _told: set[tuple[str, str]] = set()
 
 
 @contextmanager
-def harmless(what: str, *through: type[Exception]) -> Iterator[None]:
+def best_effort(what: str, *through: type[Exception]) -> Iterator[None]:
     """Keep what the block raises from its caller; also a decorator, whose function then returns None.
 
     Logged with its traceback once for each `what` and kind of exception. Exceptions of `through` are the caller's.

@@ -1,4 +1,4 @@
-"""The thread that looks at Postgres every few seconds, so that a scrape gets the last look and waits for nothing."""
+"""The thread that polls Postgres every few seconds for the metrics, so that a scrape gets the last answer and waits for nothing."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,29 +9,29 @@ import psycopg
 import structlog
 
 from db.connection import connect
-from db.errors import UnavailableError
-from db.settings import Settings
+from service.errors import UnavailableError
+from service.settings import Settings
 
 _log = structlog.get_logger()
 
-LONGEST_LOOK_S = 20.0
-"""What one look may take: a few statements of at most 5 s."""
-_GOODBYE_S = 3.0
+LONGEST_POLL_S = 20.0
+"""What one poll may take: a few statements of at most 5 s."""
+_JOIN_TIMEOUT_S = 3.0
 
 
 @contextmanager
-def looking(
+def polling(
     settings: Settings,
     application: str,
-    look: Callable[[psycopg.Connection[Any]], None],
+    poll: Callable[[psycopg.Connection[Any]], None],
     lost: Callable[[], None],
 ) -> Iterator[None]:
-    """Call `look` again and again until the block ends, `lost` while Postgres is away and at the end. Both in a thread of their own."""
+    """Call `poll` again and again until the block ends, `lost` while Postgres is away and at the end. Both in a thread of their own."""
     ended = threading.Event()
 
     def run() -> None:
         try:
-            _look_until(settings, application, look, lost, ended)
+            _poll_until(settings, application, poll, lost, ended)
         finally:
             lost()
 
@@ -42,13 +42,13 @@ def looking(
     finally:
         ended.set()
         # A connection that hangs must not hold up the end of the process.
-        thread.join(_GOODBYE_S)
+        thread.join(_JOIN_TIMEOUT_S)
 
 
-def _look_until(
+def _poll_until(
     settings: Settings,
     application: str,
-    look: Callable[[psycopg.Connection[Any]], None],
+    poll: Callable[[psycopg.Connection[Any]], None],
     lost: Callable[[], None],
     ended: threading.Event,
 ) -> None:
@@ -57,7 +57,7 @@ def _look_until(
         try:
             with connect(settings.postgres, application, autocommit=True) as connection:
                 while not ended.is_set():
-                    look(connection)
+                    poll(connection)
                     is_lost = False
                     ended.wait(settings.metrics.refresh_s)
         except (psycopg.Error, UnavailableError) as error:
@@ -65,7 +65,7 @@ def _look_until(
             if not is_lost:
                 _log.warning("metrics_without_postgres", reason=str(error).strip())
             is_lost = True
-        except Exception as error:  # noqa: BLE001 - the next look may be better, and a thread that ended would look no more
+        except Exception as error:  # noqa: BLE001 - the next poll may succeed, and a thread that ended would make none
             lost()
             if repr(error) != unexpected:
                 unexpected = repr(error)

@@ -18,8 +18,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from db.errors import SettingsError
-from db.monitoring.verdict import Verdict
+from service.errors import SettingsError
+from service.monitoring.verdict import Verdict
 
 _log = structlog.get_logger()
 

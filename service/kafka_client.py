@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from db.settings import KafkaSettings
+from service.settings import KafkaSettings
 
 QUIET = {"log_level": 0}
 """Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry."""

@@ -8,9 +8,9 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
-from db.errors import SettingsError
-from db.settings.java_client import java_options
-from db.settings.section import Milliseconds, Section
+from service.errors import SettingsError
+from service.settings.java_client import java_options
+from service.settings.section import Milliseconds, Section
 
 
 class PostgresSettings(Section):
@@ -104,7 +104,7 @@ class LogSettings(Section):
 
 
 class InjectionSettings(Section):
-    """`[testing]`, which docs/configuration.md mentions only: see db/fault_points.py."""
+    """`[testing]`, which docs/configuration.md mentions only: see service/fault_points.py."""
 
     fault_file: Path | None = None
     """The plan of the faults that a test injects."""

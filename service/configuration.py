@@ -1,4 +1,4 @@
-"""docs/configuration.md, generated from the settings: `python -m db.configuration > docs/configuration.md`."""
+"""docs/configuration.md, generated from the settings: `python -m service.configuration > docs/configuration.md`."""
 
 import types
 from typing import Any, Literal, get_args, get_origin
@@ -7,11 +7,11 @@ import orjson
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from db.settings import Section, Settings
+from service.settings import Section, Settings
 
 _HEAD = """# Configuration
 
-Generated from `db/settings/` by `make docs`; a test keeps it equal.
+Generated from `service/settings/` by `make docs`; a test keeps it equal.
 
 Both services and alembic read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory). Every key
 is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are written as JSON there.

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from db.errors import SettingsError, UnavailableError
+from service.errors import SettingsError, UnavailableError
 
 POINTS = {
     "start.begins": "before a start connects to anything",

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from db.settings.section import Section
+from service.settings.section import Section
 
 
 def _empty_is_none(given: object) -> object:

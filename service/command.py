@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from db.errors import OutboxError
+from service.errors import OutboxError
 
 
 def run_command(app: Callable[[], object], name: str) -> None:

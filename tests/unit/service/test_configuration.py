@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from db.configuration import markdown
+from service.configuration import markdown
 
 
 def test_the_page_is_what_the_settings_generate() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from db.monitoring.loops import Loops
+from service.monitoring.loops import Loops
 
 
 class Clock:

@@ -1,6 +1,6 @@
 """A topic id never breaks an outbox-id apart."""
 
-from db.topic_ids import topic_id_text
+from service.topic_ids import topic_id_text
 
 
 def test_a_topic_id_is_written_as_kafkas_tools_write_it() -> None:

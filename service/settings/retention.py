@@ -2,7 +2,7 @@
 
 from pydantic import Field, SecretStr
 
-from db.settings.section import Section
+from service.settings.section import Section
 
 
 class RetentionSettings(Section):

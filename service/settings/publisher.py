@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from db.settings.section import Milliseconds, Section
+from service.settings.section import Milliseconds, Section
 
 
 class PublisherSettings(Section):

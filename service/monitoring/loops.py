@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from db.monitoring.verdict import Verdict
+from service.monitoring.verdict import Verdict
 
 Clock = Callable[[], float]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from db import fault_points
-from db.errors import SettingsError
-from db.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan, reach
-from db.settings import load_settings
+from service import fault_points
+from service.errors import SettingsError
+from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan, reach
+from service.settings import load_settings
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ("spark_job", "publisher")
@@ -69,9 +69,7 @@ def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: Plan)
 
 def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan) -> None:
     plan.write(Fault("sink.after_commit", Action.KILL))
-    program = (
-        f"from db import fault_points as f; f.arm(f.Path({str(plan.file)!r})); f.reach('sink.after_commit')"
-    )
+    program = f"from service import fault_points as f; f.arm(f.Path({str(plan.file)!r})); f.reach('sink.after_commit')"
     lives = [
         subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode for _ in range(2)
     ]

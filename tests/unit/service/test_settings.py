@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from db.errors import SettingsError
-from db.settings import PostgresSettings, known_keys, load_settings
-from db.settings.removed import REMOVED
+from service.errors import SettingsError
+from service.settings import PostgresSettings, known_keys, load_settings
+from service.settings.removed import REMOVED
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_messages_name_every_host_of_a_dsn_and_no_password(dsn: str, address: st
 
 
 def test_every_key_has_a_description() -> None:
-    from db.settings import Settings
+    from service.settings import Settings
 
     missing = [
         f"{section}.{name}"

@@ -1,4 +1,4 @@
-"""`python -m db.probe URL`: a health check for containers without curl. Prints the answer; exits 0 on status 200, else 1.
+"""`python -m service.probe URL`: a health check for containers without curl. Prints the answer; exits 0 on status 200, else 1.
 
 The standard library only, so that it starts in a moment.
 """
@@ -27,7 +27,7 @@ def probe(url: str) -> tuple[int, str]:
 def main(arguments: list[str]) -> int:
     """Probe the one URL that is named."""
     if len(arguments) != 1:
-        print("usage: python -m db.probe URL", file=sys.stderr)
+        print("usage: python -m service.probe URL", file=sys.stderr)
         return 2
     code, text = probe(arguments[0])
     print(text)
