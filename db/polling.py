@@ -1,22 +1,63 @@
-"""The thread that polls Postgres every few seconds for the metrics, so that a scrape gets the last answer and waits for nothing."""
+"""Metrics out of Postgres: a thread polls it every few seconds, so that a scrape gets the last answer and waits for nothing."""
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import structlog
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from db.connection import connect
 from service.errors import UnavailableError
-from service.settings import Settings
+from service.monitoring.gauges import Gauges, Sample, families
+from service.settings import MetricsSettings, Settings
 
 _log = structlog.get_logger()
 
-LONGEST_POLL_S = 20.0
-"""What one poll may take: a few statements of at most 5 s."""
+_UP: Gauges = {"outbox_postgres_up": ("Whether the last look at Postgres went well.", ())}
+# What one poll may take: a few statements of at most 5 s.
+_LONGEST_POLL_S = 20.0
 _JOIN_TIMEOUT_S = 3.0
+
+
+def max_age_s(settings: MetricsSettings) -> float:
+    """Return the age at which the last answer counts as none: a connection may hang for long before it fails."""
+    return 3 * settings.refresh_s + _LONGEST_POLL_S
+
+
+class PolledGauges(Collector):
+    """What the last poll of Postgres found. The thread that polls writes it, others collect it."""
+
+    def __init__(self, gauges: Gauges, max_age_s: float) -> None:
+        """An answer older than `max_age_s` counts as none."""
+        self._gauges = gauges
+        self._max_age_s = max_age_s
+        self._last: tuple[float, Sequence[Sample]] | None = None
+
+    def keep(self, at: float, samples: Sequence[Sample]) -> None:
+        """Show these samples from now on, which Postgres gave at the moment `at` of the monotonic clock."""
+        # One assignment, so that a reader never sees half of it.
+        self._last = at, samples
+
+    def lost(self) -> None:
+        """Postgres does not answer: nothing is known of it until the next poll."""
+        self._last = None
+
+    def describe(self) -> list[Metric]:
+        """Name the metrics without values."""
+        return families(_UP) + families(self._gauges)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics; only that Postgres is away while it is."""
+        last = self._last
+        is_known = last is not None and time.monotonic() - last[0] <= self._max_age_s
+        yield from families(_UP, [("outbox_postgres_up", (), int(is_known))])
+        if last is not None and is_known:
+            yield from families(self._gauges, last[1])
 
 
 @contextmanager

@@ -1,43 +1,38 @@
 """Lags, stopped lanes, parked rows and replays as Prometheus metrics, out of Postgres."""
 
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from db.polling import PolledGauges
 from db.statements import statement
 from publisher.monitoring.status import LaneStatus, read_lanes
+from service.monitoring.gauges import Gauges, Sample
 
 COUNT_LIMIT = 10_000
-"""Rows are counted up to this many: what a look costs does not grow with a backlog."""
+"""Rows are counted up to this many: what a poll costs does not grow with a backlog."""
+
+_LANE = ("epoch", "lane")
+_GAUGES: Gauges = {
+    "outbox_parked_rows": (f"Rows put aside, counted up to {COUNT_LIMIT}.", ["reason"]),
+    "outbox_lane_stopped": ("1 for each lane that stands still.", [*_LANE, "why"]),
+    "outbox_lag_batches": ("Batches of the ledger that the lane has not passed.", _LANE),
+    "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", _LANE),
+    "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", _LANE),
+    "outbox_replays": ("Replays that are running or paused.", ["state"]),
+    "outbox_replay_events_left": ("Events that they have not sent yet.", ["state"]),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What Postgres said at one moment of the monotonic clock."""
-
-    at: float
-    lanes: list[LaneStatus]
-    parked: dict[str, int]
-    stopped: list[tuple[int, int, str]]
-    replays: list[tuple[str, int, int]]
-
-
-class OutboxMetrics(Collector):
-    """The last look at Postgres. `look` and `collect` may be called by different threads."""
+class OutboxMetrics(PolledGauges):
+    """What the last poll found."""
 
     def __init__(self, max_age_s: float) -> None:
-        """An older look counts as none: a connection may hang for long before it fails."""
-        self._max_age_s = max_age_s
-        self._lock = threading.Lock()
-        self._last: _Look | None = None
+        super().__init__(_GAUGES, max_age_s)
 
-    def look(self, connection: psycopg.Connection[Any]) -> None:
+    def poll(self, connection: psycopg.Connection[Any]) -> None:
         """Read anew, for some seconds at the most. Raises psycopg.Error."""
         with connection.transaction():
             connection.execute(statement("publisher", "snapshot"))
@@ -48,53 +43,26 @@ class OutboxMetrics(Collector):
             ).fetchall()
             stopped = connection.execute(statement("publisher", "metrics_stopped")).fetchall()
             replays = connection.execute(statement("publisher", "metrics_replays")).fetchall()
-        with self._lock:
-            self._last = _Look(time.monotonic(), lanes, dict(parked), stopped, replays)
-
-    def lost(self) -> None:
-        """Postgres does not answer: nothing is known of it until the next look."""
-        with self._lock:
-            self._last = None
-
-    def describe(self) -> list[Metric]:
-        """Name the metrics without values."""
-        return list(_families().values())
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; only that Postgres is away while it is."""
-        with self._lock:
-            look = self._last
-        is_known = look is not None and time.monotonic() - look.at <= self._max_age_s
-        found = _families()
-        found["outbox_postgres_up"].add_metric([], int(is_known))
-        if look is None or not is_known:
-            yield found["outbox_postgres_up"]
-            return
-        for reason, count in look.parked.items():
-            found["outbox_parked_rows"].add_metric([reason], count)
-        for epoch, lane, why in look.stopped:
-            found["outbox_lane_stopped"].add_metric([str(epoch), str(lane), why], 1)
-        for state, replays, events in look.replays:
-            found["outbox_replays"].add_metric([state], replays)
-            found["outbox_replay_events_left"].add_metric([state], events)
-        for status in look.lanes:
-            labels = [str(status.epoch), str(status.lane)]
-            found["outbox_lag_batches"].add_metric(labels, status.lag_batches)
-            found["outbox_lag_rows"].add_metric(labels, status.lag_rows)
-            found["outbox_lag_seconds"].add_metric(labels, status.oldest_undelivered_s or 0)
-        yield from found.values()
+        self.keep(time.monotonic(), [*_of_lanes(lanes), *_of_rows(parked, stopped, replays)])
 
 
-def _families() -> dict[str, GaugeMetricFamily]:
-    lane = ["epoch", "lane"]
-    texts: dict[str, tuple[str, list[str]]] = {
-        "outbox_postgres_up": ("Whether the last look at Postgres went well.", []),
-        "outbox_parked_rows": (f"Rows put aside, counted up to {COUNT_LIMIT}.", ["reason"]),
-        "outbox_lane_stopped": ("1 for each lane that stands still.", [*lane, "why"]),
-        "outbox_lag_batches": ("Batches of the ledger that the lane has not passed.", lane),
-        "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", lane),
-        "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", lane),
-        "outbox_replays": ("Replays that are running or paused.", ["state"]),
-        "outbox_replay_events_left": ("Events that they have not sent yet.", ["state"]),
-    }
-    return {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in texts.items()}
+def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Sample]:
+    for status in lanes:
+        labels = (str(status.epoch), str(status.lane))
+        yield "outbox_lag_batches", labels, status.lag_batches
+        yield "outbox_lag_rows", labels, status.lag_rows
+        yield "outbox_lag_seconds", labels, status.oldest_undelivered_s or 0
+
+
+def _of_rows(
+    parked: Sequence[tuple[str, int]],
+    stopped: Sequence[tuple[int, int, str]],
+    replays: Sequence[tuple[str, int, int]],
+) -> Iterator[Sample]:
+    for reason, count in parked:
+        yield "outbox_parked_rows", [reason], count
+    for epoch, lane, why in stopped:
+        yield "outbox_lane_stopped", [str(epoch), str(lane), why], 1
+    for state, count, events in replays:
+        yield "outbox_replays", [state], count
+        yield "outbox_replay_events_left", [state], events

@@ -1,13 +1,14 @@
 """The HTTP endpoint of `spark-job run`: metrics, health and readiness (service/monitoring/endpoint.py), over all its attempts."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from db.polling import LONGEST_POLL_S, polling
+from db.polling import max_age_s, polling
 from service.monitoring import endpoint
+from service.monitoring.gauges import Gauges, Sample, families
 from service.monitoring.verdict import Verdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
@@ -33,21 +34,20 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
     if port == 0:
         yield
         return
-    outbox = OutboxMetrics(3 * settings.metrics.refresh_s + LONGEST_POLL_S, InputLag(settings.kafka).read)
+    outbox = OutboxMetrics(max_age_s(settings.metrics), InputLag(settings.kafka).read)
     process = ProcessMetrics(settings, condition)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
     )
-    with ExitStack() as cleanup:
-        cleanup.enter_context(
-            endpoint.served(
-                settings.metrics.host,
-                port,
-                pages,
-                "[metrics] port (OUTBOX_METRICS__PORT), or the job with job_port (OUTBOX_METRICS__JOB_PORT)",
-            )
-        )
-        cleanup.enter_context(polling(settings, "spark-job metrics", outbox.look, outbox.lost))
+    with (
+        endpoint.served(
+            settings.metrics.host,
+            port,
+            pages,
+            "[metrics] port (OUTBOX_METRICS__PORT), or the job with job_port (OUTBOX_METRICS__JOB_PORT)",
+        ),
+        polling(settings, "spark-job metrics", outbox.poll, outbox.lost),
+    ):
         yield
 
 
@@ -60,32 +60,30 @@ class ProcessMetrics(Collector):
 
     def describe(self) -> list[Metric]:
         """Name the metrics without values."""
-        return list(_families().values())
+        return families(_GAUGES)
 
     def collect(self) -> list[Metric]:
         """Return the metrics as of now."""
-        found, seen = _families(), self._condition.seen()
-        found["outbox_ready"].add_metric([], int(ready(self._settings, self._condition).holds))
-        found["outbox_heartbeat_age_seconds"].add_metric([], seen.beat_s_ago)
-        found["outbox_held_back"].add_metric([], int(seen.held_back is not None))
-        found["outbox_attempt"].add_metric([], seen.attempt)
+        return families(_GAUGES, self._samples())
+
+    def _samples(self) -> Iterator[Sample]:
+        seen = self._condition.seen()
+        yield "outbox_ready", (), int(ready(self._settings, self._condition).holds)
+        yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
+        yield "outbox_held_back", (), int(seen.held_back is not None)
+        yield "outbox_attempt", (), seen.attempt
         if seen.run:
-            found["outbox_run_info"].add_metric([str(seen.run[label]) for label in _RUN], 1)
-        return list(found.values())
+            yield "outbox_run_info", [str(seen.run[label]) for label in _RUN], 1
 
 
 _RUN = ("restored", "generation", "reason", "policy", "revision")
-
-
-def _families() -> dict[str, GaugeMetricFamily]:
-    texts: dict[str, tuple[str, tuple[str, ...]]] = {
-        "outbox_ready": ("Whether /readyz says 200.", ()),
-        "outbox_heartbeat_age_seconds": ("Seconds since this process last told Postgres that it lives.", ()),
-        "outbox_held_back": ("Whether backpressure holds the job back.", ()),
-        "outbox_attempt": ("Number of this attempt in its process: 1 for the first.", ()),
-        "outbox_run_info": (
-            "1, with how the last start resumed: restored, generation, why that was opened, its policy and revision.",
-            _RUN,
-        ),
-    }
-    return {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in texts.items()}
+_GAUGES: Gauges = {
+    "outbox_ready": ("Whether /readyz says 200.", ()),
+    "outbox_heartbeat_age_seconds": ("Seconds since this process last told Postgres that it lives.", ()),
+    "outbox_held_back": ("Whether backpressure holds the job back.", ()),
+    "outbox_attempt": ("Number of this attempt in its process: 1 for the first.", ()),
+    "outbox_run_info": (
+        "1, with how the last start resumed: restored, generation, why that was opened, its policy and revision.",
+        _RUN,
+    ),
+}

@@ -110,7 +110,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
         for _ in range(ROUNDS):
             count("status", lambda: status.read(job), is_read=True)
             count("backlog", lambda: backpressure.read(connection), is_read=True)
-            count("metrics", lambda: metrics.look(connection))
+            count("metrics", lambda: metrics.poll(connection))
             count("position", lambda: position.read(connection), is_read=True)
             count("greatest position", lambda: greatest_position(connection), is_read=True)
             count("start", lambda: start(connection))

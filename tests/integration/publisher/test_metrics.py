@@ -86,15 +86,15 @@ def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: Kafk
 
 
 def test_a_lane_that_tries_again_is_none_that_stands_still(outbox: Outbox) -> None:
-    looked = OutboxMetrics(90.0)
+    polled = OutboxMetrics(90.0)
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO outbox.lane (epoch, lane, stopped_reason, stopped_why) VALUES (1, 0, 'retrying: Kafka: away', NULL),"
             " (1, 1, 'kafka_lost: gone', 'kafka_lost') ON CONFLICT (epoch, lane) DO UPDATE"
             " SET stopped_reason = excluded.stopped_reason, stopped_why = excluded.stopped_why"
         )
-        looked.look(connection)
-    (stopped,) = [family for family in looked.collect() if family.name == "outbox_lane_stopped"]
+        polled.poll(connection)
+    (stopped,) = [family for family in polled.collect() if family.name == "outbox_lane_stopped"]
     assert [(sample.labels["lane"], sample.labels["why"]) for sample in stopped.samples] == [
         ("1", "kafka_lost")
     ]
@@ -102,9 +102,9 @@ def test_a_lane_that_tries_again_is_none_that_stands_still(outbox: Outbox) -> No
 
 def test_an_old_look_counts_as_none(outbox: Outbox) -> None:
     for max_age_s, up in ((90.0, 1), (0.0, 0)):
-        looked = OutboxMetrics(max_age_s)
+        polled = OutboxMetrics(max_age_s)
         with psycopg.connect(outbox.dsn, autocommit=True) as connection:
-            looked.look(connection)
-        found = {family.name: family.samples for family in looked.collect()}
+            polled.poll(connection)
+        found = {family.name: family.samples for family in polled.collect()}
         assert found["outbox_postgres_up"][0].value == up
         assert ("outbox_parked_rows" in found) == bool(up)

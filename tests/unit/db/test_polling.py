@@ -1,6 +1,7 @@
-"""Polling Postgres for the metrics goes on, whatever one poll meets."""
+"""Polling Postgres for the metrics goes on, whatever one poll meets, and an old answer counts as none."""
 
 import threading
+import time
 from typing import Any
 
 import psycopg
@@ -8,7 +9,28 @@ import pytest
 from structlog.testing import capture_logs
 
 from db import polling
+from db.polling import PolledGauges
 from service.settings import Settings
+
+GAUGES = {"outbox_things": ("Things.", ["kind"]), "outbox_others": ("Others.", ())}
+
+
+def shown(gauges: PolledGauges) -> dict[str, list[float]]:
+    return {family.name: [sample.value for sample in family.samples] for family in gauges.collect()}
+
+
+def test_what_the_last_poll_found_is_shown_until_it_is_old_or_postgres_is_lost() -> None:
+    nothing = {"outbox_postgres_up": [0]}
+    gauges = PolledGauges(GAUGES, max_age_s=60)
+    assert shown(gauges) == nothing
+    gauges.keep(time.monotonic(), [("outbox_things", ["a"], 3), ("outbox_things", ["b"], 4)])
+    assert shown(gauges) == {"outbox_postgres_up": [1], "outbox_things": [3, 4], "outbox_others": []}
+    gauges.keep(time.monotonic() - 61, [("outbox_others", (), 5)])
+    assert shown(gauges) == nothing
+    gauges.keep(time.monotonic(), [("outbox_others", (), 5)])
+    assert shown(gauges) == {"outbox_postgres_up": [1], "outbox_things": [], "outbox_others": [5]}
+    gauges.lost()
+    assert shown(gauges) == nothing
 
 
 def test_a_poll_that_fails_in_whatever_way_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
