@@ -1,4 +1,4 @@
-"""The part of the integration suite that `make test` runs on containers; `make test-containers` runs all of it."""
+"""A part of the integration suite on containers, with `make faults`; `make test-containers` runs all of it."""
 
 import re
 import subprocess
@@ -22,6 +22,7 @@ PART = (
 
 
 # The first run builds images.
+@pytest.mark.faults
 @pytest.mark.timeout(1200)
 def test_a_part_of_the_integration_suite_passes_on_containers(server_engine: Engine, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'run'}", *PART]
