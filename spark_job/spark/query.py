@@ -38,6 +38,7 @@ from spark_job.recovery.slices import slices_of
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
+from spark_job.spark.projections import Projections
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.work_folder import WorkFolder
 
@@ -99,6 +100,7 @@ class QueryLoop:
         self._next_batch = 0
         self._planned: BatchRange | None = None
         self._successes = 0
+        self._projections = Projections.of(run.settings.job.spark_options)
 
     def run(self) -> Request | None:
         """Run until the end; return the request that ended it, None where `stop` did.
@@ -133,6 +135,7 @@ class QueryLoop:
     def _run_query(self, checkpoint: str) -> BaseException | None:
         """Run one query to its end; return what Spark says ended it."""
         self._batches, self._successes = self._next_batch, 0
+        self._projections = Projections.of(self._run.settings.job.spark_options)
         self._started.clear()
         query = self._query = self._start(checkpoint)
         self._started.set()
@@ -184,6 +187,8 @@ class QueryLoop:
         began = time.perf_counter()
         tasks = run.settings.job.tasks or run.spark.sparkContext.defaultParallelism
         slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
+        sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
+        self._projections.suit(frame, sum(sizes), len(sizes))
         task = AssemblyTask(run.task, slices)
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began
