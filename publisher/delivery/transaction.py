@@ -18,13 +18,6 @@ _STOP_GRACE_S = 10.0
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
 _REPORTS_WAIT_S = 5.0
-# The client takes the interpreter's lock once for each record that Kafka reports, and gives it back. While another lane produces, each of
-# these thousands of hand-overs wakes a thread that finds nothing to do. So large transactions take turns: handing records to the client,
-# and taking reports. Nobody holds the turn while waiting for a server.
-_turn = threading.Lock()
-_MANY_REPORTS = 1_000
-_REPORTS_PAUSE_S = 0.005
-_MOST_PAUSES = 200
 
 Place = tuple[int, str]
 """(batch_id, session_key) of a row."""
@@ -127,20 +120,18 @@ class Transaction:
         try:
             producer.begin_transaction()
             reach("transaction.after_begin")
-            with _turn:
-                for row in rows:
-                    reach("transaction.during_produce")
-                    if not self._one_by_one and self._outgoing.is_plain(row):
-                        self._send_plain(row)
-                    else:
-                        self._send(row)
-                reach("transaction.before_progress")
-                # Last, so that whoever sees it sees every event before it.
-                for record in progress:
-                    self._produce(*record)
+            for row in rows:
+                reach("transaction.during_produce")
+                if not self._one_by_one and self._outgoing.is_plain(row):
+                    self._send_plain(row)
+                else:
+                    self._send(row)
+            reach("transaction.before_progress")
+            # Last, so that whoever sees it sees every event before it.
+            for record in progress:
+                self._produce(*record)
             reach("transaction.before_flush")
             meanwhile()
-            self._take_reports()
             self._flush()
             reach("transaction.before_commit")
             producer.commit_transaction()
@@ -187,21 +178,8 @@ class Transaction:
 
     def _wait_for_room(self) -> None:
         """Let librdkafka send from its full queue. A failed transaction never empties it."""
-        _turn.release()
-        try:
-            self._producer.poll(_QUEUE_FULL_WAIT_S)
-        finally:
-            _turn.acquire()
+        self._producer.poll(_QUEUE_FULL_WAIT_S)
         self._check()
-
-    def _take_reports(self) -> None:
-        """Take most of many delivery reports in turns, as long as they come soon; `_flush` waits for the rest."""
-        for _ in range(_MOST_PAUSES):
-            if len(self._producer) < _MANY_REPORTS or self._stop.is_set():
-                return
-            time.sleep(_REPORTS_PAUSE_S)
-            with _turn:
-                self._producer.poll(0)
 
     def _flush(self) -> None:
         """Wait until everything is in Kafka."""

@@ -1,7 +1,6 @@
 """A transaction waits for room in the client's queue, and blames a row only for what is its own."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,9 +32,6 @@ class FakeProducer:
         if self._full:
             raise BufferError
         self.sent.append(record)
-
-    def __len__(self) -> int:
-        return 0
 
     def poll(self, _seconds: float) -> None:
         pass
@@ -98,53 +94,3 @@ def test_a_failed_report_without_a_watched_row_blames_nobody() -> None:
     tally = Tally()
     tally.report(KafkaError(KafkaError.INVALID_RECORD), None)  # type: ignore[arg-type]
     assert tally.refused == {}
-
-
-class SlowProducer(FakeProducer):
-    """One whose reports come late: `waits` is called at each poll that finds its queue full or its reports missing."""
-
-    def __init__(self, waits: Callable[[], None], unreported: int) -> None:
-        super().__init__()
-        self._waits = waits
-        self._unreported = unreported
-        self.polls = 0
-
-    def __len__(self) -> int:
-        return self._unreported
-
-    def poll(self, seconds: float) -> None:
-        if seconds > 0:
-            self._waits()
-        else:
-            self.polls += 1
-            self._unreported //= 2
-
-
-def test_a_lane_whose_queue_is_full_holds_no_other_lane_up() -> None:
-    other_committed = threading.Event()
-    waited: list[bool] = []
-    waiting = threading.Event()
-
-    def wait() -> None:
-        waiting.set()
-        waited.append(other_committed.wait(10))
-
-    slow = threading.Thread(
-        target=run, args=(SlowProducer(wait, 0),), kwargs={"timestamps_ms": None, "one_by_one": False}
-    )
-    slow.start()
-    assert waiting.wait(10)
-    run(FakeProducer(), timestamps_ms=None, one_by_one=False)
-    other_committed.set()
-    slow.join(10)
-    assert waited
-    assert all(waited)
-
-
-def test_many_delivery_reports_are_taken_before_the_flush_and_few_are_left_to_it() -> None:
-    many, few = SlowProducer(lambda: None, 20_000), SlowProducer(lambda: None, 20)
-    for producer in (many, few):
-        run(producer, timestamps_ms=None, one_by_one=False)
-    assert len(many) < 1_000
-    # The one after each commit.
-    assert few.polls == 1
