@@ -33,6 +33,8 @@ _OPTIONS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core.
+    "spark.sql.streaming.pollingDelay": "50ms",
     # The checkpoint is thrown away at the end of the run: no history of it is needed, and no care for its files.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
