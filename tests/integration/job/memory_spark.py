@@ -57,6 +57,20 @@ class MemoryLoop(QueryLoop):
             self._batches, self._successes, self.spark_batch = self._next_batch, 0, 0
 
 
+class _Options(dict[str, str]):
+    """Spark's, which change nothing here."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+
+class _Session:
+    """Spark's session, as far as a batch uses it."""
+
+    def __init__(self) -> None:
+        self.conf = _Options()
+
+
 class Frame:
     """A batch's records."""
 
@@ -64,7 +78,7 @@ class Frame:
         self, log: RandomLog, start: Offsets, ends: Offsets, chance: random.Random, disks: Sequence[Path]
     ) -> None:
         """`disks`: the executors' folders for open sessions."""
-        self.ends = ends
+        self.ends, self.sparkSession = ends, _Session()
         self._log, self._chance, self._disks = log, chance, disks
         self._slices = {where.partition: (start.at(where), end) for where, end in ends.items()}
         self._is_whole = all(where.topic_id == log.topic_id for where in ends)
