@@ -6,6 +6,7 @@ import threading
 
 import structlog
 
+from publisher.allocators import suit_transactions
 from publisher.commands.common import Config, console
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
@@ -30,6 +31,7 @@ def run(config: Config = None) -> None:
     settings = load_settings(config)
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
+    suit_transactions()
     stop = threading.Event()
     health = ProcessHealth(settings.metrics.hung_s)
     relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), health)
