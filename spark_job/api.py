@@ -3,6 +3,11 @@
     def transform(session: Session) -> Iterable[OutputEvent]:
         yield OutputEvent("pages", {"key": session.key, "events": len(session.events)})
 
+A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called again for the same
+session, after a failure or by a reissue; one result is stored. Whatever it raises, SystemExit included, makes its session a dead letter
+`transform_failed` with the traceback, or stops the job where `[transform] on_error` is "stop". So does an output that breaks a rule of
+`OutputEvent`. Nothing of such a session is sent.
+
 Events and output events are made hundreds of thousands of times a second, so they are plain slotted classes with
 read-only properties: about four times cheaper to make than frozen dataclasses.
 """
@@ -27,12 +32,12 @@ def utc(epoch_ms: int) -> datetime:
 
 
 class Event:
-    """One event of a session. Read-only."""
+    """One event of a session. Read-only. The record's key and headers are not part of it."""
 
     __slots__ = ("_offset", "_raw", "_timestamp", "_type", "_value")
 
     def __init__(self, type: str, raw: bytes, timestamp: datetime | int, offset: int) -> None:
-        """`raw` is the record's value; `timestamp` a UTC datetime or epoch milliseconds."""
+        """`raw` is the record's value, a JSON object in UTF-8; `timestamp` a UTC datetime or epoch milliseconds."""
         self._type = type
         self._raw = raw
         self._timestamp = timestamp
@@ -41,29 +46,35 @@ class Event:
 
     @classmethod
     def of(cls, type: str, value: dict[str, Any], timestamp: datetime | int = 0, offset: int = 0) -> "Event":
-        """An event with the given decoded value: for tests of transforms."""
+        """Return an event with this decoded value: for tests of transforms.
+
+        Raises TypeError when the value cannot be written as JSON.
+        """
         return cls(type, orjson.dumps(value), timestamp, offset)
 
     @property
     def type(self) -> str:
-        """The event's type, one of the three names in the settings."""
+        """The event's type: what `[session] start`, `entry` or `end` says."""
         return self._type
 
     @property
     def value(self) -> dict[str, Any]:
-        """The decoded JSON object: decoded when first asked for, then the same object. Do not change it."""
+        """The decoded JSON object: decoded when first asked for, then the same object. Do not change it.
+
+        Raises ValueError when `raw` is not JSON: an event made by hand only. The job never passes one, it is a dead letter `malformed`.
+        """
         if self._value is None:
             self._value = orjson.loads(self._raw)
         return self._value
 
     @property
     def raw(self) -> bytes:
-        """The record's value, the exact bytes."""
+        """The record's value, byte for byte."""
         return self._raw
 
     @property
     def timestamp(self) -> datetime:
-        """The event's time in UTC: the record's timestamp, or the configured field."""
+        """The event's time in UTC, to the millisecond: the record's timestamp, or the JSON field that `[session] time` names."""
         if isinstance(self._timestamp, int):
             self._timestamp = utc(self._timestamp)
         return self._timestamp
@@ -98,11 +109,16 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A whole session: from its start event to its end event, in one partition."""
+    """A whole session: from its start event to its end event, in one partition.
+
+    It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB): a longer one is a dead letter
+    `too_large`, which no transform sees.
+    """
 
     key: str
+    """The session key: 1 to 1,024 bytes of UTF-8, without NUL."""
     events: Sequence[Event]
-    """In offset order, duplicates dropped. Made when first looked at."""
+    """From the start event to the end event, in offset order, duplicates dropped. Made when first looked at."""
     started_at: datetime
     """The start event's time, UTC."""
     ended_at: datetime
@@ -114,7 +130,14 @@ class Session:
 
 
 class OutputEvent:
-    """One event to be sent. Read-only."""
+    """One event to be sent. Read-only.
+
+    The rules below are checked when the session's outputs are encoded, not here: an output that breaks one fails its whole session (see
+    above). All outputs of a session together, with topics, keys and headers, may have `[job] max_row_bytes` (default 64 MB).
+
+    Only the publisher sees what the topic accepts: a topic that does not exist stops the lane until it is created; a record larger than
+    the topic's `max.message.bytes`, or for a partition that the topic does not have, is parked with all outputs of its row.
+    """
 
     __slots__ = ("_headers", "_key", "_partition", "_timestamp", "_topic", "_value")
 
@@ -127,7 +150,7 @@ class OutputEvent:
         partition: int | None = None,
         timestamp: datetime | None = None,
     ) -> None:
-        """What is refused is refused when the batch is written: see `spark_job` on failed transforms."""
+        """Raises nothing: see the rules of each property, and above when they are checked."""
         self._topic = topic
         self._value = value
         self._key = key
@@ -137,32 +160,35 @@ class OutputEvent:
 
     @property
     def topic(self) -> str:
-        """The topic to send to."""
+        """The topic to send to: 1 to 249 of the characters A-Z a-z 0-9 . _ -, and neither "." nor ".."."""
         return self._topic
 
     @property
     def value(self) -> OutputValue:
-        """bytes go out exactly as they are, a dict or list as JSON, None as a tombstone."""
+        """bytes are sent unchanged, a dict or list as JSON (what orjson can write), None as a tombstone."""
         return self._value
 
     @property
     def key(self) -> str | bytes | None:
-        """None: the session's key."""
+        """str (sent as UTF-8) or bytes. None: the session's key."""
         return self._key
 
     @property
     def headers(self) -> Sequence[Header]:
-        """Names and values, in order; text values go out as UTF-8."""
+        """(name, value) in the order in which they are sent; text values are sent as UTF-8.
+
+        A name must not be empty, contain NUL, or begin with "outbox-".
+        """
         return self._headers
 
     @property
     def partition(self) -> int | None:
-        """None: chosen by the key."""
+        """From 0 to 2**31 - 1. None: chosen by the key, as Java's default partitioner does it."""
         return self._partition
 
     @property
     def timestamp(self) -> datetime | None:
-        """Must know its offset from UTC. None: the time of sending."""
+        """A datetime with a time zone, 1970 or later; rounded to the millisecond. None: the time of sending."""
         return self._timestamp
 
     def __eq__(self, other: object) -> bool:
