@@ -25,7 +25,7 @@ RETURNING EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(to_batch)s AND
       AND EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(ahead_batch)s AND b.commit_id = %(ahead_commit_id)s)
 
 -- name: record_resume
--- As `record`, but the mirror goes where it was asked to go, whatever it was; sessions and events are the totals.
+-- As `record`, but the mirror is set to the requested position, whatever it was; sessions and events are the totals.
 -- `after`: up to where the lane's rows were known to be delivered, from which the audit tells what was skipped or is sent again.
 WITH mirrored AS (
     UPDATE outbox.lane

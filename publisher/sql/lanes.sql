@@ -6,7 +6,7 @@ SELECT %(epoch)s, n FROM generate_series(0, %(lanes)s - 1) AS n
 ON CONFLICT ON CONSTRAINT lane_pkey DO NOTHING
 
 -- name: state
--- The last column: whether an earlier epoch is not through. A resume may have set one of its lanes back.
+-- The last column: whether an earlier epoch has not ended. A resume may have set one of its lanes back.
 -- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
@@ -19,7 +19,7 @@ WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_toke
 SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM outbox.delivery)
 
 -- name: set_stopped
--- A resume that did not end stays known as one until the lane runs: retention asks for it.
+-- An interrupted resume stays recorded as one until the lane runs: retention reads it.
 UPDATE outbox.lane AS l SET stopped_reason = %(reason)s, stopped_why = found.why
 FROM (
     SELECT o.epoch, o.lane, CASE WHEN o.stopped_why = 'resuming' AND %(reason)s::text IS NOT NULL THEN o.stopped_why ELSE %(why)s::text END AS why

@@ -1,7 +1,7 @@
 -- Leases: which process runs which lane. For liveness only; Kafka fences.
 
 -- name: claim
--- Anew too where it is held by this holder already: each tenure has its own token. A process' leases live with its heartbeat's backend.
+-- Claimed anew, too, where this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
     lease_holder = %(holder)s,
@@ -55,8 +55,8 @@ WITH released AS (
 SELECT pg_notify('outbox_publisher', '') FROM released
 
 -- name: holders
--- The lanes of an epoch that have work or a holder, and who holds them. One that is through keeps its holder until the epoch is over,
--- so that the last lanes do not move between the processes. A lease of one's own counts while the heartbeat makes its connection anew.
+-- The lanes of an epoch that have work or a holder, and who holds them. A lane that has delivered everything keeps its holder until the epoch
+-- is over, so that the last lanes do not move between the processes. The caller's own lease also counts while its heartbeat reconnects.
 SELECT s.lane, s.holder, s.ended
 FROM (
     SELECT p.lane, CASE WHEN p.held OR (p.lease_holder = %(me)s AND p.lease_until >= now()) THEN p.lease_holder END AS holder, p.ended
@@ -100,7 +100,7 @@ SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_bac
 WHERE epoch = %(epoch)s AND lane = ANY (%(lanes)s) AND lease_holder = %(holder)s
 
 -- name: release_other_epochs
--- Lanes of an epoch that is over kept their holder until all of them were through.
+-- Lanes of an epoch that is over kept their holder until the last of them had delivered everything.
 UPDATE outbox.lane
 SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
 WHERE lease_holder = %(holder)s AND epoch <> %(epoch)s

@@ -1,7 +1,8 @@
 -- The publisher's processes and their heartbeats.
 
 -- name: beat
--- The process lives, and so do all its leases. A lane whose row is locked is being written, by its worker as a rule, which renews it too.
+-- Shows the process alive and renews all its leases. A lane whose row is locked is left out: it is being written, usually by its own worker,
+-- which renews the lease itself.
 WITH backend AS (
     SELECT a.pid, a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()
 ), process AS (
@@ -22,7 +23,8 @@ WHERE (l.epoch, l.lane) IN (
 )
 
 -- name: living
--- Its backend is gone: killed, at once. Not renewed: hung, or its machine is gone. After a restart of the server nobody has a backend yet.
+-- A process whose backend is gone was killed, and is left out at once. One that does not renew hangs, or its machine is gone. After a restart of
+-- the server no process has a backend yet.
 SELECT p.process_id::text, p.host, p.pid, p.started_at, p.alive_until
 FROM outbox.publisher_process p
 WHERE p.ended_at IS NULL

@@ -22,6 +22,7 @@ WHERE o.lane = %(lane)s
   AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
 
 -- name: mark_lane
--- Before Kafka's commit: from here on the mirror may be ahead of where the lane goes on. `record_resume` in deliveries.sql and the next successful step take it away.
+-- Before Kafka's commit: from here on the mirror may be ahead of where the lane goes on. `record_resume` in deliveries.sql and the next
+-- successful step clear the mark.
 UPDATE outbox.lane SET stopped_reason = %(reason)s, stopped_why = 'resuming'
 WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL

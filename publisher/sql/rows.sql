@@ -9,7 +9,7 @@ SET LOCAL enable_sort = off
 -- The upper bound comes out of the ledger and the epochs themselves, so that nothing has to be read before the rows.
 -- batch_id twice: the row comparison walks the index, the plain one prunes partitions.
 -- Bounded by what the rows take, too, before any wide column is fetched: a row is left out where those before it reach `bytes`.
--- A size is without the wide columns' detoasting, so a compressed one is a guess: `expansion` times what is stored.
+-- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
        r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.size
 FROM (

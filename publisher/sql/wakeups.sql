@@ -7,5 +7,5 @@ LISTEN outbox_batch
 LISTEN outbox_publisher
 
 -- name: wake_publishers
--- To every publisher process: lanes, processes or reasons to stand still have changed, look at once.
+-- Tells every publisher process to look at once: lanes, processes or the reason why a lane has stopped have changed.
 SELECT pg_notify('outbox_publisher', '')

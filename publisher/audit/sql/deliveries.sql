@@ -4,7 +4,7 @@
 SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY l.epoch, l.lane
 
 -- name: resumes
--- Where a resume led from, which is what was delivered then, and to. One that does not say excuses nothing.
+-- Up to where a lane had delivered when it was resumed, and where the resume set it. One that does not record the former excuses nothing.
 SELECT d.epoch, d.lane, d.seq, coalesce(d.after_batch, d.to_batch), CASE WHEN d.after_batch IS NULL THEN d.to_key ELSE d.after_key END,
        d.to_batch, d.to_key, coalesce(d.note, ''), d.committed_at
 FROM outbox.delivery d
@@ -39,7 +39,7 @@ ORDER BY d.seq
 LIMIT %(deliveries)s
 
 -- name: first_offsets
--- Where the deliveries of the batches from one on begin in each topic partition; `unknown`: deliveries that do not say.
+-- Where the deliveries of the batches from one on begin in each topic partition.
 SELECT t.topic, p.partition::integer, min((p.bounds ->> 0)::bigint)
 FROM outbox.delivery d
 CROSS JOIN LATERAL jsonb_each(d.kafka_offsets) AS t (topic, partitions)

@@ -11,7 +11,7 @@ SELECT (SELECT min(b.batch_id) FROM outbox.batch b),
 SELECT e.epoch, e.from_batch, e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch
 
 -- name: ranges
--- The ledger, to cut it into ranges of a bearable size.
+-- The ledger, to cut it into ranges of limited size.
 SELECT b.batch_id, b.sessions FROM outbox.batch b
 WHERE b.batch_id >= %(from_batch)s AND b.batch_id <= %(to_batch)s
 ORDER BY b.batch_id
