@@ -25,7 +25,8 @@ class Queries(dict[str, LiteralString]):
         """`path` is what messages call the file. Raises ValueError for a file that is not a list of named queries."""
         super().__init__()
         self._path = path
-        name, body = None, []
+        name: str | None = None
+        body: list[LiteralString] = []
         for number, line in enumerate(text.splitlines(), 1):
             if header := _HEADER.fullmatch(line):
                 self._add(name, body)

@@ -57,7 +57,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 )
 def test_a_file_that_is_no_list_of_queries_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"wrong.sql.*{why}"):
-        Queries("wrong.sql", text)  # type: ignore[arg-type]
+        Queries("wrong.sql", text)
 
 
 def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
