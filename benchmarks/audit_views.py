@@ -24,16 +24,19 @@ import psycopg
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.history import page, queries
+from benchmarks.history import page
+from benchmarks.history import queries as page_queries
 from benchmarks.history.load import bring_up_to_now, load
 from benchmarks.history.rows import CLICKS, SESSIONS
 from benchmarks.history.server import DATABASE, FOR_LOADING, forget_cached, serving
 from benchmarks.history.services import audit_alone, looks
 from benchmarks.history.week import plan
 from db.migrate import upgrade
-from db.statements import statement
+from db.statements import queries
 
-_QUESTIONS = Path(__file__).parent.parent / "docs" / "audit.md"
+_QUESTIONS = queries("benchmarks.history", "questions")
+
+_AUDIT_PAGE = Path(__file__).parent.parent / "docs" / "audit.md"
 _TIMEOUT_S = 900
 _WORKERS = 2
 
@@ -63,24 +66,24 @@ def full_read_s(connection: psycopg.Connection[Any]) -> float:
         return time.perf_counter() - began
 
 
-def cold_s(directory: Path, query: queries.Query) -> float | None:
+def cold_s(directory: Path, query: page_queries.Query) -> float | None:
     """Seconds of a query as the first one after a start, with nothing in any cache."""
     forget_cached(directory)
     with (
         serving(directory, {}) as postgres,
         psycopg.connect(postgres.dsn(DATABASE), autocommit=True) as connection,
     ):
-        result = queries.run(connection, query, _TIMEOUT_S)
+        result = page_queries.run(connection, query, _TIMEOUT_S)
     return None if result is None else result[1]
 
 
 def measure(
-    directory: Path, asked: list[queries.Query], report: Path | None, *, quick: bool
+    directory: Path, asked: list[page_queries.Query], report: Path | None, *, quick: bool
 ) -> dict[str, Any]:
     """Measure everything; write the page where asked."""
     load_before = os.getloadavg()[0]
     say = Console(stderr=True).print
-    found = [queries.Measured(query) for query in asked]
+    found = [page_queries.Measured(query) for query in asked]
     for one in found:
         one.cold_s = cold_s(directory, one.query)
         say(f"{one.query.name}: cold {one.cold_s}")
@@ -91,8 +94,8 @@ def measure(
             _, baseline = (full_read_s(connection) for _ in range(2))
             say(f"all rows once: {baseline:.1f} s")
             for one in found:
-                queries.measure_warm(connection, one, _TIMEOUT_S)
-                say(f"{one.query.name}: {queries.as_json(one)}")
+                page_queries.measure_warm(connection, one, _TIMEOUT_S)
+                say(f"{one.query.name}: {page_queries.as_json(one)}")
             services: dict[str, Any] = looks(connection)
             if not quick:
                 services["publisher audit"] = audit_alone(dsn)._asdict()
@@ -105,15 +108,13 @@ def measure(
         "sessions": around.sessions,
         "full_read_s": round(baseline, 2),
         "load": around.loads,
-        "queries": {one.query.name: queries.as_json(one) for one in found},
+        "queries": {one.query.name: page_queries.as_json(one) for one in found},
         "services": services,
     }
 
 
 def _surroundings(connection: psycopg.Connection[Any], load_before: float) -> page.Surroundings:
-    ((version, sessions, batches, size),) = connection.execute(
-        statement("benchmarks.history", "surroundings")
-    ).fetchall()
+    ((version, sessions, batches, size),) = connection.execute(_QUESTIONS["surroundings"]).fetchall()
     return page.Surroundings(version, sessions, batches, size / 1e9, (load_before, os.getloadavg()[0]))
 
 
@@ -149,7 +150,7 @@ def main() -> None:
             upgrade(postgres.dsn(DATABASE))
             with psycopg.connect(postgres.dsn(DATABASE), autocommit=True) as connection:
                 bring_up_to_now(connection)
-                ((key,),) = connection.execute(statement("benchmarks.history", "a_session_key")).fetchall()
+                ((key,),) = connection.execute(_QUESTIONS["session_key"]).fetchall()
         stand_ins = {
             "sess_000197": key,
             "shop.clicks": CLICKS,
@@ -157,11 +158,11 @@ def main() -> None:
         }
         asked = [
             query
-            for query in queries.queries_of(_QUESTIONS, stand_ins)
+            for query in page_queries.queries_of(_AUDIT_PAGE, stand_ins)
             if options.only is None or query.name in options.only
         ]
         result = measure(directory, asked, options.page, quick=options.only is not None)
-    sys.stdout.write(queries.dumps(result) + "\n")
+    sys.stdout.write(page_queries.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

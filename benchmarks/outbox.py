@@ -11,11 +11,13 @@ from confluent_kafka import Producer
 from pydantic import SecretStr
 
 from db.migrate import upgrade
-from db.statements import statement
+from db.statements import queries
 from devstack.stack import Stack
 from devstack.topics import create_topics
 from publisher.kafka.clients import lane_producer
 from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
+
+_LEDGER = queries("spark_job", "ledger")
 
 EVENTS = 20
 VALUE_BYTES = 178
@@ -32,7 +34,7 @@ SELECT 'session-' || lpad(n::text, 10, '0'), %(first_batch)s + (n - %(first)s) /
        ARRAY(SELECT convert_to(left(repeat(md5(n || '/' || e), 6), %(bytes)s), 'UTF8') FROM generate_series(1, %(events)s) e)
 FROM generate_series(%(first)s, %(first)s + %(rows)s - 1) n
 """
-_LEDGER = """
+_BATCHES = """
 INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state, transform_fingerprint)
 SELECT b, 'stream', 1, b, gen_random_uuid(), '{}', '{}', '{}', 'bench'
 FROM generate_series(%(first_batch)s, %(first_batch)s + (%(rows)s - 1) / %(rows_per_batch)s) b
@@ -83,8 +85,8 @@ class SyntheticOutbox:
         told = {"batch_id": self.batches + 1, "lanes": str(self.rows % self.lanes)}
         with connection.transaction():
             connection.execute(_ROWS, parameters)
-            connection.execute(_LEDGER, parameters)
-            connection.execute(statement("spark_job", "notify_batch"), told)
+            connection.execute(_BATCHES, parameters)
+            connection.execute(_LEDGER["notify_batch"], told)
         self.rows += 1
         self.batches += 1
         return self.rows - 1
@@ -104,7 +106,7 @@ class Hidden:
     def show(self) -> None:
         """Commit their ledger rows."""
         with self.outbox.connect() as connection, connection.transaction():
-            connection.execute(_LEDGER, self.parameters)
+            connection.execute(_BATCHES, self.parameters)
             connection.execute("NOTIFY outbox_batch")
 
 
@@ -135,7 +137,7 @@ def fill(dsn: str, topic: str, rows: int, lanes: int) -> None:
     parameters = _parameters(topic, rows, lanes, first=0, first_batch=1)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_ROWS, parameters)
-        connection.execute(_LEDGER, parameters)
+        connection.execute(_BATCHES, parameters)
         connection.execute("VACUUM ANALYZE outbox.session_output")
 
 

@@ -19,13 +19,16 @@ import typer
 from pydantic import SecretStr
 
 from benchmarks.world import world
+from db.connection import snapshot
 from db.migrate import upgrade
-from db.statements import statement
+from db.statements import queries
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.integration.publisher.old_outputs import add_batches, deliver_all
 from tests.integration.publisher.outbox_rows import Outbox, simple
+
+_ROWS = queries("publisher", "rows")
 
 _REPORT_S = 2.0
 _KEYS = 20
@@ -87,11 +90,10 @@ def write(connection: psycopg.Connection[Any], _: int) -> None:
 
 def read(connection: psycopg.Connection[Any], _: int) -> None:
     """What a lane reads: the newest rows, in a snapshot."""
-    with connection.transaction():
-        connection.execute(statement("publisher", "snapshot"))
+    with snapshot(connection):
         ((newest,),) = connection.execute("SELECT max(batch_id) FROM outbox.batch").fetchall()
         connection.execute(
-            statement("publisher", "lane_rows"),
+            _ROWS["of_lane"],
             {
                 "epoch": 1,
                 "lane": 0,

@@ -1,15 +1,18 @@
 """Connections to the outbox, opened the same way by every part."""
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError, UnavailableError
 from service.settings import PostgresSettings
+
+_SESSION = queries("db", "session")
 
 # How long a statement waits for a server that has gone without a word.
 _GONE_S = 30
@@ -60,6 +63,14 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
     return connection
 
 
+@contextmanager
+def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """A transaction in which every query sees one state of the outbox and none can write. Raises psycopg.Error."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
 def _begin_session(
     connection: psycopg.Connection[Any],
     settings: PostgresSettings,
@@ -68,13 +79,13 @@ def _begin_session(
     """Set what a session is, and see in another transaction that it stays so. Raises SettingsError, psycopg.Error."""
     wanted = _row(
         connection,
-        "set_session",
+        _SESSION["set"],
         idle=f"{settings.idle_in_transaction_timeout_ms}ms",
         lock=f"{settings.lock_timeout_ms}ms",
     )
-    if _row(connection, "session") != wanted:
+    if _row(connection, _SESSION["read"]) != wanted:
         raise _no_sessions(settings)
-    (pid,) = _row(connection, "backend_pid")
+    (pid,) = _row(connection, _SESSION["backend_pid"])
     if pid != connection.info.backend_pid:
         # A pooler names itself to its clients.
         _prove_sessions(connection, settings, pid, open_another)
@@ -96,17 +107,17 @@ def _prove_sessions(
             return
         for _ in range(_PROBES):
             with open_another() as other, other.transaction():
-                (taken,) = _row(other, "backend_pid")
-                if taken == pid or _row(connection, "backend_pid") != (pid,):
+                (taken,) = _row(other, _SESSION["backend_pid"])
+                if taken == pid or _row(connection, _SESSION["backend_pid"]) != (pid,):
                     raise _no_sessions(settings)
         _proven.add(dsn)
 
 
-def _row(connection: psycopg.Connection[Any], name: str, **parameters: str) -> TupleRow:
-    """Run one of db/sql in a transaction of its own, unless one is open."""
+def _row(connection: psycopg.Connection[Any], query: LiteralString, **parameters: str) -> TupleRow:
+    """Run a query in a transaction of its own, unless one is open."""
     in_transaction = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
     with connection.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(statement("db", name), parameters).fetchone()
+        row = cursor.execute(query, parameters).fetchone()
     assert row is not None
     if not in_transaction:
         connection.commit()

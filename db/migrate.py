@@ -11,7 +11,7 @@ from psycopg import errors
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.statements import statement
+from db.statements import migration_script
 from service.errors import OutboxError, SchemaError, UnavailableError
 from service.settings import PostgresSettings
 
@@ -100,10 +100,10 @@ def explain(error: psycopg.Error) -> OutboxError:
 def _revision(connection: psycopg.Connection[Any]) -> str | None:
     try:
         with connection.transaction(), connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
-            exists = cursor.execute(statement("db.migrations", "version_exists")).fetchone()
+            exists = cursor.execute(migration_script("version_exists")).fetchone()
             if exists is None or not exists[0]:
                 return None
-            row = cursor.execute(statement("db.migrations", "version")).fetchone()
+            row = cursor.execute(migration_script("version")).fetchone()
     except errors.InsufficientPrivilege as error:
         raise SchemaError(
             f"user {connection.info.user!r} may not read the outbox in database {connection.info.dbname!r}: make it a member of the "

@@ -1,15 +1,76 @@
-"""SQL kept in `.sql` files beside the code that runs it, one statement each, bound parameters only."""
+"""SQL kept in `.sql` files by subject, beside the code that runs it: named queries, bound parameters only.
 
+    -- name: renew
+    -- A comment on the query, which Postgres gets with it.
+    UPDATE outbox.lane SET ...
+
+A file may begin with comments that say what its subject is. Module level: `_LEASES = queries("publisher", "leases")`, then
+`_LEASES["renew"]`.
+"""
+
+import re
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString
+from typing import LiteralString, NoReturn
+
+_HEADER = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
+_LIKE_A_HEADER = re.compile(r"\s*--\s*name\s*:", re.IGNORECASE)
+
+
+class Queries(dict[str, LiteralString]):
+    """The queries of one file by name. They are part of the program, hence the literal type that psycopg asks for."""
+
+    def __init__(self, path: str, text: LiteralString) -> None:
+        """`path` is what messages call the file. Raises ValueError for a file that is not a list of named queries."""
+        super().__init__()
+        self._path = path
+        name: str | None = None
+        body: list[LiteralString] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if header := _HEADER.fullmatch(line):
+                self._add(name, body)
+                name, body = header[1], []
+            elif _LIKE_A_HEADER.match(line):
+                raise ValueError(
+                    f"{path}, line {number}: the header of a query is `-- name: ` and a name in lower case: {line!r}"
+                )
+            else:
+                body.append(line)
+        self._add(name, body)
+        if not self:
+            raise ValueError(f"{path} has no query: each begins with `-- name: ` and its name")
+
+    def _add(self, name: str | None, body: list[LiteralString]) -> None:
+        is_empty = all(not line.strip() or line.lstrip().startswith("--") for line in body)
+        if name is None:
+            if not is_empty:
+                raise ValueError(f"{self._path}: SQL before the first `-- name: `")
+            return
+        if is_empty:
+            raise ValueError(f"{self._path}: query {name} is empty")
+        if name in self:
+            raise ValueError(f"{self._path}: there are two queries {name}")
+        self[name] = "\n".join(body).strip()
+
+    def __missing__(self, name: str) -> NoReturn:
+        near = get_close_matches(name, self, 1)
+        hint = f"; the nearest is {near[0]}" if near else ""
+        raise KeyError(f"{self._path} has no query {name}{hint}")
 
 
 @cache
-def statement(package: str, name: str) -> LiteralString:
-    """Return the text of `<package>/sql/<name>.sql`.
+def queries(package: str, subject: str) -> Queries:
+    """Return the queries of `<package>/sql/<subject>.sql`. Raises FileNotFoundError, ValueError."""
+    return Queries(f"{package.replace('.', '/')}/sql/{subject}.sql", _text(package, subject))
 
-    The file is part of the program, hence the literal type that psycopg asks for. Raises FileNotFoundError.
-    """
+
+@cache
+def migration_script(name: str) -> LiteralString:
+    """Return the text of `db/migrations/sql/<name>.sql`, which runs as a whole. Raises FileNotFoundError."""
+    return _text("db.migrations", name)
+
+
+def _text(package: str, name: str) -> LiteralString:
     text: LiteralString = files(package).joinpath("sql", f"{name}.sql").read_text("utf-8")
     return text

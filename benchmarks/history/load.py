@@ -15,26 +15,17 @@ from benchmarks.history import deliveries as publishing
 from benchmarks.history import rows, week
 from benchmarks.history.week import INPUT_TOPIC, INPUT_TOPIC_ID, Batch, Generation, Week
 from db.lanes import lane_hash
-from db.statements import statement
+from db.statements import queries
 from publisher.outbox.cursor import Cursor
 from spark_job.assembly import pgcopy
 
+_LEDGER = queries("spark_job", "ledger")
+_LOAD = queries("benchmarks.history", "load")
+_QUESTIONS = queries("benchmarks.history", "questions")
+_SHIFTS = queries("benchmarks.history", "shifts")
+
 _BATCHES_A_TABLE = 10_000
 """Batches of a table partition, as `outbox.ensure_partitions` makes them."""
-
-_SMALL = (
-    "generation",
-    "run",
-    "savepoint",
-    "lane_epoch",
-    "lane",
-    "parked",
-    "replay",
-    "batch",
-    "delivery",
-    "dead_letter",
-)
-"""Every table that holds times, and takes seconds to rewrite."""
 
 Connection = psycopg.Connection[Any]
 Advance = Callable[[int], None]
@@ -58,10 +49,10 @@ def load(dsn: str, plan: Week, workers: int, advance: Advance) -> None:
             _ledger(connection, plan)
             _letters(connection, plan)
             _lanes(connection, plan, publishing.deliveries(plan, sent))
-            for name in ("insert_savepoint", "insert_replays"):
-                connection.execute(statement("benchmarks.history", name))
+            connection.execute(_LOAD["insert_savepoint"])
+            connection.execute(_LOAD["insert_replays"])
             topics = [rows.CLICKS, rows.FUNNEL, rows.SESSIONS, rows.EXITS, rows.ORDERS]
-            connection.execute(statement("benchmarks.history", "set_identity"), {"topics": topics})
+            connection.execute(_LOAD["set_identity"], {"topics": topics})
         connection.execute("VACUUM (ANALYZE)")
 
 
@@ -70,10 +61,10 @@ def bring_up_to_now(connection: Connection) -> timedelta:
 
     The event times inside the rows stay. Each table is written anew, so that none carries dead rows along.
     """
-    ((behind,),) = connection.execute(statement("benchmarks.history", "newest_batch_age")).fetchall()
+    ((behind,),) = connection.execute(_QUESTIONS["newest_batch_age"]).fetchall()
     if behind > timedelta(minutes=1):
-        for table in _SMALL:
-            connection.execute(statement("benchmarks.history", f"shift_{table}"), {"by": behind})
+        for table, shift in _SHIFTS.items():
+            connection.execute(shift, {"by": behind})
             connection.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier("outbox", table)))
     return timedelta(0) if behind is None else behind
 
@@ -87,7 +78,7 @@ def _copy_rows(dsn: str, plan: Week, batches: list[Batch], advance: Advance) -> 
         connection.execute(sql.SQL("TRUNCATE {}").format(table))
         with (
             connection.cursor() as cursor,
-            cursor.copy(statement("spark_job", "copy_session_output")) as copy,
+            cursor.copy(_LEDGER["copy_rows"]) as copy,
         ):
             copy.write(pgcopy.HEADER)
             for batch in batches:
@@ -122,8 +113,8 @@ def _generations(connection: Connection, plan: Week) -> None:
             "started_at": first.created_at - timedelta(seconds=20),
             "ended_at": ended_at,
         }
-        connection.execute(statement("benchmarks.history", "insert_generation"), values)
-        connection.execute(statement("benchmarks.history", "insert_run"), values)
+        connection.execute(_LOAD["insert_generation"], values)
+        connection.execute(_LOAD["insert_run"], values)
 
 
 def _newest_stream(plan: Week, generation: Generation) -> int | None:
@@ -133,7 +124,7 @@ def _newest_stream(plan: Week, generation: Generation) -> int | None:
 
 
 def _ledger(connection: Connection, plan: Week) -> None:
-    with connection.cursor() as cursor, cursor.copy(statement("benchmarks.history", "copy_batch")) as copy:
+    with connection.cursor() as cursor, cursor.copy(_LOAD["copy_batch"]) as copy:
         for batch in plan.batches:
             sessions = len(batch.sessions())
             position: list[Jsonb | None] = [None] * 3
@@ -155,7 +146,7 @@ def _letters(connection: Connection, plan: Week) -> None:
     resolved = {slot: batch for batch in plan.batches for slot in batch.letters}
     with (
         connection.cursor() as cursor,
-        cursor.copy(statement("benchmarks.history", "copy_dead_letter")) as copy,
+        cursor.copy(_LOAD["copy_dead_letter"]) as copy,
     ):
         for batch in plan.batches:
             for slot in batch.dead_letters():
@@ -196,14 +187,14 @@ def _lanes(connection: Connection, plan: Week, made: list[publishing.Delivery]) 
     for epoch, from_batch, lanes in plan.lane_epochs:
         created_at = plan.batches[from_batch - 1].created_at
         values = {"epoch": epoch, "from_batch": from_batch, "lanes": lanes, "created_at": created_at}
-        connection.execute(statement("benchmarks.history", "insert_lane_epoch"), values)
+        connection.execute(_LOAD["insert_lane_epoch"], values)
     # (epoch, lane) -> newest delivery, sessions
     mirrors: dict[tuple[int, int], tuple[publishing.Delivery, int]] = {}
     for one in made:
         _, sessions = mirrors.get((one.epoch, one.lane), (one, 0))
         mirrors[one.epoch, one.lane] = one, sessions + one.sessions
     with connection.cursor() as cursor:
-        with cursor.copy(statement("benchmarks.history", "copy_lane")) as copy:
+        with cursor.copy(_LOAD["copy_lane"]) as copy:
             for (epoch, lane), (newest, sessions) in sorted(mirrors.items()):
                 commit_id = plan.batches[newest.to.batch_id - 1].commit_id
                 copy.write_row(
@@ -212,7 +203,7 @@ def _lanes(connection: Connection, plan: Week, made: list[publishing.Delivery]) 
                         *(sessions, sessions * week.OUTPUT_EVENTS, newest.committed_at),
                     ]
                 )
-        with cursor.copy(statement("benchmarks.history", "copy_delivery")) as copy:
+        with cursor.copy(_LOAD["copy_delivery"]) as copy:
             for one in made:
                 copy.write_row(
                     [
@@ -220,7 +211,7 @@ def _lanes(connection: Connection, plan: Week, made: list[publishing.Delivery]) 
                         *(one.sessions, one.events, one.offsets, one.committed_at),
                     ]
                 )
-        with cursor.copy(statement("benchmarks.history", "copy_parked")) as copy:
+        with cursor.copy(_LOAD["copy_parked"]) as copy:
             for row in _parked(plan):
                 copy.write_row(row)
 

@@ -12,11 +12,13 @@ import psycopg
 
 from benchmarks.audit import settings_for
 from db.connection import connect
-from db.statements import statement
+from db.statements import queries
 from publisher.audit.audit import Request, audit
 from publisher.audit.scope import Limits
 from publisher.monitoring import outbox_metrics, status
 from spark_job.sink import backpressure
+
+_QUESTIONS = queries("benchmarks.history", "questions")
 
 Connection = psycopg.Connection[Any]
 _NO_KAFKA = "localhost:1"
@@ -35,9 +37,9 @@ def looks(connection: Connection) -> dict[str, float]:
     """Seconds of each look, warm: in order, and with the newer half of all batches undelivered."""
     found = _look(connection, "delivered")
     with connection.transaction(force_rollback=True):
-        ((newest,),) = connection.execute(statement("benchmarks.history", "newest_batch")).fetchall()
-        connection.execute(statement("benchmarks.history", "forget_deliveries"), {"to_batch": newest // 2})
-        connection.execute(statement("benchmarks.history", "set_lanes_back"))
+        ((newest,),) = connection.execute(_QUESTIONS["newest_batch"]).fetchall()
+        connection.execute(_QUESTIONS["forget_deliveries"], {"to_batch": newest // 2})
+        connection.execute(_QUESTIONS["set_lanes_back"])
         return found | _look(connection, "half undelivered")
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from db.connection import connect
 from db.migrate import explain
-from db.statements import statement
+from db.statements import migration_script
 from service.errors import OutboxError
 from service.settings import PostgresSettings, load_settings
 
@@ -41,7 +41,7 @@ def open_connection() -> psycopg.Connection[TupleRow]:
 
 def run(connection: psycopg.Connection[TupleRow], name: str) -> bool:
     """Run `sql/<name>.sql`; return whether it answered with true."""
-    cursor = connection.execute(statement("db.migrations", name))
+    cursor = connection.execute(migration_script(name))
     row = cursor.fetchone() if cursor.description else None
     return row is not None and row[0] is True
 
@@ -71,7 +71,7 @@ def main() -> None:
     options: dict[str, Any] = {"version_table_schema": "outbox"}
     if context.is_offline_mode():
         context.configure(dialect_name="postgresql", transaction_per_migration=True, **options)
-        context.get_context().impl.static_output(statement("db.migrations", "create_schema").strip() + ";")
+        context.get_context().impl.static_output(migration_script("create_schema").strip() + ";")
         context.run_migrations()
         return
     engine = create_engine("postgresql+psycopg://", creator=open_connection, poolclass=NullPool)

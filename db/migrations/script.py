@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from db.statements import statement
+from db.statements import migration_script
 
 
 def run_script(name: str) -> None:
@@ -10,7 +10,7 @@ def run_script(name: str) -> None:
 
     The text goes to psycopg untouched: SQLAlchemy would take `%` and `:name` for parameters.
     """
-    sql = statement("db.migrations", name)
+    sql = migration_script(name)
     context = op.get_context()
     if context.as_sql:
         context.impl.static_output(sql)

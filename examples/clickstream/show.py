@@ -15,11 +15,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from db.connection import connect
-from db.statements import statement
+from db.statements import queries
 from examples.clickstream.topics import CONFIG, Config
 from examples.demo.reading import KafkaRecord, ReadError, read_topic
 from service.errors import OutboxError
 from service.settings import PostgresSettings, load_settings
+
+_SESSIONS = queries("examples.clickstream", "sessions")
 
 _PIPE_WIDTH = 10_000
 
@@ -56,7 +58,7 @@ def _wide_console() -> Console:
 def outbox_rows(postgres: PostgresSettings, session_key: str) -> list[tuple[Any, ...]]:
     """The session's rows of outbox.event in order: batch, outbox-id, topic, value as JSON text, delivery state."""
     with connect(postgres, "clickstream-show", autocommit=True) as connection:
-        sql = statement("examples.clickstream", "session_rows")
+        sql = _SESSIONS["events"]
         return connection.execute(sql, {"session_key": session_key}).fetchall()
 
 

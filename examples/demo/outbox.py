@@ -6,8 +6,10 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from db.statements import statement
+from db.statements import queries
 from examples.demo.expected import Letter
+
+_OUTBOX = queries("examples.demo", "outbox")
 
 
 class Progress(NamedTuple):
@@ -40,29 +42,29 @@ class Outbox:
 
     def has_generation(self) -> bool:
         """Whether the job has got as far as opening its first generation."""
-        row = self._connection.execute(statement("examples.demo", "generations")).fetchone()
+        row = self._connection.execute(_OUTBOX["generations"]).fetchone()
         return row is not None and row[0] > 0
 
     def progress(self) -> Progress:
         """Where everything is now."""
         with self._connection.cursor(row_factory=class_row(Progress)) as cursor:
-            return cursor.execute(statement("examples.demo", "progress")).fetchone() or Progress()
+            return cursor.execute(_OUTBOX["progress"]).fetchone() or Progress()
 
     def pending(self) -> int:
         """Output events that are in the outbox and not yet recorded as sent."""
-        row = self._connection.execute(statement("examples.demo", "pending")).fetchone()
+        row = self._connection.execute(_OUTBOX["pending"]).fetchone()
         return int(row[0]) if row else 0
 
     def done(self) -> dict[tuple[str, int], int]:
         """Per (topic, partition): how far the input was read; everything closing below has been dealt with."""
-        rows = self._connection.execute(statement("examples.demo", "done")).fetchall()
+        rows = self._connection.execute(_OUTBOX["done"]).fetchall()
         return {(topic, partition): done for topic, partition, done in rows}
 
     def letters(self) -> list[Letter]:
         """The dead letters' identities."""
-        rows = self._connection.execute(statement("examples.demo", "letters")).fetchall()
+        rows = self._connection.execute(_OUTBOX["letters"]).fetchall()
         return [Letter(*row) for row in rows]
 
     def letter_table(self) -> list[tuple[Any, ...]]:
         """Per reason: letters, the events in them, one explanation."""
-        return self._connection.execute(statement("examples.demo", "letter_table")).fetchall()
+        return self._connection.execute(_OUTBOX["letter_table"]).fetchall()

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.assignment import membership as sharing
 from publisher.assignment.membership import Process
 from service.errors import OutboxError, UnavailableError
+
+_EPOCHS = queries("publisher", "epochs")
 
 
 class LanesNotChangedError(OutboxError):
@@ -83,7 +85,7 @@ class Change:
 def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
     """Read epochs, processes and holders."""
     view = sharing.read_view(connection)
-    rows = connection.execute(statement("publisher", "epochs")).fetchall()
+    rows = connection.execute(_EPOCHS["all"]).fetchall()
     current = None if view.epoch is None else view.epoch.epoch
     # A lane that nobody ever ran has no row yet.
     holders = {} if view.epoch is None else dict.fromkeys(range(view.epoch.lanes)) | view.holders
@@ -96,7 +98,7 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
     Raises LanesNotChangedError, UnavailableError when the job holds the writer lock for longer than a command waits.
     """
     try:
-        row = connection.execute(statement("publisher", "change_lanes"), {"lanes": lanes}).fetchone()
+        row = connection.execute(_EPOCHS["change_lanes"], {"lanes": lanes}).fetchone()
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         _explain(error)
         return None
@@ -107,7 +109,7 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
         ) from error
     if row is None:
         raise RuntimeError("change_lanes returned nothing")
-    epochs = [EpochRow._make(found) for found in connection.execute(statement("publisher", "epochs"))]
+    epochs = [EpochRow._make(found) for found in connection.execute(_EPOCHS["all"])]
     before = max(epoch for epoch in epochs if epoch.epoch < row[0])
     return Change(row[0], row[1], lanes, before.lanes)
 

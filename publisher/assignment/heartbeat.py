@@ -9,13 +9,16 @@ import psycopg
 import structlog
 
 from db.connection import connect, longest_wait_s
-from db.statements import statement
+from db.statements import queries
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
 from service.errors import UnavailableError
 from service.monitoring.loops import Loop
+
+_PROCESSES = queries("publisher", "processes")
+_WAKEUPS = queries("publisher", "wakeups")
 
 _log = structlog.get_logger()
 
@@ -81,13 +84,13 @@ class Heartbeat:
                 return
 
     def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
-        connection.execute(statement("publisher", "beat"), self._parameters)
+        connection.execute(_PROCESSES["beat"], self._parameters)
         # The others make room for this process, or count on it again.
-        connection.execute(statement("publisher", "wake_publishers"))
+        connection.execute(_WAKEUPS["wake_publishers"])
         backoff.reset()
         self._health.beat()
         while not self._ended.wait(self._pause_s):
-            connection.execute(statement("publisher", "beat"), self._parameters)
+            connection.execute(_PROCESSES["beat"], self._parameters)
             self._health.beat()
             loop.turn()
-        connection.execute(statement("publisher", "end_process"), self._parameters)
+        connection.execute(_PROCESSES["end"], self._parameters)

@@ -7,8 +7,15 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
+from db.connection import snapshot
+from db.statements import queries
 from publisher.outbox.cursor import Epoch
+
+_EPOCHS = queries("publisher", "epochs")
+_LANES = queries("publisher", "lanes")
+_LEASES = queries("publisher", "leases")
+_PROCESSES = queries("publisher", "processes")
+_WAKEUPS = queries("publisher", "wakeups")
 
 
 class Process(NamedTuple):
@@ -33,7 +40,7 @@ class View:
 
 def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
     """Return the living processes, oldest first."""
-    return [Process._make(row) for row in connection.execute(statement("publisher", "living_processes"))]
+    return [Process._make(row) for row in connection.execute(_PROCESSES["living"])]
 
 
 def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> View:
@@ -41,23 +48,20 @@ def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> Vie
 
     A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat makes its connection anew.
     """
-    with connection.transaction():
-        connection.execute(statement("publisher", "snapshot"))
+    with snapshot(connection):
         living = read_living(connection)
-        row = connection.execute(statement("publisher", "current_epoch")).fetchone()
+        row = connection.execute(_EPOCHS["current"]).fetchone()
         if row is None:
             return View(living, None, {}, frozenset())
         epoch = Epoch(*row)
-        lanes = connection.execute(
-            statement("publisher", "lane_holders"), {"epoch": epoch.epoch, "me": me}
-        ).fetchall()
+        lanes = connection.execute(_LEASES["holders"], {"epoch": epoch.epoch, "me": me}).fetchall()
     holders = {lane: holder for lane, holder, _ in lanes if lane < epoch.lanes}
     return View(living, epoch, holders, frozenset(lane for lane, _, through in lanes if through))
 
 
 def add_lanes(connection: psycopg.Connection[Any], epoch: Epoch) -> None:
     """Make the rows of an epoch's lanes, where they are missing."""
-    connection.execute(statement("publisher", "add_lanes"), {"epoch": epoch.epoch, "lanes": epoch.lanes})
+    connection.execute(_LANES["add"], {"epoch": epoch.epoch, "lanes": epoch.lanes})
 
 
 def claim(
@@ -65,23 +69,21 @@ def claim(
 ) -> list[int]:
     """Take those of these lanes that nobody holds by now; return them."""
     wanted = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder, "lease_s": lease_s}
-    return [lane for (lane,) in connection.execute(statement("publisher", "claim_lanes"), wanted)]
+    return [lane for (lane,) in connection.execute(_LEASES["claim_lanes"], wanted)]
 
 
 def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
     """Give lanes back, those of them that are this holder's."""
     given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}
-    connection.execute(statement("publisher", "release_lanes"), given)
+    connection.execute(_LEASES["release_lanes"], given)
     wake_publishers(connection)
 
 
 def release_other_epochs(connection: psycopg.Connection[Any], epoch: Epoch, holder: str) -> None:
     """Give back the lanes of epochs that are over."""
-    connection.execute(
-        statement("publisher", "release_other_epochs"), {"epoch": epoch.epoch, "holder": holder}
-    )
+    connection.execute(_LEASES["release_other_epochs"], {"epoch": epoch.epoch, "holder": holder})
 
 
 def wake_publishers(connection: psycopg.Connection[Any]) -> None:
     """Have every process look at once."""
-    connection.execute(statement("publisher", "wake_publishers"))
+    connection.execute(_WAKEUPS["wake_publishers"])

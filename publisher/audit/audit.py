@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import structlog
 
-from db.statements import statement
-from publisher.audit import SQL, kafka
+from db.statements import queries
+from publisher.audit import kafka
 from publisher.audit import state as states
 from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.findings import Check, Report
@@ -21,6 +21,8 @@ from publisher.monitoring.status import read_status
 from publisher.outbox.identity import OutboxIdentity, read_identity
 from publisher.retention.hold_off import hold_off_retention
 from service.settings import Settings
+
+_LEDGER = queries("publisher.audit", "ledger")
 
 _log = structlog.get_logger()
 
@@ -98,7 +100,7 @@ def _begin(
 
 def _totals(connection: psycopg.Connection[Any], scope: Scope) -> tuple[int, int]:
     row = connection.execute(
-        statement(SQL, "totals"), {"from_batch": scope.first, "to_batch": scope.last}
+        _LEDGER["totals"], {"from_batch": scope.first, "to_batch": scope.last}
     ).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
 

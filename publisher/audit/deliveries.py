@@ -4,19 +4,21 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.connection import snapshot
+from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import Scope
+
+_DELIVERIES = queries("publisher.audit", "deliveries")
+_ROWS = queries("publisher.audit", "rows")
 
 
 def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
     """Return the checks of the deliveries that need no rows."""
     kept = Check("rows_kept", "Are the partitions of all undelivered rows there?")
     mirror = Check("mirror", "Is each lane's mirror its newest delivery?")
-    with connection.transaction():
-        connection.execute(statement("publisher", "snapshot"))
-        for partition, first, last, sessions in connection.execute(statement(SQL, "rows_kept")):
+    with snapshot(connection):
+        for partition, first, last, sessions in connection.execute(_ROWS["missing_partitions"]):
             kept.add(f"{partition} is not there: batches {first} to {last} with {sessions} sessions")
         chain = _check_chain(connection, scope)
         _check_mirror(connection, mirror)
@@ -30,18 +32,18 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
     )
     parked = Check("parked", "Are rows parked that nobody has requeued or discarded?", fails=False)
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
-    for batch, key, is_parked, requeued, wrong in connection.execute(statement(SQL, "parked"), bounds):
+    for batch, key, is_parked, requeued, wrong in connection.execute(_ROWS["parked"], bounds):
         row = f"batch {batch}, session {key!r}"
         if is_parked:
             parked.add(row)
         if wrong is not None and (is_parked or scope.holds(requeued, requeued)):
             kept.add(f"{row}: {wrong}")
     letters = Check("dead_letters", "Are dead letters open?", fails=False)
-    allowed = connection.execute(statement(SQL, "may_read_letters")).fetchone()
+    allowed = connection.execute(_ROWS["may_read_letters"]).fetchone()
     if allowed is None or not allowed[0]:
         letters.question += " (not asked: only the roles outbox_auditor and outbox_writer may read them)"
         return [kept, parked, letters]
-    for reason, count in connection.execute(statement(SQL, "letters")):
+    for reason, count in connection.execute(_ROWS["letters"]):
         letters.add(f"{count} {reason}", count)
     return [kept, parked, letters]
 
@@ -49,14 +51,14 @@ def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Chec
 def _check_chain(connection: psycopg.Connection[Any], scope: Scope) -> Check:
     check = Check("delivery_chain", "Does each delivery of a lane continue the one before it?")
     for epoch, lane, missing, wrong in connection.execute(
-        statement(SQL, "delivery_chain"), {"from_batch": scope.first, "to_batch": scope.last}
+        _DELIVERIES["chain"], {"from_batch": scope.first, "to_batch": scope.last}
     ):
         check.add(f"epoch {epoch}, lane {lane}: {wrong}", missing)
     return check
 
 
 def _check_mirror(connection: psycopg.Connection[Any], check: Check) -> None:
-    for epoch, lane, wrong in connection.execute(statement(SQL, "mirror")):
+    for epoch, lane, wrong in connection.execute(_DELIVERIES["mirror"]):
         check.add(f"epoch {epoch}, lane {lane}: {wrong}")
 
 

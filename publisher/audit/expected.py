@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.connection import snapshot
+from db.statements import queries
 from publisher.audit import state as states
 from publisher.audit.digest import (
     EXPECTED,
@@ -27,8 +27,11 @@ from publisher.audit.state import State
 from publisher.delivery.records import SENT_NOW, Row, records
 from publisher.outbox.cursor import Cursor
 
+_DELIVERIES = queries("publisher.audit", "deliveries")
+_ROWS = queries("publisher.audit", "rows")
+
 _FETCH_ROWS = 500
-_DELIVERIES = 500
+_DELIVERIES_AT_ONCE = 500
 _SAVE_S = 5.0
 
 Bounds = dict[str, dict[str, list[int]]]
@@ -51,8 +54,7 @@ class ExpectedReader:
         """Read up to batch `last`. `advance` is called with the number of sessions that were read."""
         saved = time.monotonic()
         for batches in ranges(connection, self._left(last)):
-            with connection.transaction():
-                connection.execute(statement("publisher", "snapshot"))
+            with snapshot(connection):
                 for lane in self._scope.lanes_of(batches):
                     self._read_lane(connection, batches, lane)
             self._state.next_batch = batches.last + 1
@@ -75,7 +77,7 @@ class ExpectedReader:
         with connection.cursor(name="audit_rows", binary=True) as cursor:
             cursor.itersize = _FETCH_ROWS
             cursor.execute(
-                statement(SQL, "rows"),
+                _ROWS["of_lane"],
                 {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
             )
             for *columns, put_aside_at, requeued in cursor:
@@ -234,19 +236,19 @@ def _deliveries(
 ) -> Iterator[tuple[int, Cursor | None, Cursor, Bounds | None]]:
     while True:
         rows = connection.execute(
-            statement(SQL, "lane_deliveries"),
+            _DELIVERIES["of_lane"],
             {
                 "epoch": epoch,
                 "lane": lane,
                 "from_seq": from_seq,
                 "from_batch": from_batch,
-                "deliveries": _DELIVERIES,
+                "deliveries": _DELIVERIES_AT_ONCE,
             },
         ).fetchall()
         for seq, after_batch, after_key, to_batch, to_key, offsets in rows:
             after = None if after_batch is None else Cursor(after_batch, after_key)
             yield seq, after, Cursor(to_batch, to_key), offsets
-        if len(rows) < _DELIVERIES:
+        if len(rows) < _DELIVERIES_AT_ONCE:
             return
         from_seq = rows[-1][0] + 1
 

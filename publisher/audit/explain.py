@@ -7,14 +7,15 @@ from typing import Any
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.statements import queries
 from publisher.audit.compare import Alteration, Comparison, Disorder
 from publisher.audit.digest import Expected, Found, is_own
 from publisher.audit.findings import Check
 from publisher.delivery.records import Header, Record, Row, records
 from publisher.kafka.clients import progress_consumer
 from service.settings import KafkaSettings
+
+_ROWS = queries("publisher.audit", "rows")
 
 _LOOK_UP_S = 20.0
 
@@ -131,7 +132,7 @@ class Explainer:
         place = (output.batch_id, output.lane, output.row)
         if place not in self._rows:
             rows = self._connection.execute(
-                statement(SQL, "rows"),
+                _ROWS["of_lane"],
                 {"lane": output.lane, "from_batch": output.batch_id, "to_batch": output.batch_id},
                 binary=True,
             )

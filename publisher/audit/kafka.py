@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.statements import queries
 from publisher.audit import state as states
 from publisher.audit.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
 from publisher.audit.digest import EXPECTED, FOUND, Expected, Found
@@ -30,6 +29,9 @@ from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.outbox.identity import OutboxIdentity
 from service.errors import SettingsError
 from service.settings import Settings
+
+_DELIVERIES = queries("publisher.audit", "deliveries")
+_LEDGER = queries("publisher.audit", "ledger")
 
 _EVENTS_A_BUCKET = 250_000
 _ORDER_BUCKETS = 64
@@ -67,7 +69,7 @@ def begin(
     ends, lows = broker.ends(topics), broker.lows(topics)
     begins = lows if scope.complete else _begins(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
-    epochs = connection.execute(statement(SQL, "epochs")).fetchall()
+    epochs = connection.execute(_LEDGER["epochs"]).fetchall()
     return State(
         asked=asked,
         scope=replace(scope, epochs=epochs).as_json(),
@@ -94,14 +96,14 @@ def _begins(
 ) -> Offsets:
     """Return where the deliveries of the audited batches begin, the low watermarks where that cannot be told."""
     bounds = {"from_batch": scope.first}
-    unknown = connection.execute(statement(SQL, "unknown_offsets"), bounds).fetchone()
+    unknown = connection.execute(_DELIVERIES["unknown_offsets"], bounds).fetchone()
     moved = any(max(resume.after, resume.to).batch_id >= scope.first for resume in scope.resumes)
     if unknown is None or unknown[0] or moved:
         # A resume may have accepted a new topic: what was recorded before it is of the former one.
         return [dict(offsets) for offsets in lows]
     first: dict[tuple[str, str], int] = {
         (topic, str(partition)): offset
-        for topic, partition, offset in connection.execute(statement(SQL, "first_offsets"), bounds)
+        for topic, partition, offset in connection.execute(_DELIVERIES["first_offsets"], bounds)
     }
     begins = []
     for topic, offsets, last in zip(topics, lows, ends, strict=True):
@@ -114,7 +116,7 @@ def _begins(
 
 
 def _newest(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(statement(SQL, "scope"), {"since": None}).fetchone()
+    row = connection.execute(_LEDGER["scope"], {"since": None}).fetchone()
     return 0 if row is None else row[1] or 0
 
 
@@ -132,7 +134,7 @@ def run(
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
-    row = connection.execute(statement(SQL, "input"), {"from_batch": scope.last_run}).fetchone()
+    row = connection.execute(_LEDGER["input"], {"from_batch": scope.last_run}).fetchone()
     input_ids, revision, bounds = row if row is not None else ([], None, [])
     if state.lows is None:
         left = sum(
@@ -150,7 +152,7 @@ def run(
             state.known_to = max(state.known_to, _newest(connection))
         states.save(folder, state)
     sessions = connection.execute(
-        statement(SQL, "totals"), {"from_batch": state.next_batch, "to_batch": state.known_to}
+        _LEDGER["totals"], {"from_batch": state.next_batch, "to_batch": state.known_to}
     ).fetchone()
     ExpectedReader(scope, state, folder, expected).run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)

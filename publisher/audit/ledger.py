@@ -13,11 +13,15 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.connection import snapshot
+from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import Range, Scope, ranges
 from publisher.outbox.cursor import Cursor
+
+_DELIVERIES = queries("publisher.audit", "deliveries")
+_LEDGER = queries("publisher.audit", "ledger")
+_ROWS = queries("publisher.audit", "rows")
 
 Advance = Callable[[int], None]
 """Called with the number of sessions that were looked at since the last call."""
@@ -33,8 +37,7 @@ def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Adv
         "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
     )
     for batches in ranges(connection, scope.kept):
-        with connection.transaction():
-            connection.execute(statement("publisher", "snapshot"))
+        with snapshot(connection):
             _check_counts(connection, batches, counts, orphans)
             _check_lanes(connection, batches, lanes)
             _check_delivered(connection, batches, scope, delivered)
@@ -53,7 +56,7 @@ def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Adv
 
 def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
     check = Check("ledger_dense", "Is there a ledger row for every batch id?")
-    for first, last in connection.execute(statement(SQL, "ledger_gaps"), bounds):
+    for first, last in connection.execute(_LEDGER["gaps"], bounds):
         missing = f"batch {first} is" if first == last else f"batches {first} to {last} are"
         check.add(f"{missing} missing", last - first + 1)
     return check
@@ -62,7 +65,7 @@ def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> 
 def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: Check, orphans: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     names = ("sessions", "output events", "output bytes")
-    for batch_id, orphan, *numbers in connection.execute(statement(SQL, "batch_counts"), bounds):
+    for batch_id, orphan, *numbers in connection.execute(_LEDGER["batch_counts"], bounds):
         if orphan:
             orphans.add(f"batch {batch_id}: rows with {numbers[3]} sessions, and no ledger row")
             continue
@@ -76,7 +79,7 @@ def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: C
 
 def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
-    for batch_id, key, lane, epoch, lanes in connection.execute(statement(SQL, "lanes"), bounds):
+    for batch_id, key, lane, epoch, lanes in connection.execute(_ROWS["stray"], bounds):
         has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
 
@@ -96,7 +99,7 @@ def _check_delivered(connection: psycopg.Connection[Any], batches: Range, scope:
         after_key,
         to,
         to_key,
-    ) in connection.execute(statement(SQL, "delivery_counts"), bounds):
+    ) in connection.execute(_DELIVERIES["counts"], bounds):
         first = after if after_key is not None else after + 1
         if first <= to and not scope.holds(first, to):
             continue
@@ -110,7 +113,7 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
     check = Check(
         "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
     )
-    for (wrong,) in connection.execute(statement(SQL, "stream"), bounds):
+    for (wrong,) in connection.execute(_LEDGER["discontinuities"], bounds):
         check.add(wrong)
     return check
 
@@ -119,7 +122,7 @@ def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) 
     """Look at offsets and times; a clock that was set back is worth a note and breaks nothing."""
     offsets = Check("ledger_forward", "Do the ledger's offsets go forward, with nothing open beyond the end?")
     times = Check("ledger_times", "Was the database's clock set back between two batches?", fails=False)
-    for batch, is_time, wrong in connection.execute(statement(SQL, "offsets_and_times"), bounds):
+    for batch, is_time, wrong in connection.execute(_LEDGER["offsets_and_times"], bounds):
         (times if is_time else offsets).add(f"batch {batch}: {wrong}")
     return [offsets, times]
 
@@ -128,7 +131,7 @@ def _check_emitted_once(connection: psycopg.Connection[Any], scope: Scope) -> Ch
     check = Check("emitted_once", "Was each session emitted once for a revision?")
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
     for key, topic_id, partition, end, times, first, last in connection.execute(
-        statement(SQL, "emitted_twice"), bounds
+        _ROWS["emitted_twice"], bounds
     ):
         where = (
             f"in batch {first} and again in batch {last}"

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.statements import queries
 from publisher.audit.digest import Expected
+
+_ROWS = queries("publisher.audit", "rows")
 
 _KEYS_IN_COMMAND = 10
 
@@ -69,7 +70,7 @@ class LostRows:
 
 def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
     """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
-    rows = connection.execute(statement(SQL, "row_keys"), {"batch_id": batch_id, "lane": lane})
+    rows = connection.execute(_ROWS["keys"], {"batch_id": batch_id, "lane": lane})
     return [key for (key,) in rows]
 
 
@@ -86,7 +87,7 @@ def mending_command(
         return None
     first, last = lost.batches()
     command = ["publisher", "replay", "start", "--from-batch", str(first), "--to-batch", str(last)]
-    row = connection.execute(statement(SQL, "row_count"), {"from_batch": first, "to_batch": last}).fetchone()
+    row = connection.execute(_ROWS["count"], {"from_batch": first, "to_batch": last}).fetchone()
     if row is None or row[0] != count:
         keys = sorted(set(lost.keys(connection)))
         named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if "\n" in key or "\r" in key]

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
-from db.statements import statement
-from publisher.audit import SQL
+from db.connection import snapshot
+from db.statements import queries
 from publisher.outbox.cursor import Cursor
 from service.errors import SettingsError
+
+_DELIVERIES = queries("publisher.audit", "deliveries")
+_LEDGER = queries("publisher.audit", "ledger")
 
 _PARTITION_BATCHES = 10_000
 _RANGE_SESSIONS = 20_000
@@ -175,13 +178,12 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
     """Freeze it in one snapshot. Raises SettingsError where the limits contradict each other."""
     if limits.from_batch is not None and limits.to_batch is not None and limits.from_batch > limits.to_batch:
         raise SettingsError(f"--from-batch {limits.from_batch} is after --to-batch {limits.to_batch}")
-    with connection.transaction():
-        connection.execute(statement("publisher", "snapshot"))
-        row = connection.execute(statement(SQL, "scope"), {"since": limits.since or _FOREVER}).fetchone()
+    with snapshot(connection):
+        row = connection.execute(_LEDGER["scope"], {"since": limits.since or _FOREVER}).fetchone()
         ledger_from, ledger_to, partitions, since = row or (None, None, [], None)
-        epochs = connection.execute(statement(SQL, "epochs")).fetchall()
-        cursors = connection.execute(statement(SQL, "cursors")).fetchall()
-        resumes = connection.execute(statement(SQL, "resumes")).fetchall()
+        epochs = connection.execute(_LEDGER["epochs"]).fetchall()
+        cursors = connection.execute(_DELIVERIES["cursors"]).fetchall()
+        resumes = connection.execute(_DELIVERIES["resumes"]).fetchall()
     end = ledger_to or 0
     rows_from = max(1, partitions[0]) if partitions else None
     # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
@@ -232,7 +234,7 @@ def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> 
 
 def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
     rows = connection.execute(
-        statement(SQL, "ranges"),
+        _LEDGER["ranges"],
         {"from_batch": begin, "to_batch": last, "batches": _RANGE_BATCHES},
     ).fetchall()
     sessions = 0

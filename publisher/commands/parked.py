@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from db.statements import statement
+from db.statements import queries
 from publisher.commands.common import Config, Json, Yes, confirm, console, database, print_json
 from publisher.outbox.parked import (
     Choice,
@@ -26,6 +26,8 @@ from publisher.outbox.parked import (
 from service import fault_points
 from service.errors import OutboxError, UnavailableError
 from service.settings import load_settings
+
+_PARKED = queries("publisher", "parked")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,12 +64,8 @@ def parked_list(
 ) -> None:
     """List parked rows, oldest first."""
     with database(load_settings(config), "parked list") as connection:
-        rows = _as_dicts(
-            connection.execute(
-                statement("publisher", "parked_list"), {"all_states": all_states, "rows": limit}
-            )
-        )
-        counts = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
+        rows = _as_dicts(connection.execute(_PARKED["list"], {"all_states": all_states, "rows": limit}))
+        counts = dict(connection.execute(_PARKED["counts"]).fetchall())
     if as_json:
         print_json(rows)
         return
@@ -98,8 +96,8 @@ def show(
     name = _parsed([row])[0]
     place = {"batch_id": name.batch_id, "session_key": name.session_key}
     with database(load_settings(config), "parked show") as connection:
-        found = _as_dicts(connection.execute(statement("publisher", "parked_row"), place))
-        events = _as_dicts(connection.execute(statement("publisher", "parked_events"), place))
+        found = _as_dicts(connection.execute(_PARKED["row"], place))
+        events = _as_dicts(connection.execute(_PARKED["events"], place))
     if not found:
         raise RowError(f"row {name} was never parked: `publisher parked list --all` lists what was")
     for event in events:

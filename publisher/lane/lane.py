@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import psycopg
 import structlog
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, Outcome
 from publisher.delivery.history import (
@@ -40,6 +40,8 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
+
+_LANES = queries("publisher", "lanes")
 
 _log = structlog.get_logger()
 
@@ -88,7 +90,7 @@ class Lane(Delivery[Newest, Chunk]):
         """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
             self._connection.get().execute(
-                statement("publisher", "set_stopped"), self._lease.parameters | {"reason": reason, "why": why}
+                _LANES["set_stopped"], self._lease.parameters | {"reason": reason, "why": why}
             )
 
     def discard(self) -> None:
@@ -124,7 +126,7 @@ class Lane(Delivery[Newest, Chunk]):
     def _prepare(self, connection: Connection) -> None:
         context = self._context
         check_cluster(context.identity.cluster_id, context.topics.cluster_id())
-        any_progress = connection.execute(statement("publisher", "any_progress")).fetchone()
+        any_progress = connection.execute(_LANES["any_progress"]).fetchone()
         context.topics.ensure_progress(
             context.progress_topic,
             self._epoch.lanes,
@@ -152,7 +154,7 @@ class Lane(Delivery[Newest, Chunk]):
         )
 
     def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
-        row = connection.execute(statement("publisher", "lane_state"), self._held().parameters).fetchone()
+        row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
                 f"lane {self.lane} of epoch {self._epoch.epoch} was taken over by another publisher"

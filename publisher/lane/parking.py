@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import structlog
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.outgoing import Outgoing
@@ -19,6 +19,8 @@ from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import Cursor
 from publisher.outbox.identity import bind_topics, check_topics
 from publisher.outbox.lease import Lease, LeaseLostError
+
+_PARKED = queries("publisher", "parked")
 
 _log = structlog.get_logger()
 
@@ -39,7 +41,7 @@ class LaneAdmission(Admission):
         self._bound_topics = {}
         from_batch, from_key = cursor.exclusive_bound()
         parameters = lease.parameters | {"from_batch": from_batch, "from_key": from_key}
-        self.begin(connection.execute(statement("publisher", "parked_ahead"), parameters).fetchall())
+        self.begin(connection.execute(_PARKED["ahead"], parameters).fetchall())
 
     def _put_aside(self, place: Place, found: Refusal) -> None:
         """Park a row. Raises LeaseLostError."""
@@ -47,7 +49,7 @@ class LaneAdmission(Admission):
             raise LeaseLostError("the lane is not held")
         batch_id, session_key = place
         written = self._connection.get().execute(
-            statement("publisher", "park"),
+            _PARKED["park"],
             self._lease.parameters | {"session_key": session_key, "batch_id": batch_id} | found._asdict(),
         )
         if written.rowcount != 1:

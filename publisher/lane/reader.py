@@ -10,12 +10,16 @@ from uuid import UUID
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery import remediation as remediation
 from publisher.delivery.history import Position, check_ledger
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
+
+_EPOCHS = queries("publisher", "epochs")
+_LEDGER = queries("publisher", "ledger")
+_ROWS = queries("publisher", "rows")
 
 # Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
 _LEDGER_WINDOW = 1_000
@@ -79,15 +83,15 @@ class Reader:
         pipeline.enter_context(connection.pipeline())
         with _closed_on_error(connection):
             # The rows, the ledger and the epochs must be of one moment, or a batch could be passed half seen.
-            connection.execute(statement("publisher", "begin_snapshot"))
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             ledger = connection.cursor(binary=True).execute(
-                statement("publisher", "ledger_window"),
+                _LEDGER["window"],
                 {"from_batch": position.cursor.batch_id, "batches": _LEDGER_WINDOW + 1},
             )
-            epoch_end = connection.execute(statement("publisher", "epoch_end"), {"epoch": self._epoch})
-            connection.execute(statement("publisher", "in_index_order"))
+            epoch_end = connection.execute(_EPOCHS["end"], {"epoch": self._epoch})
+            connection.execute(_ROWS["in_index_order"])
             rows = connection.cursor(binary=True).execute(
-                statement("publisher", "lane_rows"),
+                _ROWS["of_lane"],
                 {
                     "epoch": self._epoch,
                     "lane": self._lane,
@@ -99,7 +103,7 @@ class Reader:
                     "expansion": self._fetch_size.expansion,
                 },
             )
-            connection.execute(statement("publisher", "end_snapshot"))
+            connection.execute("COMMIT")
         return Asked(connection, pipeline, position, limits, step, ledger, epoch_end, rows)
 
     def take(self, asked: Asked) -> Chunk:

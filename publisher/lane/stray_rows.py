@@ -4,10 +4,12 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.history import Position
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import Cursor, Epoch
+
+_ROWS = queries("publisher", "rows")
 
 
 class StrayRows:
@@ -25,7 +27,7 @@ class StrayRows:
         if not self._looks or end.batch_id <= self._checked:
             return
         row = connection.execute(
-            statement("publisher", "stray_row"),
+            _ROWS["stray"],
             {"lanes": self._epoch.lanes, "after_batch": self._checked, "to_batch": end.batch_id},
         ).fetchone()
         if row is not None:

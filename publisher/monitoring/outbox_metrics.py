@@ -6,10 +6,15 @@ from typing import Any
 
 import psycopg
 
+from db.connection import snapshot
 from db.polling import PolledGauges
-from db.statements import statement
+from db.statements import queries
 from publisher.monitoring.status import LaneStatus, read_lanes
 from service.monitoring.gauges import Gauges, Sample
+
+_LANES = queries("publisher", "lanes")
+_PARKED = queries("publisher", "parked")
+_REPLAYS = queries("publisher", "replays")
 
 COUNT_LIMIT = 10_000
 """Rows are counted up to this many: what a poll costs does not grow with a backlog."""
@@ -34,15 +39,12 @@ class OutboxMetrics(PolledGauges):
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
         """Read anew, for some seconds at the most. Raises psycopg.Error."""
-        with connection.transaction():
-            connection.execute(statement("publisher", "snapshot"))
-            connection.execute(statement("publisher", "metrics_timeout"))
+        with snapshot(connection):
+            connection.execute("SET LOCAL statement_timeout = '5s'")
             lanes = read_lanes(connection, COUNT_LIMIT)
-            parked = connection.execute(
-                statement("publisher", "metrics_parked"), {"count_limit": COUNT_LIMIT}
-            ).fetchall()
-            stopped = connection.execute(statement("publisher", "metrics_stopped")).fetchall()
-            replays = connection.execute(statement("publisher", "metrics_replays")).fetchall()
+            parked = connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall()
+            stopped = connection.execute(_LANES["stopped"]).fetchall()
+            replays = connection.execute(_REPLAYS["unfinished_counts"]).fetchall()
         self.keep(time.monotonic(), [*_of_lanes(lanes), *_of_rows(parked, stopped, replays)])
 
 

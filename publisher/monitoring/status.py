@@ -6,9 +6,15 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
+from db.connection import snapshot
+from db.statements import queries
 from publisher.assignment.membership import Process, read_living
 from publisher.outbox.identity import OutboxIdentity, read_identity
+
+_DELIVERIES = queries("publisher", "deliveries")
+_LANES = queries("publisher", "lanes")
+_PARKED = queries("publisher", "parked")
+_REPLAYS = queries("publisher", "replays")
 
 COUNT_LIMIT = 1_000_000
 """Undelivered rows are counted up to this many for each lane."""
@@ -104,22 +110,17 @@ class Status:
 
 def read_status(connection: psycopg.Connection[Any]) -> Status:
     """Read the status in one snapshot."""
-    with connection.transaction():
-        connection.execute(statement("publisher", "snapshot"))
+    with snapshot(connection):
         lanes = read_lanes(connection, COUNT_LIMIT)
-        parked = dict(connection.execute(statement("publisher", "parked_counts")).fetchall())
+        parked = dict(connection.execute(_PARKED["counts"]).fetchall())
         identity = read_identity(connection)
         processes = read_living(connection)
-        rates = [Rate(*row) for row in connection.execute(statement("publisher", "delivery_rates"))]
+        rates = [Rate(*row) for row in connection.execute(_DELIVERIES["rates"])]
         parked_rows = dict(
-            connection.execute(
-                statement("publisher", "metrics_parked"), {"count_limit": PARKED_LIMIT}
-            ).fetchall()
+            connection.execute(_PARKED["bounded_counts"], {"count_limit": PARKED_LIMIT}).fetchall()
         )
-        taken = connection.execute(statement("publisher", "lanes_taken")).fetchone()
-        replays = {
-            state: count for state, count, _ in connection.execute(statement("publisher", "metrics_replays"))
-        }
+        taken = connection.execute(_LANES["times_taken"]).fetchone()
+        replays = {state: count for state, count, _ in connection.execute(_REPLAYS["unfinished_counts"])}
     return Status(
         identity, lanes, parked, processes, rates, parked_rows, 0 if taken is None else taken[0], replays
     )
@@ -127,7 +128,7 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
     """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
-    rows = connection.execute(statement("publisher", "lane_statuses"), {"count_limit": count_limit})
+    rows = connection.execute(_LANES["statuses"], {"count_limit": count_limit})
     return [
         LaneStatus(
             epoch=epoch,

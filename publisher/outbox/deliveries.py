@@ -7,10 +7,14 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.progress import Progress
 from publisher.outbox.cursor import Cursor
 from publisher.outbox.lease import Lease, LeaseLostError
+
+_DELIVERIES = queries("publisher", "deliveries")
+_LEDGER = queries("publisher", "ledger")
+_PARKED = queries("publisher", "parked")
 
 
 def record_delivery(
@@ -29,7 +33,7 @@ def record_delivery(
     Raises LeaseLostError when the lease is another's, or the mirror is not one behind.
     """
     written = connection.execute(
-        statement("publisher", "record_delivery"),
+        _DELIVERIES["record"],
         lease.parameters
         | _cursor("after", after)
         | _cursor("to", progress.cursor)
@@ -58,7 +62,7 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
     Raises LeaseLostError when the lease is another's.
     """
     written = connection.execute(
-        statement("publisher", "record_resume"),
+        _DELIVERIES["record_resume"],
         lease.parameters
         | _cursor("after", progress.after)
         | _cursor("to", progress.cursor)
@@ -82,7 +86,7 @@ def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: P
     from_batch, from_key = progress.after.exclusive_bound()
     to_batch, to_key = progress.cursor.exclusive_bound()
     row = connection.execute(
-        statement("publisher", "parked_within"),
+        _PARKED["within"],
         lease.parameters
         | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
     ).fetchone()
@@ -93,7 +97,7 @@ def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cur
     """Return how many rows of a lane were put aside up to a cursor."""
     batch, key = cursor.exclusive_bound()
     row = connection.execute(
-        statement("publisher", "parked_up_to"),
+        _PARKED["up_to"],
         {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
     ).fetchone()
     return 0 if row is None else row[0]
@@ -101,7 +105,7 @@ def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cur
 
 def commit_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:
     """Return the commit id of a batch, None where the ledger has no such row."""
-    row = connection.execute(statement("publisher", "ledger_commit"), {"batch_id": batch_id}).fetchone()
+    row = connection.execute(_LEDGER["commit_id"], {"batch_id": batch_id}).fetchone()
     return None if row is None else row[0]
 
 

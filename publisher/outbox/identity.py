@@ -8,11 +8,13 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery import remediation as remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from service.errors import SchemaError
 from service.settings import Settings
+
+_IDENTITY = queries("publisher", "identity")
 
 
 class OutboxIdentity(NamedTuple):
@@ -39,7 +41,7 @@ def name_outbox(settings: Settings, outbox_uuid: UUID) -> Settings:
 
 def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
     """Read it. Raises SchemaError where the row is missing."""
-    row = connection.execute(statement("publisher", "identity")).fetchone()
+    row = connection.execute(_IDENTITY["read"]).fetchone()
     if row is None:
         raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or make it anew")
     return OutboxIdentity._make(row)
@@ -49,7 +51,7 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
     """Bind the outbox to this cluster and prefix, or find that it is. Raises StoppedError where it belongs elsewhere."""
     check_server(read_identity(connection))
     connection.execute(
-        statement("publisher", "bind_identity"),
+        _IDENTITY["bind"],
         {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
     )
     identity = read_identity(connection)
@@ -120,7 +122,7 @@ def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str
     """
     bound: dict[str, str]
     row = connection.execute(
-        statement("publisher", "bind_topics"),
+        _IDENTITY["bind_topics"],
         {"topic_ids": Jsonb(dict(topic_ids), dumps=orjson.dumps)},
     ).fetchone()
     bound = row[0] if row is not None else {}

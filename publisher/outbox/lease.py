@@ -4,8 +4,10 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import FencedError
+
+_LEASES = queries("publisher", "leases")
 
 
 class LeaseLostError(FencedError):
@@ -30,14 +32,14 @@ class Lease:
     ) -> "Lease | None":
         """Take the lane if nobody holds it: no lease, one that ran out, or one whose holder's backend is gone."""
         parameters = {"epoch": epoch, "lane": lane, "holder": holder, "lease_s": seconds}
-        row = connection.execute(statement("publisher", "claim_lease"), parameters).fetchone()
+        row = connection.execute(_LEASES["claim"], parameters).fetchone()
         return None if row is None else cls(epoch, lane, row[0], seconds)
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
         """Hold it for another `lease_s`. Raises LeaseLostError."""
-        if connection.execute(statement("publisher", "renew_lease"), self._parameters).rowcount != 1:
+        if connection.execute(_LEASES["renew"], self._parameters).rowcount != 1:
             raise LeaseLostError(f"lane {self._parameters['lane']} was taken over by another publisher")
 
     def release(self, connection: psycopg.Connection[Any]) -> None:
         """Give it back, if it is still ours."""
-        connection.execute(statement("publisher", "release_lease"), self._parameters)
+        connection.execute(_LEASES["release"], self._parameters)

@@ -12,9 +12,12 @@ from uuid import UUID, uuid4
 import psycopg
 
 from db.lanes import lane_hash
-from db.statements import statement
+from db.statements import queries
 from service.errors import ContinuityError
 from service.fault_points import reach
+
+_LEDGER = queries("publisher", "ledger")
+_PARKED = queries("publisher", "parked")
 
 # Rows and bytes that one batch copies while the job waits for the writer lock.
 _BATCH_ROWS = 1_000
@@ -73,7 +76,7 @@ def newest_batch(connection: psycopg.Connection[Any]) -> int:
 
 def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[int, int]:
     """Return how many rows are chosen, and of how many session keys."""
-    row = connection.execute(statement("publisher", "parked_chosen"), choice.parameters()).fetchone()
+    row = connection.execute(_PARKED["chosen"], choice.parameters()).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
 
 
@@ -89,10 +92,7 @@ def requeue(
     # Each round takes one row of every key.
     while _requeue_round(connection, choice, run_id, result, done):
         pass
-    result.missing = [
-        RowName(*row)
-        for row in connection.execute(statement("publisher", "parked_missing"), choice.parameters())
-    ]
+    result.missing = [RowName(*row) for row in connection.execute(_PARKED["missing"], choice.parameters())]
     return result
 
 
@@ -122,9 +122,7 @@ def _next_step(connection: psycopg.Connection[Any], choice: Choice, after_key: s
     step: list[RowName] = []
     size = 0
     parameters = choice.parameters() | {"after_key": after_key, "rows": _BATCH_ROWS}
-    for batch_id, session_key, row_bytes in connection.execute(
-        statement("publisher", "parked_next"), parameters
-    ):
+    for batch_id, session_key, row_bytes in connection.execute(_PARKED["next"], parameters):
         size += row_bytes
         if step and size > _BATCH_BYTES:
             break
@@ -137,7 +135,7 @@ def _requeue_step(connection: psycopg.Connection[Any], step: Sequence[RowName], 
     if lanes is None:
         raise ContinuityError("there are no lanes yet: the job makes the first ones when it starts")
     row = connection.execute(
-        statement("publisher", "requeue"),
+        _PARKED["requeue"],
         {
             "session_keys": [row.session_key for row in step],
             "batch_ids": [row.batch_id for row in step],
@@ -151,19 +149,19 @@ def _requeue_step(connection: psycopg.Connection[Any], step: Sequence[RowName], 
 
 
 def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, int | None]:
-    row = connection.execute(statement("publisher", "newest_batch_and_lanes")).fetchone()
+    row = connection.execute(_LEDGER["newest_batch_and_lanes"]).fetchone()
     return (0, None) if row is None else (row[0], row[1])
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
     """Put away what is chosen: the rows are kept, but not sent. Returns how many."""
-    return connection.execute(statement("publisher", "discard_parked"), choice.parameters()).rowcount
+    return connection.execute(_PARKED["discard"], choice.parameters()).rowcount
 
 
 def explain_not_parked(connection: psycopg.Connection[Any], row: RowName) -> str | None:
     """Return why a named row cannot be requeued or discarded, None where it is parked."""
     found = connection.execute(
-        statement("publisher", "parked_row"), {"batch_id": row.batch_id, "session_key": row.session_key}
+        _PARKED["row"], {"batch_id": row.batch_id, "session_key": row.session_key}
     ).fetchone()
     if found is None:
         return "it was never parked; `publisher parked list --all` shows what was"

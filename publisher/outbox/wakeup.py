@@ -11,11 +11,13 @@ import psycopg
 import structlog
 
 from db.connection import connect, longest_wait_s
-from db.statements import statement
+from db.statements import queries
 from publisher.backoff import Backoff
 from service.errors import UnavailableError
 from service.monitoring.loops import Loop, Loops
 from service.settings import PostgresSettings
+
+_WAKEUPS = queries("publisher", "wakeups")
 
 _log = structlog.get_logger()
 
@@ -101,8 +103,8 @@ class Wakeup:
             self._stop.wait(backoff.next())
 
     def _listen(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
-        connection.execute(statement("publisher", "listen"))
-        connection.execute(statement("publisher", "listen_publishers"))
+        connection.execute(_WAKEUPS["listen_to_batches"])
+        connection.execute(_WAKEUPS["listen_to_publishers"])
         backoff.reset()
         # Whatever was committed while nobody listened.
         self.wake_all()

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import psycopg
 
-from db.statements import statement
+from db.connection import snapshot
+from db.statements import queries
 from publisher.delivery.history import Position, check_ledger
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row, value_bytes
@@ -16,6 +17,9 @@ from publisher.delivery.remediation import Remediation
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize
 from publisher.replay.store import Replay
+
+_LEDGER = queries("publisher", "ledger")
+_REPLAYS = queries("publisher", "replays")
 
 # Places listed at once.
 _LISTED = 10_000
@@ -54,8 +58,7 @@ class ReplayReader:
         self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits
     ) -> ReplayChunk:
         """Return the rows after `position`. Raises StoppedError, psycopg.Error."""
-        with connection.transaction(), connection.cursor(binary=True) as cursor:
-            cursor.execute(statement("publisher", "snapshot"))
+        with snapshot(connection), connection.cursor(binary=True) as cursor:
             if position.commit_id is not None:
                 check_ledger(position, _commit_id(cursor, position.cursor.batch_id), self._remediation)
             if self._taken == len(self._places):
@@ -77,7 +80,7 @@ class ReplayReader:
             upper = min(upper, self._listed.batch_id + _WINDOW)
         from_batch, from_key = self._listed.exclusive_bound()
         cursor.execute(
-            statement("publisher", "replay_next_of_keys" if replay.only_keys else "replay_next"),
+            _REPLAYS["next_of_keys"] if replay.only_keys else _REPLAYS["next"],
             {
                 "replay_id": replay.replay_id,
                 "from_batch": from_batch,
@@ -127,7 +130,7 @@ class ReplayReader:
         if not wanted:
             return {}, places
         cursor.execute(
-            statement("publisher", "replay_rows"),
+            _REPLAYS["rows"],
             {
                 "batch_ids": [place.batch_id for place in wanted],
                 "session_keys": [place.session_key for place in wanted],
@@ -157,5 +160,5 @@ class ReplayReader:
 
 
 def _commit_id(cursor: psycopg.Cursor[Any], batch_id: int) -> UUID | None:
-    row = cursor.execute(statement("publisher", "ledger_commit"), {"batch_id": batch_id}).fetchone()
+    row = cursor.execute(_LEDGER["commit_id"], {"batch_id": batch_id}).fetchone()
     return None if row is None else row[0]

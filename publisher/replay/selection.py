@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.replay.filters import Filters, Moment
+
+_REPLAYS = queries("publisher", "replays")
 
 _TARGET_S = 0.5
 _MOST_BATCHES = 10_000
@@ -63,7 +65,7 @@ class Count:
 def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
     """Turn the filters into batches that every lane has delivered, so that a replay never overtakes live publishing."""
     parameters = _moment("since", filters.since) | _moment("until", filters.until)
-    row = connection.execute(statement("publisher", "replay_range"), parameters).fetchone()
+    row = connection.execute(_REPLAYS["range"], parameters).fetchone()
     newest, delivered, partitions, since, until = row if row is not None else (0, 0, [], None, None)
     first = max(1, filters.from_batch or 1)
     last = min(newest, filters.to_batch if filters.to_batch is not None else newest)
@@ -112,7 +114,7 @@ def count(
     found = Count()
     for first, last in _windows(batches):
         rows = connection.execute(
-            statement("publisher", "replay_count"),
+            _REPLAYS["count"],
             {
                 "from_batch": first,
                 "to_batch": last,

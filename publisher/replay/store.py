@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from publisher.outbox.cursor import Cursor
 from publisher.outbox.lease import LeaseLostError
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
+
+_REPLAYS = queries("publisher", "replays")
 
 Connection = psycopg.Connection[Any]
 
@@ -93,10 +95,10 @@ def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -
         "only_keys": keys is not None,
     }
     with connection.transaction(), connection.cursor() as cursor:
-        row = cursor.execute(statement("publisher", "replay_create"), parameters).fetchone()
+        row = cursor.execute(_REPLAYS["create"], parameters).fetchone()
         replay_id: int = row[0] if row is not None else 0
         if keys is not None:
-            with cursor.copy(statement("publisher", "replay_keys")) as copy:
+            with cursor.copy(_REPLAYS["copy_keys"]) as copy:
                 for key in keys:
                     copy.write_row((replay_id, key))
     return load(connection, replay_id)
@@ -117,9 +119,7 @@ def load(connection: Connection, replay_id: int) -> Replay:
 
 def change(connection: Connection, replay_id: int, state: str) -> Replay:
     """Pause or cancel it, where it is not over. Raises SettingsError where it is."""
-    changed = connection.execute(
-        statement("publisher", "replay_change"), {"replay_id": replay_id, "state": state}
-    ).rowcount
+    changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount
     found = load(connection, replay_id)
     if changed != 1 and found.state != state:
         raise SettingsError(f"replay {replay_id} is {found.state}: there is nothing left to change")
@@ -128,15 +128,11 @@ def change(connection: Connection, replay_id: int, state: str) -> Replay:
 
 def set_rate(connection: Connection, replay_id: int, rate: int | None) -> None:
     """Change the rate, None: as fast as it goes. Whoever works on it learns it when it starts."""
-    connection.execute(
-        statement("publisher", "replay_rate"), {"replay_id": replay_id, "events_per_second": rate}
-    )
+    connection.execute(_REPLAYS["set_rate"], {"replay_id": replay_id, "events_per_second": rate})
 
 
 def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> list[Replay]:
-    found = connection.execute(
-        statement("publisher", "replay_list"), {"replay_id": replay_id, "all_states": all_states}
-    )
+    found = connection.execute(_REPLAYS["list"], {"replay_id": replay_id, "all_states": all_states})
     return [Replay(*row) for row in found.fetchall()]
 
 
@@ -154,18 +150,18 @@ class ReplayLease:
     ) -> "ReplayLease | None":
         """Take it if it runs (or is paused, where `paused_too`) and nobody living holds it."""
         parameters = {"replay_id": replay_id, "holder": holder, "lease_s": seconds, "paused_too": paused_too}
-        row = connection.execute(statement("publisher", "replay_claim"), parameters).fetchone()
+        row = connection.execute(_REPLAYS["claim"], parameters).fetchone()
         return None if row is None else cls(replay_id, seconds, row)
 
     def renew(self, connection: Connection) -> str:
         """Hold it for another while; return the replay's state. Raises LeaseLostError."""
-        return self._state(connection, "replay_renew", self._parameters)
+        return self._state(connection, _REPLAYS["renew"], self._parameters)
 
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:
         """Move the mirror after Kafka's commit; return the replay's state. Raises LeaseLostError."""
         return self._state(
             connection,
-            "replay_mirror",
+            _REPLAYS["mirror"],
             self._parameters
             | {
                 "seq": progress.seq,
@@ -181,14 +177,14 @@ class ReplayLease:
     def finish(self, connection: Connection, reason: str | None) -> bool:
         """Mark it done; False where it was paused, cancelled or taken over meanwhile."""
         parameters = self._parameters | {"reason": reason}
-        return connection.execute(statement("publisher", "replay_finish"), parameters).rowcount == 1
+        return connection.execute(_REPLAYS["finish"], parameters).rowcount == 1
 
     def release(self, connection: Connection, reason: str | None) -> None:
         """Give it back, if it is still ours, and show why, where there is a reason."""
-        connection.execute(statement("publisher", "replay_release"), self._parameters | {"reason": reason})
+        connection.execute(_REPLAYS["release"], self._parameters | {"reason": reason})
 
-    def _state(self, connection: Connection, name: str, parameters: dict[str, Any]) -> str:
-        row = connection.execute(statement("publisher", name), parameters).fetchone()
+    def _state(self, connection: Connection, query: LiteralString, parameters: dict[str, Any]) -> str:
+        row = connection.execute(query, parameters).fetchone()
         if row is None:
             raise LeaseLostError(
                 f"another process works on replay {parameters['replay_id']} now; `publisher replay list` shows it"

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
-from db.statements import statement
+from db.statements import queries
 from publisher.assignment.membership import add_lanes
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
@@ -28,6 +28,9 @@ from publisher.outbox.deliveries import commit_id_at, record_delivery, record_re
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.resume.planning import LanePlan, Plan, Planner
 from service.errors import ContinuityError
+
+_LEASES = queries("publisher", "leases")
+_RESUMES = queries("publisher", "resumes")
 
 
 class _Given(OutboxConnection):
@@ -112,7 +115,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         add_lanes(connection, self._lane.move.found.epoch)
         lease_s = max(settings.publisher.lease_s, 2 * settings.kafka.request_timeout_s)
         row = connection.execute(
-            statement("publisher", "force_lease"),
+            _LEASES["force"],
             {
                 "epoch": self._epoch,
                 "lane": self._number,
@@ -195,9 +198,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
             f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane go on after {self._lane.move.to} and "
             "did not end. Give it again, or start `publisher run`, which goes on from where that came"
         )
-        marked = connection.execute(
-            statement("publisher", "mark_resume"), self._held().parameters | {"reason": reason}
-        )
+        marked = connection.execute(_RESUMES["mark_lane"], self._held().parameters | {"reason": reason})
         if marked.rowcount != 1:
             raise LeaseLostError(f"lane {self._number} was taken over by another publisher")
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.history import Identity
 from publisher.delivery.records import Row
 from publisher.kafka.topics import Topics
@@ -15,6 +15,8 @@ from publisher.resume.rebinding import Accepted, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, Survey, read_ledger
 from service.errors import ContinuityError, SettingsError
 from service.settings import Settings
+
+_EPOCHS = queries("publisher", "epochs")
 
 
 class Request(NamedTuple):
@@ -171,7 +173,7 @@ class Planner:
         return request.batch
 
     def _current(self, ledger: Ledger) -> LaneEpoch:
-        row = self._connection.execute(statement("publisher", "current_epoch")).fetchone()
+        row = self._connection.execute(_EPOCHS["current"]).fetchone()
         number = row[0] if row is not None else ledger.epochs[-1].epoch.epoch
         return next(of for of in ledger.epochs if of.epoch.epoch == number)
 

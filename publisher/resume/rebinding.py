@@ -7,10 +7,12 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, check_cluster, check_prefix, check_server, read_identity
 from service.errors import ContinuityError, SettingsError
+
+_IDENTITY = queries("publisher", "identity")
 
 
 class Accepted(NamedTuple):
@@ -90,7 +92,7 @@ def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
     accepted = {name: now for name, now in binding.topic_ids.items() if before.get(name) != now}
     replaced = {name: before[name] for name in accepted if name in before}
     written = connection.execute(
-        statement("publisher", "resume_identity"),
+        _IDENTITY["rebind"],
         {
             "cluster_id": binding.cluster_id,
             "transactional_id_prefix": binding.prefix,

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.assignment.membership import wake_publishers
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.history import Identity
@@ -24,6 +24,8 @@ from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError
 from service.fault_points import reach
 from service.settings import Settings
+
+_RESUMES = queries("publisher", "resumes")
 
 
 class Resume:
@@ -65,7 +67,7 @@ class Resume:
         """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
         try:
             # It waits, because the connection of one that died just now may still be there.
-            self._connection.execute(statement("publisher", "resume_lock"))
+            self._connection.execute(_RESUMES["lock"])
         except psycopg.errors.LockNotAvailable as error:
             raise FencedError(
                 "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"

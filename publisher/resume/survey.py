@@ -2,12 +2,12 @@
 
 from collections.abc import Generator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.history import Mirror
 from publisher.delivery.progress import Progress, Totals, lane_of_key
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -17,6 +17,11 @@ from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.resume.plan import LaneSurvey, Range
 from service.settings import Settings
+
+_EPOCHS = queries("publisher", "epochs")
+_LEDGER = queries("publisher", "ledger")
+_RESUMES = queries("publisher", "resumes")
+_ROWS = queries("publisher", "rows")
 
 
 class LaneEpoch(NamedTuple):
@@ -50,12 +55,9 @@ class Ledger(NamedTuple):
 
 def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
     """Read it."""
-    epochs = [
-        LaneEpoch(Epoch(*row[:3]), row[3])
-        for row in connection.execute(statement("publisher", "resume_epochs")).fetchall()
-    ]
-    kept = connection.execute(statement("publisher", "kept_ranges")).fetchall()
-    return Ledger(epochs, _one(connection, "ledger_end", {})[0], kept)
+    epochs = [LaneEpoch(Epoch(*row[:3]), row[3]) for row in connection.execute(_EPOCHS["ranges"]).fetchall()]
+    kept = connection.execute(_ROWS["kept_ranges"]).fetchall()
+    return Ledger(epochs, _one(connection, _LEDGER["end"], {})[0], kept)
 
 
 class Survey:
@@ -84,9 +86,7 @@ class Survey:
         Raises StoppedError for records of another outbox or version, KafkaException, psycopg.Error.
         """
         epoch = of.epoch
-        row = self._connection.execute(
-            statement("publisher", "resume_lane"), {"epoch": epoch.epoch, "lane": lane}
-        ).fetchone()
+        row = self._connection.execute(_RESUMES["lane"], {"epoch": epoch.epoch, "lane": lane}).fetchone()
         seq, batch, key, commit_id, sessions, events, stopped, last = row or (
             0,
             0,
@@ -138,7 +138,7 @@ class Survey:
         to_batch, to_key = rows.to.exclusive_bound()
         sessions, events = _one(
             self._connection,
-            "resume_count",
+            _RESUMES["count_rows"],
             {
                 "lane": lane,
                 "from_batch": from_batch,
@@ -211,8 +211,8 @@ class Survey:
         return parked == 0 or parked <= self.parked_up_to(record.epoch, record.lane, record.cursor)
 
 
-def _one(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any]) -> Any:
-    row = connection.execute(statement("publisher", name), parameters).fetchone()
+def _one(connection: psycopg.Connection[Any], query: LiteralString, parameters: dict[str, Any]) -> Any:
+    row = connection.execute(query, parameters).fetchone()
     if row is None:
-        raise RuntimeError(f"{name} returns one row")
+        raise RuntimeError(f"one row was expected of: {query}")
     return row

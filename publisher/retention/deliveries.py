@@ -6,9 +6,10 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 
-SQL = "publisher.retention"
+_PRUNING = queries("publisher.retention", "pruning")
+
 _PASS_S = 60.0
 _ROWS_AT_ONCE = 2_000
 """Rows that one transaction deletes at the most: the lane's own next delivery waits for it."""
@@ -30,7 +31,7 @@ class DeliveryPruning:
             if time.monotonic() < self._next_pass:
                 return 0
             self._next_pass = time.monotonic() + _PASS_S
-            self._lanes.extend(connection.execute(statement(SQL, "lanes_of_deliveries")).fetchall())
+            self._lanes.extend(connection.execute(_PRUNING["lanes"]).fetchall())
         while self._lanes:
             deleted, more = self._step(connection, *self._lanes[0])
             if not more:
@@ -50,7 +51,7 @@ class DeliveryPruning:
 
     def _step(self, connection: psycopg.Connection[Any], epoch: int, lane: int) -> tuple[int, bool]:
         row = connection.execute(
-            statement(SQL, "prune_deliveries"),
+            _PRUNING["deliveries"],
             {"epoch": epoch, "lane": lane, "keep_s": self._keep_s, "rows": self._rows},
         ).fetchone()
         return (0, False) if row is None else (row[0], row[1])

@@ -6,10 +6,12 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from db.statements import statement
-from publisher.retention.survey import MARK, SQL, leftovers
+from db.statements import queries
+from publisher.retention.survey import MARK, leftovers
 from service.errors import UnavailableError
 from service.fault_points import reach
+
+_PARTITIONS = queries("publisher.retention", "partitions")
 
 _log = structlog.get_logger()
 _PARENT = sql.Identifier("outbox", "session_output")
@@ -81,7 +83,7 @@ def _alter(connection: psycopg.Connection[Any], name: str, command: sql.SQL) -> 
 
 
 def _in_the_way(connection: psycopg.Connection[Any], name: str) -> str:
-    found = connection.execute(statement(SQL, "in_the_way"), {"partition": name}).fetchall()
+    found = connection.execute(_PARTITIONS["in_the_way"], {"partition": name}).fetchall()
     if not found:
         return "They have ended since."
     shown = "; ".join(

@@ -4,8 +4,10 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import UnavailableError
+
+_ROWS = queries("publisher", "rows")
 
 
 def hold_off_retention(connection: psycopg.Connection[Any]) -> None:
@@ -14,7 +16,7 @@ def hold_off_retention(connection: psycopg.Connection[Any]) -> None:
     Raises UnavailableError where one runs for longer than the lock timeout.
     """
     try:
-        connection.execute(statement("publisher", "hold_off_retention"))
+        connection.execute(_ROWS["hold_off_retention"])
     except psycopg.errors.LockNotAvailable as error:
         raise UnavailableError(
             "retention is at work and holds the outputs for longer than [postgres] lock_timeout_ms. Nothing was done; give the command "

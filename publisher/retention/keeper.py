@@ -10,13 +10,16 @@ import structlog
 
 from db.connection import connect
 from db.migrate import require_current
-from db.statements import statement
+from db.statements import queries
 from publisher.retention.drop import drop_partition, finish_leftovers, unmark
 from publisher.retention.plan import Verdict
 from publisher.retention.prune import Pruned, prune
-from publisher.retention.survey import SQL, Survey, survey
+from publisher.retention.survey import Survey, survey
 from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
 from service.settings import PostgresSettings, Settings
+
+_PARTITIONS = queries("publisher.retention", "partitions")
+_SESSION = queries("publisher.retention", "session")
 
 _log = structlog.get_logger()
 
@@ -61,9 +64,7 @@ def run_once(settings: Settings) -> Report:
     require_limit(settings)
     with _session(settings) as connection:
         retention = settings.retention
-        row = connection.execute(
-            statement(SQL, "ensure_partitions"), {"ahead_batches": retention.ahead_batches}
-        ).fetchone()
+        row = connection.execute(_PARTITIONS["ensure"], {"ahead_batches": retention.ahead_batches}).fetchone()
         made = 0 if row is None else row[0]
         try:
             finished = finish_leftovers(connection)
@@ -102,10 +103,8 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
         require_rights(connection)
-        connection.execute(
-            statement(SQL, "open_session"), {"lock_timeout": f"{settings.retention.lock_timeout_s}s"}
-        )
-        if connection.execute(statement(SQL, "take_lock")).fetchone() != (True,):
+        connection.execute(_SESSION["open"], {"lock_timeout": f"{settings.retention.lock_timeout_s}s"})
+        if connection.execute(_SESSION["lock"]).fetchone() != (True,):
             raise FencedError(_other(connection))
         try:
             yield connection
@@ -122,7 +121,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
 
 def require_rights(connection: psycopg.Connection[Any]) -> None:
     """Raise RightsError unless this login may drop partitions and delete from the ledger."""
-    row = connection.execute(statement(SQL, "rights")).fetchone()
+    row = connection.execute(_SESSION["missing_right"]).fetchone()
     if row is None:
         return
     login, table, owner = row
@@ -134,7 +133,7 @@ def require_rights(connection: psycopg.Connection[Any]) -> None:
 
 
 def _other(connection: psycopg.Connection[Any]) -> str:
-    row = connection.execute(statement(SQL, "lock_holder")).fetchone()
+    row = connection.execute(_SESSION["lock_holder"]).fetchone()
     if row is None:
         return "another retention runs, or did until now. Nothing was done"
     pid, application, since, shared = row

@@ -1,14 +1,15 @@
 """Deletes what the ledger no longer needs, in steps that are each a short transaction: a kill between two loses nothing."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.retention.deliveries import DeliveryPruning
-from publisher.retention.survey import SQL
 from service.fault_points import reach
+
+_PRUNING = queries("publisher.retention", "pruning")
 
 ROWS_AT_ONCE = 5_000
 """Rows that one transaction deletes at the most."""
@@ -33,32 +34,30 @@ def prune(
 ) -> Pruned:
     """Delete what is older than `keep_s` seconds (deliveries: `keep_deliveries_s`) and named by nothing. Raises psycopg.Error.
 
-    `connection` in autocommit mode. What stays, whatever its age, is in the statements: prune_batches.sql and the others.
+    `connection` in autocommit mode. What stays, whatever its age, is in the queries: sql/pruning.sql.
     """
-    row = connection.execute(statement(SQL, "ledger_floor")).fetchone()
+    row = connection.execute(_PRUNING["floor"]).fetchone()
     floor: int | None = None if row is None else row[0]
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
     batches = epochs = 0
     if floor is not None:
-        connection.execute(statement(SQL, "prune_resumes"), {"floor": floor})
+        connection.execute(_PRUNING["resumes"], {"floor": floor})
         # Before the ledger: an epoch and its lanes name rows of it.
         epochs = _prune_epochs(connection, floor, keep_s)
         batches = _prune_batches(connection, floor, keep_s, rows_at_once)
         reach("retention.after_ledger")
-    processes = _repeat(connection, "prune_processes", rows_at_once, keep_s=keep_s)
-    _repeat(connection, "prune_replay_keys", rows_at_once, keep_s=keep_s)
-    replays = _repeat(connection, "prune_replays", rows_at_once, keep_s=keep_s)
+    processes = _repeat(connection, _PRUNING["processes"], rows_at_once, keep_s=keep_s)
+    _repeat(connection, _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
+    replays = _repeat(connection, _PRUNING["replays"], rows_at_once, keep_s=keep_s)
     return Pruned(batches, deliveries, epochs, processes, replays)
 
 
 def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) -> int:
     with connection.transaction():
-        row = connection.execute(
-            statement(SQL, "prune_epochs"), {"floor": floor, "keep_s": keep_s}
-        ).fetchone()
+        row = connection.execute(_PRUNING["epochs"], {"floor": floor, "keep_s": keep_s}).fetchone()
         epochs: list[int] = [] if row is None else row[0]
         if epochs:
-            connection.execute(statement(SQL, "prune_epoch_rows"), {"epochs": epochs})
+            connection.execute(_PRUNING["epoch_rows"], {"epochs": epochs})
     return len(epochs)
 
 
@@ -67,7 +66,7 @@ def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int,
     pruned, after, more = 0, 0, True
     while more:
         row = connection.execute(
-            statement(SQL, "prune_batches"), {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
+            _PRUNING["batches"], {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
         ).fetchone()
         assert row is not None
         deleted, after, more = row
@@ -77,10 +76,10 @@ def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int,
     return pruned
 
 
-def _repeat(connection: psycopg.Connection[Any], name: str, rows: int, **parameters: int) -> int:
+def _repeat(connection: psycopg.Connection[Any], query: LiteralString, rows: int, **parameters: int) -> int:
     deleted = 0
     while True:
-        step = connection.execute(statement(SQL, name), {"rows": rows, **parameters}).rowcount
+        step = connection.execute(query, {"rows": rows, **parameters}).rowcount
         deleted += step
         if step:
             reach("retention.during_pruning")

@@ -6,7 +6,8 @@ from typing import Any
 
 import psycopg
 
-from db.statements import statement
+from db.connection import snapshot
+from db.statements import queries
 from publisher.retention.plan import (
     Decision,
     LaneProgress,
@@ -20,7 +21,9 @@ from publisher.retention.plan import (
 )
 from service.settings import RetentionSettings
 
-SQL = "publisher.retention"
+_NEEDS = queries("publisher.retention", "needs")
+_PARTITIONS = queries("publisher.retention", "partitions")
+
 MARK = "publisher retention: to be dropped"
 """The comment on a partition that retention takes out; what others detach has none."""
 
@@ -79,15 +82,12 @@ class Survey:
 
 def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> Survey:
     """Read everything and decide. `connection` must be in autocommit mode. Raises psycopg.Error."""
-    with connection.transaction():
-        connection.execute(statement(SQL, "snapshot"))
+    with snapshot(connection):
         partitions = [
-            Partition(*row)
-            for row in connection.execute(statement(SQL, "partitions"), {"mark": MARK}).fetchall()
+            Partition(*row) for row in connection.execute(_PARTITIONS["list"], {"mark": MARK}).fetchall()
         ]
         found = [
-            Leftover(*row)
-            for row in connection.execute(statement(SQL, "leftovers"), {"mark": MARK}).fetchall()
+            Leftover(*row) for row in connection.execute(_PARTITIONS["leftovers"], {"mark": MARK}).fetchall()
         ]
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
@@ -96,14 +96,12 @@ def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> 
 
 def leftovers(connection: psycopg.Connection[Any]) -> list[Leftover]:
     """Return what interrupted runs left."""
-    return [
-        Leftover(*row) for row in connection.execute(statement(SQL, "leftovers"), {"mark": MARK}).fetchall()
-    ]
+    return [Leftover(*row) for row in connection.execute(_PARTITIONS["leftovers"], {"mark": MARK}).fetchall()]
 
 
 def _growth(connection: psycopg.Connection[Any], partitions: list[Partition]) -> Growth:
     first = min((partition.first for partition in partitions), default=0)
-    row = connection.execute(statement(SQL, "newest_batch"), {"first_batch": first}).fetchone()
+    row = connection.execute(_NEEDS["newest_batch"], {"first_batch": first}).fetchone()
     assert row is not None
     newest: int = row[0]
     oldest_at: datetime | None = row[1]
@@ -117,14 +115,14 @@ def _needs(connection: psycopg.Connection[Any], partitions: list[Partition], new
     for partition in partitions:
         if closed(partition, newest_batch):
             found = connection.execute(
-                statement(SQL, "open_at_upgrade"),
+                _NEEDS["open_at_upgrade"],
                 {"first_batch": partition.first, "end_batch": partition.end},
             ).fetchall()
             opened[partition.name] = [OpenAtUpgrade(*row) for row in found]
     return Needs(
         newest_batch=newest_batch,
-        lanes=[LaneProgress(*row) for row in connection.execute(statement(SQL, "lanes")).fetchall()],
-        parked=dict(connection.execute(statement(SQL, "parked")).fetchall()),
-        replays=[ReplayNeed(*row) for row in connection.execute(statement(SQL, "replays")).fetchall()],
+        lanes=[LaneProgress(*row) for row in connection.execute(_NEEDS["lanes"]).fetchall()],
+        parked=dict(connection.execute(_NEEDS["parked"]).fetchall()),
+        replays=[ReplayNeed(*row) for row in connection.execute(_NEEDS["replays"]).fetchall()],
         open_at_upgrade=opened,
     )

@@ -11,12 +11,15 @@ from rich.console import Console
 
 from db.connection import connect
 from db.migrate import require_current
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
 from spark_job.spark.failures import explained
+
+_LEDGER = queries("spark_job", "ledger")
+_WRITER = queries("spark_job", "writer")
 
 errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -35,7 +38,7 @@ def writer_lock(connection: Connection) -> Iterator[None]:
     """A transaction between two batches of whatever job runs. Raises UnavailableError when a batch keeps the lock too long."""
     with connection.transaction():
         try:
-            connection.execute(statement("spark_job", "take_writer_lock"))
+            connection.execute(_WRITER["lock"])
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
                 "a batch of the running job has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "
@@ -59,7 +62,7 @@ def progress(connection: Connection, what: str) -> Iterator[Callable[[float], No
 
 def outbox_uuid(connection: Connection) -> UUID:
     """Return which outbox a connection leads to."""
-    row = connection.execute(statement("spark_job", "outbox_uuid")).fetchone()
+    row = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
     assert row is not None
     found: UUID = row[0]
     return found

@@ -10,12 +10,14 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import class_row
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.settings import JobSettings
 from spark_job.recovery import ownership, requests
 from spark_job.recovery.ownership import Owner
 from spark_job.recovery.requests import Connection, Kind
+
+_REQUESTS = queries("spark_job", "requests")
 
 _POLL_S = 0.2
 _GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
@@ -168,6 +170,6 @@ def wait_for_end(
 
 def _read(connection: Connection, request_id: int) -> State:
     with connection.cursor(row_factory=class_row(State)) as cursor:
-        state = cursor.execute(statement("spark_job", "request_state"), {"request_id": request_id}).fetchone()
+        state = cursor.execute(_REQUESTS["state"], {"request_id": request_id}).fetchone()
     assert state is not None, "no role deletes requests"
     return state

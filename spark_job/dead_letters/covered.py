@@ -6,11 +6,13 @@ nothing more.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.generations import Connection
 from spark_job.recovery.position import Position
 from spark_job.sink.batch import SessionRow
+
+_LETTERS = queries("spark_job", "letters")
 
 
 class Horizon:
@@ -26,9 +28,7 @@ class Horizon:
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
         the position's safe offsets.
         """
-        rows = connection.execute(
-            statement("spark_job", "letter_horizon"), {"generation": at.generation.number}
-        ).fetchall()
+        rows = connection.execute(_LETTERS["horizon"], {"generation": at.generation.number}).fetchall()
         found = {TopicPartition(topic_id, partition): first for topic_id, partition, first in rows}
         return cls({where: first for where, first in found.items() if first >= at.safe(where)})
 
@@ -49,4 +49,4 @@ def resolve(connection: Connection, keys: Sequence[str], first_batch: int, last_
         return 0
     parameters = {"keys": list(keys), "first_batch": first_batch, "last_batch": last_batch}
     # Planned for these batches: a generic plan would lock every partition of session_output.
-    return connection.execute(statement("spark_job", "resolve_covered"), parameters, prepare=False).rowcount
+    return connection.execute(_LETTERS["resolve_covered"], parameters, prepare=False).rowcount

@@ -16,7 +16,7 @@ from uuid import uuid4
 from psycopg.rows import dict_row
 
 from db.lanes import lane_hash
-from db.statements import statement
+from db.statements import queries
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
@@ -31,6 +31,8 @@ from spark_job.sessions import AssemblySettings, ClosedSession, to_session
 from spark_job.sink import batch, ledger, storing
 from spark_job.sink.batch import SessionRow
 from spark_job.sink.ledger import LedgerEntry
+
+_LETTERS = queries("spark_job", "letters")
 
 _STORED_BYTES_PER_BATCH = 8 << 20
 _PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
@@ -180,7 +182,7 @@ class Retry:
             storing.copy_rows(connection, rows, first_id + part, now.lanes, revision)
         ids = [one.letter.dead_letter_id for one in ready]
         resolved = connection.execute(
-            statement("spark_job", "resolve_retried"),
+            _LETTERS["resolve_retried"],
             {"ids": ids, "first_batch": first_id, "last_batch": last_id},
             prepare=False,  # a generic plan would lock every partition of session_output
         ).rowcount
@@ -196,7 +198,7 @@ class Retry:
         now = position.read(self._connection)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             standings = cursor.execute(
-                statement("spark_job", "letter_standings"),
+                _LETTERS["standings"],
                 {"ids": [letter.dead_letter_id for letter in letters]},
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
@@ -216,7 +218,7 @@ def refusal(
 ) -> str | None:
     """Return why a letter may not be retried now; None: it may.
 
-    `standing`: the columns of letter_standings.sql; `end` and `topics`, {topic id: topic}: of the current position.
+    `standing`: the columns of `standings` in sql/letters.sql; `end` and `topics`, {topic id: topic}: of the current position.
     """
     if standing["state"] == "resolved":
         return f"batch {standing['resolved_batch']} has resolved it"

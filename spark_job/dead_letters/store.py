@@ -7,10 +7,12 @@ from typing import Any
 
 from psycopg.rows import class_row, dict_row
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery import ownership
 from spark_job.recovery.generations import Connection
+
+_LETTERS = queries("spark_job", "letters")
 
 OPEN = "open"
 REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed")
@@ -74,26 +76,24 @@ class StoredLetter:
 def find(connection: Connection, which: Filter, limit: int) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            statement("spark_job", "list_letters"), which.parameters() | {"rows": limit}
-        ).fetchall()
+        return cursor.execute(_LETTERS["list"], which.parameters() | {"rows": limit}).fetchall()
 
 
 def count(connection: Connection, which: Filter) -> list[dict[str, Any]]:
     """Return {reason, state, letters, events} for each reason and state."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement("spark_job", "count_letters"), which.parameters()).fetchall()
+        return cursor.execute(_LETTERS["count"], which.parameters()).fetchall()
 
 
 def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
     """Return the letters with their events, in the order of `ids`; those that do not exist are left out."""
     with connection.cursor(row_factory=class_row(StoredLetter)) as cursor:
-        return cursor.execute(statement("spark_job", "read_letters"), {"ids": list(ids)}).fetchall()
+        return cursor.execute(_LETTERS["read"], {"ids": list(ids)}).fetchall()
 
 
 def to_retry(connection: Connection, which: Filter) -> list[tuple[int, int, int]]:
     """Return (id, revision, bytes of its events as stored) in the order in which they are to be retried."""
-    return connection.execute(statement("spark_job", "letters_to_retry"), which.parameters()).fetchall()
+    return connection.execute(_LETTERS["to_retry"], which.parameters()).fetchall()
 
 
 def discard(connection: Connection, which: Filter) -> list[int]:
@@ -103,5 +103,5 @@ def discard(connection: Connection, which: Filter) -> list[int]:
     """
     with ownership.certain(connection):
         ownership.lock(connection)
-        rows = connection.execute(statement("spark_job", "discard_letters"), which.parameters()).fetchall()
+        rows = connection.execute(_LETTERS["discard"], which.parameters()).fetchall()
     return sorted(row[0] for row in rows)

@@ -6,14 +6,17 @@ from typing import Any
 
 import psycopg
 
+from db.connection import snapshot
 from db.polling import PolledGauges
-from db.statements import statement
+from db.statements import queries
 from service.monitoring.gauges import Gauges, Sample
 from spark_job.monitoring.input_lag import Ends
 from spark_job.monitoring.metrics import LETTER_REASONS
 from spark_job.monitoring.status import open_work
 from spark_job.recovery import position
 from spark_job.recovery.position import Position
+
+_LETTERS = queries("spark_job", "letters")
 
 COUNT_LIMIT = 10_000
 """Dead letters are counted up to this many for each reason: what a poll costs does not grow with them."""
@@ -48,12 +51,11 @@ class OutboxMetrics(PolledGauges):
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
         """Read anew, for some seconds at the most. Raises psycopg.Error."""
-        with connection.transaction():
-            connection.execute(statement("spark_job", "metrics_snapshot"))
-            connection.execute(statement("spark_job", "metrics_timeout"))
+        with snapshot(connection):
+            connection.execute("SET LOCAL statement_timeout = '5s'")
             current = position.read(connection)
             letters = connection.execute(
-                statement("spark_job", "metrics_letters"),
+                _LETTERS["bounded_open_counts"],
                 {"reasons": list(LETTER_REASONS), "count_limit": COUNT_LIMIT},
             ).fetchall()
         at, found = time.monotonic(), _samples(current, letters)

@@ -8,12 +8,15 @@ from rich.table import Table
 
 from db.connection import connect
 from db.migrate import require_current
-from db.statements import statement
+from db.statements import queries
 from service.settings import Settings
 from spark_job.recovery import position, runs
 from spark_job.recovery.ownership import Owner, read_owner
 from spark_job.recovery.position import Position
 from spark_job.recovery.runs import Run
+
+_LEDGER = queries("spark_job", "ledger")
+_LETTERS = queries("spark_job", "letters")
 
 
 class Rate(NamedTuple):
@@ -98,9 +101,9 @@ def read(settings: Settings) -> Status:
         require_current(connection)
         owner = read_owner(connection)
         at = position.read(connection)
-        letters = connection.execute(statement("spark_job", "open_letters")).fetchall()
+        letters = connection.execute(_LETTERS["open_counts"]).fetchall()
         run = runs.newest(connection)
-        rates = [Rate(*row) for row in connection.execute(statement("spark_job", "batch_rates"))]
+        rates = [Rate(*row) for row in connection.execute(_LEDGER["rates"])]
     alive = owner.is_alive(settings.job.owner_timeout_s)
     return Status(owner, alive, at, dict(letters), run, rates)
 

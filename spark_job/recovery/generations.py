@@ -13,10 +13,12 @@ import psycopg
 from psycopg.rows import TupleRow, dict_row
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions
+
+_GENERATIONS = queries("spark_job", "generations")
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -47,7 +49,7 @@ class Generation:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read a row of `generation.sql`."""
+        """Read a row of `newest` in sql/generations.sql."""
         return cls(
             number=row["generation"],
             start=Offsets.from_json(row["start_offsets"]),
@@ -69,22 +71,20 @@ class Generation:
 def newest_generation(connection: Connection) -> Generation | None:
     """Return the newest generation, None in an empty outbox."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(statement("spark_job", "generation")).fetchone()
+        row = cursor.execute(_GENERATIONS["newest"]).fetchone()
     return Generation.from_row(row) if row else None
 
 
 def assembly_of_generation(connection: Connection, generation: int) -> Mapping[str, Any]:
     """Return the assembly description of a generation that exists."""
-    row = connection.execute(
-        statement("spark_job", "generation_assembly"), {"generation": generation}
-    ).fetchone()
+    row = connection.execute(_GENERATIONS["assembly"], {"generation": generation}).fetchone()
     assert row is not None, f"generation {generation} is not in the outbox"
     return row[0]  # type: ignore[no-any-return]
 
 
 def greatest_revision(connection: Connection) -> int:
     """Return the greatest revision of all generations, 0 in an empty outbox."""
-    row = connection.execute(statement("spark_job", "greatest_revision")).fetchone()
+    row = connection.execute(_GENERATIONS["greatest_revision"]).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -100,7 +100,7 @@ def insert(
     `accepted_deliveries`: what was delivered of batches that the ledger has lost, JSON-ready.
     """
     connection.execute(
-        statement("spark_job", "insert_generation"),
+        _GENERATIONS["insert"],
         {
             "generation": generation.number,
             "start_offsets": Jsonb(generation.start.to_json()),

@@ -15,7 +15,7 @@ import structlog
 from psycopg.rows import TupleRow, class_row
 
 from db.connection import connect, longest_wait_s
-from db.statements import statement
+from db.statements import queries
 from service.errors import FencedError, MovedError, OutboxError, UnavailableError
 from service.monitoring.loops import Loop
 from service.settings import JobSettings, PostgresSettings
@@ -23,6 +23,9 @@ from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import requests, runs
 from spark_job.recovery.requests import Request
+
+_RUNS = queries("spark_job", "runs")
+_WRITER = queries("spark_job", "writer")
 
 log = structlog.get_logger()
 
@@ -55,7 +58,7 @@ class Owner:
 def read_owner(connection: Connection) -> Owner:
     """Read the writer row without waiting for its lock."""
     with connection.cursor(row_factory=class_row(Owner)) as cursor:
-        owner = cursor.execute(statement("spark_job", "read_writer")).fetchone()
+        owner = cursor.execute(_WRITER["read"]).fetchone()
     assert owner is not None, "outbox.writer has its one row from the migration on"
     return owner
 
@@ -95,7 +98,7 @@ def take_over(
             "with --take-over to fence it."
         )
     connection.execute(
-        statement("spark_job", "own_writer"),
+        _WRITER["own"],
         {"run_id": run_id, "host": socket.gethostname(), "pid": os.getpid()},
     )
 
@@ -103,7 +106,7 @@ def take_over(
 def _terminate(connection: Connection, owner: Owner) -> None:
     try:
         with connection.transaction():  # a savepoint: a refusal must not end the caller's transaction
-            connection.execute(statement("spark_job", "terminate_backend"), {"pid": owner.backend_pid})
+            connection.execute(_WRITER["terminate_backend"], {"pid": owner.backend_pid})
     except psycopg.errors.InsufficientPrivilege as error:
         # Not needed unless that backend holds the lock; then taking it fails after [postgres] lock_timeout_ms.
         log.warning("former_writer_not_terminated", backend_pid=owner.backend_pid, error=str(error))
@@ -121,7 +124,7 @@ def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
     owner = read_owner(connection)
     if owner.run_id == run_id:
         return None
-    known = connection.execute(statement("spark_job", "run_is_known"), {"run_id": run_id}).fetchone()
+    known = connection.execute(_RUNS["is_known"], {"run_id": run_id}).fetchone()
     if owner.run_id is None or known is None:
         return MovedError(
             f"this run ({run_id}) no longer owns the outbox, and no later one does: a command used it meanwhile, or the database was "
@@ -139,7 +142,7 @@ def lock(connection: Connection) -> None:
     An advisory lock, because a lock on the row would hold up the owner's own heartbeat for as long as a batch is written. What is read
     after it, in a statement of its own, is what the last owner left.
     """
-    connection.execute(statement("spark_job", "take_writer_lock"))
+    connection.execute(_WRITER["lock"])
 
 
 @contextmanager
@@ -181,7 +184,7 @@ def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
 
 def give_back(connection: Connection, run_id: UUID) -> None:
     """Give the ownership back where this run still has it."""
-    connection.execute(statement("spark_job", "release_writer"), {"run_id": run_id})
+    connection.execute(_WRITER["release"], {"run_id": run_id})
 
 
 class Heartbeat:
@@ -232,7 +235,7 @@ class Heartbeat:
         with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
             while not self._stopped.wait(self._interval_s):
                 loop.turn()
-                beat = connection.execute(statement("spark_job", "heartbeat"), {"run_id": self._run_id})
+                beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
                 self._condition.beat()
                 if beat.rowcount == 0:
                     log.error("fenced", run=str(self._run_id))

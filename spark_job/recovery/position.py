@@ -9,10 +9,12 @@ from datetime import datetime
 
 from psycopg.rows import dict_row
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.generations import Connection, Generation, newest_generation
 from spark_job.recovery.open_partitions import OpenPartitions
+
+_LEDGER = queries("spark_job", "ledger")
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,7 @@ def read(connection: Connection) -> Position | None:
 def newest_row(connection: Connection, generation: int) -> StreamRow | None:
     """Return the newest stream row of a generation, None where it has none."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(
-            statement("spark_job", "newest_stream_row"), {"generation": generation}
-        ).fetchone()
+        row = cursor.execute(_LEDGER["newest_stream"], {"generation": generation}).fetchone()
     if row is None:
         return None
     return StreamRow(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import InputTopics, KafkaInput
@@ -14,6 +14,8 @@ from spark_job.recovery.generations import Connection, Generation
 from spark_job.recovery.restoring import Restore, open_restored
 from spark_job.recovery.savepoints import Savepoint
 from spark_job.recovery.start import read_input
+
+_LEDGER = queries("spark_job", "ledger")
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,7 @@ def preview(
     if asked.savepoint is None:
         return Preview(opening, None, 0, 0)
     savepoint = savepoints.get(connection, asked.savepoint)
-    row = connection.execute(
-        statement("spark_job", "closed_since_batch"), {"batch_id": savepoint.batch_id or 0}
-    ).fetchone()
+    row = connection.execute(_LEDGER["closed_since"], {"batch_id": savepoint.batch_id or 0}).fetchone()
     assert row is not None
     return Preview(opening, savepoint, row[0], row[1])
 

@@ -10,11 +10,13 @@ from uuid import UUID
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import UnavailableError
 from service.kafka_client import QUIET, UNAUTHORISED
 from service.settings import Settings
 from spark_job.recovery.generations import Connection
+
+_LEDGER = queries("spark_job", "ledger")
 
 _TIMEOUT_S = 10.0
 # Offsets at a partition's end that are looked at first; commit markers take offsets, too.
@@ -114,7 +116,7 @@ def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tup
     if not delivered:
         return [], ""
     row = connection.execute(
-        statement("spark_job", "ledger_commits"), {"batches": [each.batch_id for each in delivered]}
+        _LEDGER["commits"], {"batches": [each.batch_id for each in delivered]}
     ).fetchone()
     assert row is not None
     first, last, commits, first_epoch = row[0] or 0, row[1] or 0, row[2] or {}, row[4] or 0

@@ -13,8 +13,10 @@ import psycopg
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import OutboxError
+
+_REQUESTS = queries("spark_job", "requests")
 
 Connection = psycopg.Connection[TupleRow]
 Kind = Literal["stop", "restore"]
@@ -58,7 +60,7 @@ class Outcome:
 def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str, Any]) -> int:
     """Ask something of a run; return the number to ask for the outcome with."""
     row = connection.execute(
-        statement("spark_job", "insert_request"),
+        _REQUESTS["insert"],
         {"run_id": run_id, "kind": kind, "arguments": Jsonb(dict(arguments))},
     ).fetchone()
     assert row is not None
@@ -68,9 +70,7 @@ def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str
 def pending(connection: Connection, *run_ids: UUID) -> Request | None:
     """Return the oldest request that none of these runs has answered."""
     with connection.cursor(row_factory=class_row(Request)) as cursor:
-        return cursor.execute(
-            statement("spark_job", "pending_request"), {"run_ids": list(run_ids)}
-        ).fetchone()
+        return cursor.execute(_REQUESTS["pending"], {"run_ids": list(run_ids)}).fetchone()
 
 
 def answer(connection: Connection, request_id: int, outcome: Literal["done", "refused"], text: str) -> None:
@@ -91,7 +91,7 @@ def withdraw(connection: Connection, request_id: int) -> bool:
 
 def _settle(connection: Connection, request_id: int, outcome: str, text: str) -> bool:
     settled = connection.execute(
-        statement("spark_job", "answer_request"),
+        _REQUESTS["answer"],
         {"request_id": request_id, "outcome": outcome, "answer": text},
     )
     return settled.rowcount == 1
@@ -100,6 +100,4 @@ def _settle(connection: Connection, request_id: int, outcome: str, text: str) ->
 def outcome(connection: Connection, request_id: int) -> Outcome | None:
     """Return the answer to a request, None while there is none."""
     with connection.cursor(row_factory=class_row(Outcome)) as cursor:
-        return cursor.execute(
-            statement("spark_job", "request_outcome"), {"request_id": request_id}
-        ).fetchone()
+        return cursor.execute(_REQUESTS["outcome"], {"request_id": request_id}).fetchone()

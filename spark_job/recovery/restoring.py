@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings, savepoints
@@ -15,6 +15,8 @@ from spark_job.recovery.generations import Connection, greatest_revision
 from spark_job.recovery.lineage import Former, Lineage
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.position import Position
+
+_GENERATIONS = queries("spark_job", "generations")
 
 Policy = Literal["skip", "reissue"]
 
@@ -96,7 +98,7 @@ def greatest_position(connection: Connection) -> From:
 
 
 def greatest_of(rows: list[dict[str, Any]]) -> From:
-    """Return the same from the rows of all_positions.sql."""
+    """Return the same from the rows of `positions` in sql/generations.sql."""
     ends: dict[TopicPartition, int] = {}
     opened: dict[TopicPartition, OpenPartition | None] = {}
     source: dict[TopicPartition, int] = {}
@@ -150,4 +152,4 @@ def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], sa
 
 def _rows(connection: Connection) -> list[dict[str, Any]]:
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement("spark_job", "all_positions")).fetchall()
+        return cursor.execute(_GENERATIONS["positions"]).fetchall()

@@ -10,10 +10,12 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.generations import Connection, Generation
 from spark_job.recovery.open_partitions import OpenPartitions
+
+_RUNS = queries("spark_job", "runs")
 
 STOPPED = "stopped"
 """Why a run ended that was asked to."""
@@ -105,7 +107,7 @@ def record(
 ) -> None:
     """Insert the row of a start; call in the transaction that decides it."""
     connection.execute(
-        statement("spark_job", "insert_run"),
+        _RUNS["insert"],
         {
             "run_id": run_id,
             "generation": begun.generation.number,
@@ -124,10 +126,10 @@ def record(
 
 def end(connection: Connection, run_id: UUID, because: str) -> None:
     """Note why a run ended. A run that was killed has no end."""
-    connection.execute(statement("spark_job", "end_run"), {"run_id": run_id, "because": because})
+    connection.execute(_RUNS["end"], {"run_id": run_id, "because": because})
 
 
 def newest(connection: Connection) -> Run | None:
     """Return the newest start, None before the first."""
     with connection.cursor(row_factory=class_row(Run)) as cursor:
-        return cursor.execute(statement("spark_job", "newest_run")).fetchone()
+        return cursor.execute(_RUNS["newest"]).fetchone()

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.findings import deleted, here, with_added
@@ -18,6 +18,8 @@ from spark_job.recovery.generations import Connection
 from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.recovery.position import read
+
+_SAVEPOINTS = queries("spark_job", "savepoints")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as the CHECK savepoint_name_form
 
@@ -41,7 +43,7 @@ class Savepoint:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read a row of savepoints.sql. Above a later cut the same offsets name other events: it ends there."""
+        """Read a row of `list` in sql/savepoints.sql. Above a later cut the same offsets name other events: it ends there."""
         end, opened = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["open_state"])
         for cut in map(Offsets.from_json, row["cuts"]):
             end, opened = end.lowered(cut), opened.cut(end, cut)
@@ -147,7 +149,7 @@ def create(connection: Connection, name: str) -> Savepoint:
         )
     begin = here(at)
     written = connection.execute(
-        statement("spark_job", "insert_savepoint"),
+        _SAVEPOINTS["insert"],
         {
             "name": name,
             "generation": at.generation.number,
@@ -180,12 +182,12 @@ def get(connection: Connection, name: str) -> Savepoint:
 def all(connection: Connection) -> list[Savepoint]:
     """Return the savepoints that were not deleted, oldest first."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return [Savepoint.from_row(row) for row in cursor.execute(statement("spark_job", "savepoints"))]
+        return [Savepoint.from_row(row) for row in cursor.execute(_SAVEPOINTS["list"])]
 
 
 def delete(connection: Connection, name: str) -> None:
     """Delete a savepoint: its name is free. Raises SettingsError when there is none."""
-    if connection.execute(statement("spark_job", "delete_savepoint"), {"name": name}).rowcount == 0:
+    if connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 0:
         get(connection, name)  # raises with the nearest name
         raise SettingsError(
             f"savepoint {name!r} was deleted and made again at this moment. Delete it once more if it is in the way."

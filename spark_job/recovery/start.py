@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.fault_points import reach
 from service.settings import Settings
@@ -23,6 +23,8 @@ from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
 from spark_job.recovery.restoring import Restore, greatest_position, open_restored
 from spark_job.recovery.runs import Begun
+
+_LEDGER = queries("spark_job", "ledger")
 
 log = structlog.get_logger()
 
@@ -71,9 +73,7 @@ class Start:
                 connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
             )
             reach("start.after_take_over")
-            connection.execute(
-                statement("spark_job", "insert_first_lane_epoch"), {"lanes": self.settings.publisher.lanes}
-            )
+            connection.execute(_LEDGER["insert_first_lane_epoch"], {"lanes": self.settings.publisher.lanes})
             decided = self._decide(connection, kafka, topics, delivered)
             reach("start.after_decision")
             at, begun = self._begin(connection, *decided)
@@ -212,7 +212,7 @@ def _behind(text: str) -> Finding:
 
 
 def _outbox_uuid(connection: Connection) -> UUID:
-    row = connection.execute(statement("spark_job", "outbox_uuid")).fetchone()
+    row = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
     assert row is not None
     found: UUID = row[0]
     return found

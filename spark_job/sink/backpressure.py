@@ -10,9 +10,12 @@ import psycopg
 import structlog
 from psycopg.rows import TupleRow, class_row
 
-from db.statements import statement
+from db.statements import queries
 from service.settings import JobSettings
 from spark_job.monitoring.condition import Condition
+
+_LEDGER = queries("spark_job", "ledger")
+_WRITER = queries("spark_job", "writer")
 
 log = structlog.get_logger()
 
@@ -32,7 +35,7 @@ class Backlog:
 def read(connection: Connection) -> Backlog:
     """Add the ledger up from the slowest lane's cursor on."""
     with connection.cursor(row_factory=class_row(Backlog)) as cursor:
-        backlog = cursor.execute(statement("spark_job", "backlog")).fetchone()
+        backlog = cursor.execute(_LEDGER["backlog"]).fetchone()
     assert backlog is not None
     return backlog
 
@@ -73,6 +76,4 @@ class Backpressure:
 
     def _note(self, why: str | None) -> None:
         self._condition.held_back(why)
-        self._connection.execute(
-            statement("spark_job", "hold_back"), {"run_id": self._run_id, "because": why}
-        )
+        self._connection.execute(_WRITER["hold_back"], {"run_id": self._run_id, "because": why})

@@ -9,10 +9,12 @@ import psycopg
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.sink.batch import OutputRow
+
+_LEDGER = queries("spark_job", "ledger")
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -35,7 +37,7 @@ class LedgerState:
 def read_state(connection: Connection) -> LedgerState:
     """Read it; call under the writer lock, in a statement of its own."""
     with connection.cursor(row_factory=class_row(LedgerState)) as cursor:
-        state = cursor.execute(statement("spark_job", "ledger_state")).fetchone()
+        state = cursor.execute(_LEDGER["state"]).fetchone()
     assert state is not None, "outbox.writer has its one row from the migration on"
     return state
 
@@ -44,7 +46,7 @@ def ensure_partitions(connection: Connection, first_batch: int, last_batch: int)
     """Make the table partitions that hold these batches, in a transaction of its own."""
     with connection.transaction():
         connection.execute(
-            statement("spark_job", "ensure_partitions"),
+            _LEDGER["ensure_partitions"],
             {"first_batch": first_batch, "last_batch": last_batch},
         )
 
@@ -77,7 +79,7 @@ def insert_rows(
     for part, rows in enumerate(parts):
         first = part == 0
         connection.execute(
-            statement("spark_job", "insert_batch"),
+            _LEDGER["insert_batch"],
             {
                 "batch_id": first_id + part,
                 "kind": entry.kind,
@@ -99,6 +101,6 @@ def insert_rows(
         )
     woken = sorted({row.lane_hash % lanes for rows in parts for row in rows})
     connection.execute(
-        statement("spark_job", "notify_batch"),
+        _LEDGER["notify_batch"],
         {"batch_id": first_id + len(parts) - 1, "lanes": ",".join(map(str, woken))},
     )

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from psycopg.types.json import Jsonb
 
-from db.statements import statement
+from db.statements import queries
 from service.fault_points import reach
 from spark_job.assembly import pgcopy
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.generations import Connection, Generation
 from spark_job.sink.batch import Letter, OutputRow
+
+_LEDGER = queries("spark_job", "ledger")
+_LETTERS = queries("spark_job", "letters")
 
 
 def copy_rows(
@@ -18,7 +21,7 @@ def copy_rows(
     """COPY the rows of one part. A second row of a key in a batch breaks the unique constraint and ends the transaction."""
     if not rows:
         return
-    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_session_output")) as copy:
+    with connection.cursor() as cursor, cursor.copy(_LEDGER["copy_rows"]) as copy:
         copy.write(pgcopy.HEADER)
         for row in rows:
             copy.write(row.copy(batch_id, lanes, revision))
@@ -41,8 +44,8 @@ def insert_letters(
     """
     if not letters:
         return {}
-    connection.execute(statement("spark_job", "create_letter_stage"))
-    with connection.cursor() as cursor, cursor.copy(statement("spark_job", "copy_letter_stage")) as copy:
+    connection.execute(_LETTERS["create_stage"])
+    with connection.cursor() as cursor, cursor.copy(_LETTERS["copy_stage"]) as copy:
         copy.write(pgcopy.HEADER)
         for letter in letters:
             copy.write(_letter_row(letter, topic_names[letter.where.topic_id]))
@@ -52,10 +55,8 @@ def insert_letters(
         _drop_settled(connection, below, generation, start)
     of_batch = {"revision": generation.revision, "batch_id": batch_id}
     if generation.revision:
-        connection.execute(statement("spark_job", "resolve_rewritten"), of_batch)
-    new = connection.execute(
-        statement("spark_job", "insert_letters"), of_batch | {"generation": generation.number}
-    )
+        connection.execute(_LETTERS["resolve_rewritten"], of_batch)
+    new = connection.execute(_LETTERS["insert"], of_batch | {"generation": generation.number})
     return dict(new.fetchall())
 
 
@@ -66,11 +67,11 @@ def _drop_settled(
     for letter in letters:
         first[letter.where] = min(letter.first_offset, first.get(letter.where, letter.first_offset))
     found = connection.execute(
-        statement("spark_job", "batch_before"),
+        _LEDGER["batch_before"],
         {"generation": generation.number, "offsets": Jsonb(Offsets(first).to_json())},
     ).fetchone()
     connection.execute(
-        statement("spark_job", "drop_settled_letters"),
+        _LETTERS["drop_settled"],
         {"start": Jsonb(start.to_json()), "since": found[0] if found else 0},
         prepare=False,  # a generic plan would lock every partition of session_output
     )

@@ -1,3 +1,11 @@
+-- Savepoints: named positions.
+
+-- name: insert
+INSERT INTO outbox.savepoint (name, generation, batch_id, end_offsets, open_state, lineage, assembly, topics, revision)
+VALUES (%(name)s, %(generation)s, %(batch_id)s, %(end_offsets)s, %(open_state)s, %(lineage)s, %(assembly)s, %(topics)s, %(revision)s)
+ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING
+
+-- name: list
 -- `cuts`: from these offsets on, Kafka has given them out a second time since.
 SELECT s.name, s.generation, s.batch_id, s.end_offsets, s.open_state, s.lineage, s.assembly, s.topics, s.revision, s.created_at,
     (
@@ -7,3 +15,6 @@ SELECT s.name, s.generation, s.batch_id, s.end_offsets, s.open_state, s.lineage,
 FROM outbox.savepoint s
 WHERE s.deleted_at IS NULL
 ORDER BY s.savepoint_id
+
+-- name: delete
+UPDATE outbox.savepoint SET deleted_at = clock_timestamp() WHERE name = %(name)s AND deleted_at IS NULL

@@ -1,4 +1,11 @@
--- One that is being detached is listed by leftovers.sql.
+-- The partitions of session_output.
+
+-- name: ensure
+SELECT outbox.ensure_partitions(m.batch_id + 1, m.batch_id + %(ahead_batches)s)
+FROM (SELECT coalesce(max(b.batch_id), 0) AS batch_id FROM outbox.batch b) m
+
+-- name: list
+-- One that is being detached is listed by `leftovers`.
 SELECT p.name::text, p.from_batch, p.to_batch + 1, coalesce(pg_total_relation_size(p.relation), 0),
        n.created_at, (extract(epoch FROM now() - n.created_at))::double precision,
        obj_description(p.relation, 'pg_class') IS NOT DISTINCT FROM %(mark)s
@@ -10,3 +17,30 @@ LEFT JOIN LATERAL (
     ORDER BY b.batch_id DESC LIMIT 1) n ON true
 WHERE NOT p.detaching
 ORDER BY p.from_batch
+
+-- name: leftovers
+-- What an interrupted run left: a partition whose detaching is not over, or a table that was one. Ours by name, by columns and by the mark; the
+-- mark tells them from what somebody detached to keep it.
+SELECT c.relname::text, i.inhdetachpending IS NOT NULL, obj_description(c.oid, 'pg_class') IS NOT DISTINCT FROM %(mark)s,
+       pg_total_relation_size(c.oid)
+FROM pg_class c
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^session_output_p\d{8}$'
+  AND (i.inhdetachpending OR i.inhrelid IS NULL)
+  AND (SELECT array_agg((a.attname, a.atttypid)::text ORDER BY a.attnum) FROM pg_attribute a
+       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+    = (SELECT array_agg((a.attname, a.atttypid)::text ORDER BY a.attnum) FROM pg_attribute a
+       WHERE a.attrelid = 'outbox.session_output'::regclass AND a.attnum > 0 AND NOT a.attisdropped)
+ORDER BY i.inhdetachpending IS NOT NULL DESC, c.relname
+
+-- name: in_the_way
+-- Transactions that hold a lock on the outputs, oldest first. Their statements are not shown: they may hold data.
+SELECT DISTINCT a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), coalesce(a.usename::text, '?'),
+       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::double precision AS age_s
+FROM pg_locks l
+JOIN pg_stat_activity a USING (pid)
+JOIN pg_class c ON c.oid = l.relation
+WHERE l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.granted AND l.pid <> pg_backend_pid()
+  AND (c.oid = 'outbox.session_output'::regclass OR c.relname = %(partition)s)
+ORDER BY age_s DESC
+LIMIT 5

@@ -2,9 +2,11 @@
 
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from tests.integration.db.audit_world import ledger_row, minutes
 from tests.integration.db.rows import NO_OFFSETS, Outbox
+
+_PRUNING = queries("publisher.retention", "pruning")
 
 FLOOR = 10_000
 FOUND = "SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation ORDER BY batch_id, check_name"
@@ -37,7 +39,7 @@ def pruned(outbox: Outbox) -> Outbox:
         )
     outbox.insert("generation", generation=2, from_generation=1, from_batch=9_990)
     outbox.connection.execute(
-        statement("publisher.retention", "prune_batches"),
+        _PRUNING["batches"],
         {"floor": FLOOR, "keep_s": 0, "rows": 100, "after": 0},
     )
     return outbox

@@ -10,7 +10,7 @@ import pyarrow as pa
 from psycopg.rows import TupleRow
 
 from db.lanes import lane_hash
-from db.statements import statement
+from db.statements import queries
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.assembly import rows
@@ -25,6 +25,8 @@ from spark_job.recovery.open_partitions import OpenPartitions
 from spark_job.recovery.position import Position
 from spark_job.recovery.runs import Begun
 from spark_job.sink.commit import BatchRange, Committed, Sink
+
+_LEDGER = queries("spark_job", "ledger")
 
 TOPIC_ID = "dG9waWMgaWQgZm9yIHRlc3Q"
 P0, P1 = TopicPartition(TOPIC_ID, 0), TopicPartition(TOPIC_ID, 1)
@@ -134,7 +136,7 @@ class World:
         )
         with connection.transaction():
             ownership.take_over(connection, self.run_id, JobSettings(), force=True)
-            connection.execute(statement("spark_job", "insert_first_lane_epoch"), {"lanes": 4})
+            connection.execute(_LEDGER["insert_first_lane_epoch"], {"lanes": 4})
             generations.insert(connection, self.generation, self.run_id)
             self._record_run()
         self.topics = InputTopics({name: topic_id}, {name: [0, 1]})

@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from spark_job import OutputEvent
-from spark_job.dead_letters import covered
 from spark_job.dead_letters.covered import Horizon
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
 from tests.integration.job.letter_world import failed, states, unended, with_letters
 from tests.integration.job.sink_world import P0, P1, World, letter, session, still_open
+
+_LETTERS = queries("spark_job", "letters")
 
 OUT = [OutputEvent("t", b"v")]
 
@@ -173,16 +174,18 @@ def test_a_generation_that_reads_nothing_again_never_asks(
 ) -> None:
     """The ordinary case costs nothing: the horizon is empty once every session that could cover a letter has closed."""
     with_letters(writing, failed("k", 10), failed("later", 50))
+    execute = writing.execute
+    names = {_LETTERS["horizon"]: "horizon", _LETTERS["resolve_covered"]: "resolve_covered"}
     asked: list[str] = []
 
-    def counted(package: str, name: str) -> Any:
-        asked.append(name)
-        return statement(package, name)
+    def counted(query: Any, *arguments: Any, **options: Any) -> Any:
+        asked.extend([names[query]] if query in names else [])
+        return execute(query, *arguments, **options)
 
-    monkeypatch.setattr(covered, "statement", counted)
+    monkeypatch.setattr(writing, "execute", counted)
     world = reading_again(writing)
     world.write(0, session("x", 70, 80, OUT), still_open(0, 50))
-    assert asked == ["letter_horizon"]
+    assert asked == ["horizon"]
     assert horizon(writing)
     world.write(1, session("y", 50, 120, OUT))
     assert asked.count("resolve_covered") == 1
@@ -190,7 +193,7 @@ def test_a_generation_that_reads_nothing_again_never_asks(
     world.plan(2, (200, 90), (300, 90))
     asked.clear()
     world.write(2, session("z", 210, 220, OUT), sink=world.new_sink())
-    assert asked == ["letter_horizon"]
+    assert asked == ["horizon"]
 
 
 def horizon(connection: Connection) -> Horizon:

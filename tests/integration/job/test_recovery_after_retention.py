@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from devstack.databases import PostgresServer
 from publisher.retention import prune as pruning
 from publisher.retention.survey import survey
@@ -22,6 +22,8 @@ from tests.integration.job.history import History, SessionWritten, stand_ins
 from tests.integration.job.history_steps import KINDS
 from tests.integration.job.history_verdict import wrong_letters, wrong_outputs
 from tests.soak.stand import small_partitions
+
+_PRUNING = queries("publisher.retention", "pruning")
 
 HISTORIES = int(os.environ.get("HISTORIES", "9"))
 _ALL_DUE = RetentionSettings(keep_bytes=0)
@@ -120,13 +122,9 @@ def test_every_history_ends_as_without_retention(play: Play) -> None:
 def test_each_generations_newest_row_is_needed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that rule, a skip does not find the greatest position, or a start not its own."""
     rule = "AND (a.kind <> 'stream' OR a.batch_id < newest.batch_id)"
-
-    def without(of: str, name: str) -> str:
-        text = statement(of, name)
-        assert name != "prune_batches" or rule in text
-        return text.replace(rule, "")
-
-    monkeypatch.setattr(pruning, "statement", without)
+    text = _PRUNING["batches"]
+    assert rule in text
+    monkeypatch.setitem(_PRUNING, "batches", text.replace(rule, ""))
     for seed in range(200):
         try:
             found = play(seed)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from psycopg.rows import dict_row
 
-from db.statements import statement
+from db.statements import queries
 from devstack.databases import PostgresServer
 from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
@@ -28,13 +28,15 @@ from spark_job.recovery.judges import judges_of
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
 from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenState, assemble
-from spark_job.sink import batch, storing
+from spark_job.sink import batch
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
 from tests.integration.job import history_steps
 from tests.integration.job.history import Connection, History, settings, stand_ins
 from tests.integration.job.history_steps import KINDS
 from tests.integration.job.history_verdict import wrong
+
+_LETTERS = queries("spark_job", "letters")
 
 HISTORIES = int(os.environ.get("HISTORIES", "27"))
 SEED = int(os.environ.get("HISTORY_SEED", "0"))
@@ -261,11 +263,7 @@ def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
 
 def letters_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
     """What a reissue judges again stands there twice."""
-    patch.setattr(
-        storing,
-        "statement",
-        lambda of, name: "SELECT" if name == "resolve_rewritten" else statement(of, name),
-    )
+    patch.setitem(_LETTERS, "resolve_rewritten", "SELECT")
 
 
 def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
-from db.statements import statement
+from db.statements import queries
 from service.errors import SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
@@ -16,6 +16,8 @@ from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.savepoints import Savepoint
 from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, session, still_open
+
+_WRITER = queries("spark_job", "writer")
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
@@ -30,7 +32,7 @@ def connection(database: str) -> Iterator[Connection]:
 
 def create(connection: Connection, name: str) -> Savepoint:
     with connection.transaction():
-        connection.execute(statement("spark_job", "take_writer_lock"))
+        connection.execute(_WRITER["lock"])
         return savepoints.create(connection, name)
 
 
@@ -74,7 +76,7 @@ def test_a_name_in_use_is_refused_and_the_transaction_goes_on(connection: Connec
     World(connection)
     create(connection, "x")
     with connection.transaction():
-        connection.execute(statement("spark_job", "take_writer_lock"))
+        connection.execute(_WRITER["lock"])
         with pytest.raises(SettingsError, match="spark-job savepoint delete x"):
             savepoints.create(connection, "x")
         savepoints.create(connection, "y")

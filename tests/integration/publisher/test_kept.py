@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from publisher.resume.survey import read_ledger
 from publisher.retention.keeper import run_once
 from tests.integration.publisher.harness import query
@@ -17,6 +17,8 @@ from tests.integration.publisher.old_outputs import (
     retention_settings,
 )
 from tests.integration.publisher.outbox_rows import Outbox
+
+_LANES = queries("publisher", "lanes")
 
 NEWEST = 3 * PARTITION + 5
 
@@ -95,12 +97,12 @@ def test_what_a_resume_that_did_not_end_may_send_again_stays_although_the_mirror
     held = {"epoch": 1, "lane": 1, "lease_token": 0}
     with psycopg.connect(old.dsn, autocommit=True) as connection:
         retrying = held | {"reason": "retrying: Kafka is away", "why": None}
-        assert connection.execute(statement("publisher", "set_stopped"), retrying).rowcount == 1
+        assert connection.execute(_LANES["set_stopped"], retrying).rowcount == 1
         report = run_once(retention_settings(old.dsn, keep_ledger_s=3_600))
         assert (report.dropped, report.pruned.batches) == ([], 0)
         assert "lane 1 of epoch 1" in report.survey.refused[0].reasons[0]
         assert "retrying: Kafka is away" in report.survey.refused[0].reasons[0]
         # Once it runs.
-        connection.execute(statement("publisher", "set_stopped"), held | {"reason": None, "why": None})
+        connection.execute(_LANES["set_stopped"], held | {"reason": None, "why": None})
     report = run_once(retention_settings(old.dsn))
     assert len(report.dropped) == 3

@@ -5,7 +5,7 @@ import time
 import psycopg
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.delivery.records import Record, batch_size
@@ -23,6 +23,9 @@ from tests.integration.publisher.harness import (
 )
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
 from tests.integration.publisher.topic_limits import set_limit
+
+_LANES = queries("publisher", "lanes")
+_PARKED = queries("publisher", "parked")
 
 LIMIT = 2_000
 
@@ -114,21 +117,11 @@ def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:
         held = Lease.claim(connection, 1, 0, "first", 0.0)
         assert held is not None
         row = {"session_key": "k", "reason": "invalid", "detail": "x"}
-        assert (
-            connection.execute(
-                statement("publisher", "park"), held.parameters | row | {"batch_id": 1}
-            ).rowcount
-            == 1
-        )
+        assert connection.execute(_PARKED["park"], held.parameters | row | {"batch_id": 1}).rowcount == 1
         # Each tenure has a token of its own, the same holder's too.
         assert Lease.claim(connection, 1, 0, "first", 30.0) is not None
-        assert (
-            connection.execute(
-                statement("publisher", "park"), held.parameters | row | {"batch_id": 2}
-            ).rowcount
-            == 0
-        )
-        assert connection.execute(statement("publisher", "lane_state"), held.parameters).fetchone() is None
+        assert connection.execute(_PARKED["park"], held.parameters | row | {"batch_id": 2}).rowcount == 0
+        assert connection.execute(_LANES["state"], held.parameters).fetchone() is None
 
 
 def test_a_configured_batch_size_above_a_topic_s_limit_is_lowered_to_it(

@@ -1,15 +1,14 @@
 """Ledger and log of deliveries stay short at a cost that does not grow with what was pruned, and the audit stays right beside it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
-from db.statements import statement
+from db.statements import queries
 from publisher.audit.scope import Limits
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
-from publisher.retention.survey import SQL
 from service.settings import Settings
 from tests.integration.publisher.audits import OFFSETS_OF_SIMPLE, counted, deliver, failed, fill, run_audit
 from tests.integration.publisher.harness import InThread, query, wait_until
@@ -17,14 +16,16 @@ from tests.integration.publisher.old_outputs import PARTITION, add_batches, deli
 from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
 from tests.integration.publisher.restoring import resume
 
+_PRUNING = queries("publisher.retention", "pruning")
+
 STEP = 200
 LEDGER = 40_000
 
 
-def blocks(connection: psycopg.Connection[Any], name: str, **parameters: int) -> int:
+def blocks(connection: psycopg.Connection[Any], sql: LiteralString, **parameters: int) -> int:
     """Run a statement; return how many blocks it touched."""
     plan = connection.execute(
-        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(SQL, name)}",
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}",
         {"rows": STEP, **parameters},
     ).fetchone()
     assert plan is not None
@@ -41,7 +42,7 @@ def test_a_step_through_the_ledger_does_not_look_again_at_what_former_ones_delet
         dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         dump.execute("SELECT 1")
         for after in range(0, LEDGER - STEP, STEP):
-            touched.append(blocks(pruner, "prune_batches", floor=LEDGER, keep_s=60, after=after))
+            touched.append(blocks(pruner, _PRUNING["batches"], floor=LEDGER, keep_s=60, after=after))
         assert query(database, "SELECT count(*) FROM outbox.batch") == [(STEP,)]
     assert max(touched[-5:]) <= 1.2 * max(touched[:5])
 
@@ -61,7 +62,7 @@ def test_a_step_through_the_deliveries_does_not_look_again_at_what_former_ones_d
         dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         dump.execute("SELECT 1")
         for _ in range(LEDGER // STEP - 1):
-            touched.append(blocks(pruner, "prune_deliveries", epoch=1, lane=0, keep_s=60))
+            touched.append(blocks(pruner, _PRUNING["deliveries"], epoch=1, lane=0, keep_s=60))
     assert query(database, "SELECT min(seq), max(seq) FROM outbox.delivery") == [(LEDGER - STEP + 1, LEDGER)]
     assert max(touched[-5:]) <= 1.2 * max(touched[:5])
 

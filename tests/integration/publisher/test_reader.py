@@ -6,13 +6,15 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from publisher.delivery.history import Position
 from publisher.delivery.records import value_bytes
 from publisher.lane.reader import Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.integration.publisher.harness import query, wait_until
 from tests.integration.publisher.outbox_rows import Outbox, Session
+
+_ROWS = queries("publisher", "rows")
 
 LIMITS = ChunkLimits(100, 1 << 20)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
@@ -85,8 +87,9 @@ def test_a_chunk_of_a_backlog_costs_a_chunk_and_not_the_backlog(database: str) -
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("ANALYZE outbox.session_output")
         with connection.transaction():
-            connection.execute(statement("publisher", "in_index_order"))
+            connection.execute(_ROWS["in_index_order"])
             plan = connection.execute(
-                "EXPLAIN " + statement("publisher", "lane_rows"), bounds | {"bytes": 1 << 20, "expansion": 4}
+                "EXPLAIN " + _ROWS["of_lane"],
+                bounds | {"bytes": 1 << 20, "expansion": 4},
             ).fetchall()
     assert not [line for (line,) in plan if "Sort" in line]

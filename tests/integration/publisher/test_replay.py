@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import LiteralString, NamedTuple
 
 import psycopg
 import pytest
 
-from db.statements import statement
+from db.statements import queries
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from publisher.replay import reader
@@ -24,6 +24,8 @@ from tests.integration.publisher.replays import (
     replayed,
     seen_of,
 )
+
+_REPLAYS = queries("publisher", "replays")
 
 BATCHES = 12
 
@@ -227,19 +229,23 @@ def test_a_replay_does_not_go_on_over_a_history_that_is_not_the_one_it_sent(
     assert str(stopped.exception).startswith(why)
 
 
-@pytest.mark.parametrize("name", ["replay_next", "replay_next_of_keys", "replay_rows"])
+@pytest.mark.parametrize(
+    "sql",
+    [_REPLAYS["next"], _REPLAYS["next_of_keys"], _REPLAYS["rows"]],
+    ids=["next", "next_of_keys", "rows"],
+)
 def test_reading_opens_only_the_partitions_of_the_range_and_lists_without_the_wide_rows(
-    outbox: Outbox, name: str
+    outbox: Outbox, sql: LiteralString
 ) -> None:
     values = {"replay_id": 1, "from_batch": 5, "from_key": "", "to_batch": 900, "rows": 100}
     places = {"batch_ids": list(range(5, 105)), "session_keys": ["key"] * 100, "bytes": 1_000, "expansion": 4}
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute("SELECT outbox.ensure_partitions(20000, 49999)")
-        found = connection.execute("EXPLAIN " + statement("publisher", name), values | places).fetchall()
+        found = connection.execute("EXPLAIN " + sql, values | places).fetchall()
     plan = "\n".join(line[0] for line in found)
     assert "session_output_p00000000" in plan
     assert not any(f"session_output_p0000000{n}" in plan for n in (1, 2, 3, 4))
-    if name == "replay_next":
+    if sql == _REPLAYS["next"]:
         assert "Index Only Scan using session_output_p00000000_cursor_idx" in plan
 
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from db.statements import statement
+from db.statements import queries
 from publisher.assignment.heartbeat import Heartbeat
 from publisher.assignment.membership import read_living, read_view
 from publisher.cli import app
@@ -17,6 +17,8 @@ from publisher.outbox.identity import read_identity
 from tests.integration.publisher.harness import query, settings_for, status_of, wait_until
 from tests.integration.publisher.old_outputs import deliver_all
 from tests.integration.publisher.outbox_rows import Outbox, simple
+
+_LANES = queries("publisher", "lanes")
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_a_lane_whose_earlier_epoch_was_set_back_learns_of_it_when_it_opens(outb
     def earlier_open() -> bool:
         with psycopg.connect(outbox.dsn) as connection:
             held = {"epoch": 2, "lane": 0, "lease_token": 7}
-            row = connection.execute(statement("publisher", "lane_state"), held).fetchone()
+            row = connection.execute(_LANES["state"], held).fetchone()
             assert row is not None
             return bool(row[5])
 

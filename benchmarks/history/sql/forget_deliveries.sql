@@ -1,1 +1,0 @@
-DELETE FROM outbox.delivery WHERE to_batch > %(to_batch)s

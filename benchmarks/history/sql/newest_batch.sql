@@ -1,1 +1,0 @@
-SELECT max(batch_id) FROM outbox.batch

@@ -1,1 +1,0 @@
-SELECT now() - max(created_at) FROM outbox.batch

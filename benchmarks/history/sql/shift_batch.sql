@@ -1,1 +1,0 @@
-UPDATE outbox.batch SET created_at = created_at + %(by)s

@@ -1,1 +1,0 @@
-UPDATE outbox.delivery SET committed_at = committed_at + %(by)s

@@ -1,1 +1,0 @@
-UPDATE outbox.generation SET created_at = created_at + %(by)s

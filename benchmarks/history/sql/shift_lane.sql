@@ -1,1 +1,0 @@
-UPDATE outbox.lane SET mirrored_at = mirrored_at + %(by)s

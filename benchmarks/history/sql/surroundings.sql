@@ -1,1 +1,0 @@
-SELECT current_setting('server_version'), (SELECT sum(sessions) FROM outbox.batch), (SELECT count(*) FROM outbox.batch), pg_database_size(current_database())

@@ -1,1 +1,0 @@
-SELECT reason, topic, partition, first_offset FROM outbox.dead_letter

@@ -1,0 +1,61 @@
+-- What the audit asks of the lanes' mirrors and deliveries.
+
+-- name: cursors
+SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY l.epoch, l.lane
+
+-- name: resumes
+-- Up to where a lane had delivered when it was resumed, and where the resume set it. One that does not record the former excuses nothing.
+SELECT d.epoch, d.lane, d.seq, coalesce(d.after_batch, d.to_batch), CASE WHEN d.after_batch IS NULL THEN d.to_key ELSE d.after_key END,
+       d.to_batch, d.to_key, coalesce(d.note, ''), d.committed_at
+FROM outbox.delivery d
+WHERE d.kind = 'resume'
+ORDER BY d.epoch, d.lane, d.seq
+
+-- name: mirror
+SELECT m.epoch, m.lane, m.detail FROM outbox.check_mirror m ORDER BY m.epoch, m.lane
+
+-- name: chain
+SELECT d.epoch, d.lane, d.missing, d.detail
+FROM outbox.check_delivery_chain d
+WHERE d.to_batch >= %(from_batch)s AND coalesce(d.after_batch, 0) <= %(to_batch)s
+ORDER BY d.epoch, d.lane, d.seq
+
+-- name: counts
+-- Deliveries that end in a range of batches and say otherwise than the rows of their cursor range that were not put aside. The first condition
+-- is for delivery_batches_idx.
+SELECT d.epoch, d.lane, d.seq, d.sessions, d.events, d.row_sessions, d.row_events, d.after_batch, d.after_key, d.to_batch, d.to_key
+FROM outbox.check_delivery_counts d
+WHERE int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range(%(from_batch)s, %(to_batch)s, '[]')
+  AND d.to_batch >= %(from_batch)s AND d.to_batch <= %(to_batch)s
+  AND (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
+ORDER BY d.epoch, d.lane, d.seq
+
+-- name: of_lane
+SELECT d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.kafka_offsets
+FROM outbox.delivery d
+WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq >= %(from_seq)s AND d.to_batch >= %(from_batch)s
+  AND d.kind = 'delivery' AND d.events > 0
+ORDER BY d.seq
+LIMIT %(deliveries)s
+
+-- name: first_offsets
+-- Where the deliveries of the batches from one on begin in each topic partition.
+SELECT t.topic, p.partition::integer, min((p.bounds ->> 0)::bigint)
+FROM outbox.delivery d
+CROSS JOIN LATERAL jsonb_each(d.kafka_offsets) AS t (topic, partitions)
+CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, bounds)
+WHERE d.to_batch >= %(from_batch)s
+GROUP BY t.topic, p.partition
+
+-- name: unknown_offsets
+-- Deliveries of the batches from one on that do not say their offsets, and lanes whose deliveries of these batches are pruned.
+SELECT (SELECT count(*) FROM outbox.delivery d WHERE d.to_batch >= %(from_batch)s AND d.events > 0 AND d.kafka_offsets IS NULL)
+     + (SELECT count(*)
+        FROM outbox.lane_position p
+        JOIN outbox.lane l ON l.epoch = p.epoch AND l.lane = p.lane AND l.pruned_seq > 0
+        LEFT JOIN LATERAL (
+            SELECT d.after_batch FROM outbox.delivery d
+            WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq > l.pruned_seq
+            ORDER BY d.seq LIMIT 1
+        ) f ON true
+        WHERE (p.to_batch >= %(from_batch)s OR p.to_batch IS NULL) AND (f.after_batch < %(from_batch)s) IS NOT TRUE)

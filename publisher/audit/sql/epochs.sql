@@ -1,1 +1,0 @@
-SELECT e.epoch, e.from_batch, e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch

@@ -1,4 +1,0 @@
-SELECT l.detail
-FROM outbox.audit_ledger l
-WHERE l.problem = 'discontinuous' AND l.batch_id >= %(from_batch)s AND l.batch_id <= %(to_batch)s
-ORDER BY l.batch_id

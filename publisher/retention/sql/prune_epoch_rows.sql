@@ -1,1 +1,0 @@
-DELETE FROM outbox.lane_epoch d WHERE d.epoch = ANY (%(epochs)s)

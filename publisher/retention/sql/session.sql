@@ -1,0 +1,27 @@
+-- The session in which retention works, and the lock that it holds there.
+
+-- name: open
+-- A client that dies while the server waits for a lock must not leave the wait behind.
+SELECT set_config('lock_timeout', %(lock_timeout)s, false), set_config('client_connection_check_interval', '5s', false)
+
+-- name: lock
+SELECT pg_try_advisory_lock(hashtextextended('outbox.retention', 0))
+
+-- name: lock_holder
+SELECT a.pid, a.application_name, a.backend_start, l.mode = 'ShareLock'
+FROM pg_locks l
+JOIN pg_stat_activity a USING (pid)
+CROSS JOIN (SELECT hashtextextended('outbox.retention', 0) AS key) k
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295
+
+-- name: missing_right
+-- ALTER TABLE and DROP TABLE ask for the rights of the owner, of each partition too.
+SELECT current_user::text, c.relname::text, pg_get_userbyid(c.relowner)::text
+FROM pg_class c
+WHERE c.relnamespace = 'outbox'::regnamespace
+  AND (c.relname IN ('session_output', 'batch', 'delivery', 'lane', 'lane_epoch', 'publisher_process', 'replay', 'replay_key') OR c.relname ~ '^session_output_p\d{8}$')
+  AND c.relkind IN ('r', 'p')
+  AND NOT pg_has_role(c.relowner, 'USAGE')
+ORDER BY c.relname
+LIMIT 1

@@ -1,1 +1,0 @@
-SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM outbox.delivery)

@@ -1,0 +1,69 @@
+-- The lanes' mirrors in Postgres: where each is, and why one has stopped.
+
+-- name: add
+INSERT INTO outbox.lane (epoch, lane)
+SELECT %(epoch)s, n FROM generate_series(0, %(lanes)s - 1) AS n
+ON CONFLICT ON CONSTRAINT lane_pkey DO NOTHING
+
+-- name: state
+-- The last column: whether an earlier epoch has not ended. A resume may have set one of its lanes back.
+-- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
+SELECT l.seq, l.cursor_batch, l.cursor_key,
+       coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
+       (SELECT max(e.epoch) FROM outbox.lane_epoch e),
+       coalesce((SELECT min(p.epoch) FROM outbox.lane_position p WHERE NOT p.ended) < l.epoch, false)
+FROM outbox.lane l
+WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s
+
+-- name: any_progress
+SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM outbox.delivery)
+
+-- name: set_stopped
+-- An interrupted resume stays recorded as one until the lane runs: retention reads it.
+UPDATE outbox.lane AS l SET stopped_reason = %(reason)s, stopped_why = found.why
+FROM (
+    SELECT o.epoch, o.lane, CASE WHEN o.stopped_why = 'resuming' AND %(reason)s::text IS NOT NULL THEN o.stopped_why ELSE %(why)s::text END AS why
+    FROM outbox.lane o WHERE o.epoch = %(epoch)s AND o.lane = %(lane)s
+) found
+WHERE l.epoch = found.epoch AND l.lane = found.lane AND l.lease_token = %(lease_token)s
+  AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (%(reason)s::text, found.why)
+
+-- name: stopped
+SELECT l.epoch, l.lane, coalesce(l.stopped_why, split_part(l.stopped_reason, ':', 1))
+FROM outbox.lane l
+-- `retrying: …` is said of a lane that waits for a server, and goes on by itself.
+WHERE l.stopped_reason IS NOT NULL AND (l.stopped_why IS NOT NULL OR l.stopped_reason NOT LIKE 'retrying:%')
+
+-- name: statuses
+-- Every lane of every epoch that is not over, also those that no publisher has run yet. `waiting`: an earlier epoch is being worked on.
+WITH lane AS (
+    SELECT p.epoch, p.lane, p.from_batch, p.seq, p.cursor_batch, p.cursor_key, p.last_batch, p.sessions, p.events, p.lease_holder, p.held,
+           p.stopped_reason, p.stopped_why
+    FROM outbox.lane_position p
+)
+SELECT
+    l.epoch, l.lane,
+    coalesce((SELECT p.host || ':' || p.pid FROM outbox.publisher_process p WHERE p.process_id::text = l.lease_holder), l.lease_holder),
+    l.held, l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason, l.stopped_why,
+    (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq),
+    greatest(0, l.last_batch - greatest(l.cursor_batch, l.from_batch - 1)),
+    (SELECT count(*) FROM (
+        SELECT FROM outbox.session_output o
+        WHERE o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
+          AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
+        LIMIT %(count_limit)s) undelivered),
+    extract(epoch FROM now() - (SELECT b.created_at FROM outbox.batch b WHERE b.batch_id = (
+        SELECT o.batch_id FROM outbox.session_output o
+        WHERE o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
+          AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
+        ORDER BY o.batch_id LIMIT 1)))::double precision,
+    EXISTS (SELECT FROM lane h WHERE h.epoch < l.epoch AND h.held)
+FROM lane l
+WHERE l.stopped_reason IS NOT NULL
+   OR l.epoch >= (SELECT max(k.epoch) FROM outbox.lane_epoch k)
+   OR l.cursor_batch < l.last_batch OR l.cursor_key IS NOT NULL
+ORDER BY l.epoch, l.lane
+
+-- name: times_taken
+-- Each claim of a lane raises its token by one.
+SELECT coalesce(sum(l.lease_token), 0)::bigint FROM outbox.lane l

@@ -1,0 +1,106 @@
+-- Leases: which process runs which lane. For liveness only; Kafka fences.
+
+-- name: claim
+-- Claimed anew, too, where this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
+UPDATE outbox.lane AS l
+SET lease_token = l.lease_token + 1,
+    lease_holder = %(holder)s,
+    lease_until = now() + make_interval(secs => %(lease_s)s),
+    lease_backend_pid = own.pid,
+    lease_backend_start = own.backend_start
+FROM (
+    SELECT coalesce(p.backend_pid, a.pid) AS pid, CASE WHEN p.backend_pid IS NULL THEN a.backend_start ELSE p.backend_start END AS backend_start
+    FROM pg_stat_activity a
+    LEFT JOIN outbox.publisher_process p ON p.process_id::text = %(holder)s AND p.ended_at IS NULL
+    WHERE a.pid = pg_backend_pid()
+) own
+WHERE l.epoch = %(epoch)s
+  AND l.lane = %(lane)s
+  AND (
+    l.lease_until IS NULL
+    OR l.lease_until < now()
+    OR l.lease_holder = %(holder)s
+    -- The start of another role's backend is hidden; then its pid must do.
+    OR NOT EXISTS (
+        SELECT FROM pg_stat_activity a
+        WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE
+    )
+  )
+RETURNING l.lease_token
+
+-- name: force
+-- Takes a lane from whoever holds it: its holder is fenced in Kafka next, and finds its token gone here.
+UPDATE outbox.lane
+SET lease_token = lease_token + 1,
+    lease_holder = %(holder)s,
+    lease_until = now() + make_interval(secs => %(lease_s)s),
+    lease_backend_pid = pg_backend_pid(),
+    lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())
+WHERE epoch = %(epoch)s AND lane = %(lane)s
+RETURNING lease_token
+
+-- name: renew
+UPDATE outbox.lane
+SET lease_until = now() + make_interval(secs => %(lease_s)s)
+WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
+
+-- name: release
+-- The others hear of it, so that whoever is short of a lane claims it at once.
+WITH released AS (
+    UPDATE outbox.lane
+    SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
+    WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s
+    RETURNING lane
+)
+SELECT pg_notify('outbox_publisher', '') FROM released
+
+-- name: holders
+-- The lanes of an epoch that have work or a holder, and who holds them. A lane that has delivered everything keeps its holder until the epoch
+-- is over, so that the last lanes do not move between the processes. The caller's own lease also counts while its heartbeat reconnects.
+SELECT s.lane, s.holder, s.ended
+FROM (
+    SELECT p.lane, CASE WHEN p.held OR (p.lease_holder = %(me)s AND p.lease_until >= now()) THEN p.lease_holder END AS holder, p.ended
+    FROM outbox.lane_position p
+    WHERE p.epoch = %(epoch)s
+) s
+WHERE s.holder IS NOT NULL OR NOT s.ended
+ORDER BY s.lane
+
+-- name: claim_lanes
+-- Takes what nobody holds of these lanes. What somebody else is just taking is left to them.
+UPDATE outbox.lane AS l
+SET lease_token = l.lease_token + 1,
+    lease_holder = %(holder)s,
+    lease_until = now() + make_interval(secs => %(lease_s)s),
+    lease_backend_pid = p.backend_pid,
+    lease_backend_start = p.backend_start
+FROM outbox.publisher_process p
+WHERE p.process_id = %(holder)s::text::uuid
+  AND l.epoch = %(epoch)s
+  AND l.lane IN (
+    SELECT c.lane
+    FROM outbox.lane c
+    WHERE c.epoch = %(epoch)s
+      AND c.lane = ANY (%(lanes)s)
+      AND (
+        c.lease_until IS NULL
+        OR c.lease_until < now()
+        OR NOT EXISTS (
+            SELECT FROM pg_stat_activity a
+            WHERE a.pid = c.lease_backend_pid AND (a.backend_start = c.lease_backend_start) IS NOT FALSE
+        )
+      )
+    FOR NO KEY UPDATE SKIP LOCKED
+  )
+RETURNING l.lane
+
+-- name: release_lanes
+UPDATE outbox.lane
+SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
+WHERE epoch = %(epoch)s AND lane = ANY (%(lanes)s) AND lease_holder = %(holder)s
+
+-- name: release_other_epochs
+-- Lanes of an epoch that is over kept their holder until the last of them had delivered everything.
+UPDATE outbox.lane
+SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
+WHERE lease_holder = %(holder)s AND epoch <> %(epoch)s

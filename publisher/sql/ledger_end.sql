@@ -1,1 +1,0 @@
-SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b

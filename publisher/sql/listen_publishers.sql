@@ -1,1 +1,0 @@
-LISTEN outbox_publisher

@@ -1,1 +1,0 @@
-SET LOCAL statement_timeout = '5s'

@@ -1,0 +1,101 @@
+-- Parked rows: put aside because Kafka or their content forbids sending them.
+
+-- name: park
+-- The lock makes a takeover wait for this row, and this row see the takeover.
+INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail)
+SELECT %(session_key)s, %(batch_id)s, l.epoch, l.lane, l.lease_token, %(reason)s, %(detail)s
+FROM outbox.lane l
+WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s AND l.lease_holder IS NOT NULL
+FOR SHARE OF l
+
+-- name: ahead
+SELECT p.batch_id, p.session_key
+FROM outbox.parked p
+WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s AND (p.batch_id, p.session_key) > (%(from_batch)s, %(from_key)s)
+
+-- name: within
+SELECT count(*)
+FROM outbox.parked p
+WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s
+  AND (p.batch_id, p.session_key) > (%(from_batch)s, %(from_key)s)
+  AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
+
+-- name: up_to
+SELECT count(*)
+FROM outbox.parked p
+WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
+
+-- name: list
+SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.reason, p.detail, p.state, p.requeued_batch, p.created_at
+FROM outbox.parked p
+WHERE %(all_states)s OR p.state = 'parked'
+ORDER BY p.batch_id, p.session_key
+LIMIT %(rows)s
+
+-- name: row
+SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.reason, p.detail, p.state, p.requeued_batch, p.created_at, p.state_changed_at
+FROM outbox.parked p
+WHERE p.batch_id = %(batch_id)s AND p.session_key = %(session_key)s
+
+-- name: events
+SELECT e.outbox_id, e.topic, e.key, e.target_partition, e.event_timestamp, e.headers, e.value
+FROM outbox.event e
+WHERE e.batch_id = %(batch_id)s AND e.session_key = %(session_key)s
+ORDER BY e.input_topic_id, e.input_partition, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer
+
+-- name: counts
+SELECT p.state, count(*) FROM outbox.parked p GROUP BY p.state ORDER BY p.state
+
+-- name: bounded_counts
+-- A 0 for each reason, so that the first parked row is an increase.
+SELECT r.reason,
+       (SELECT count(*) FROM (SELECT FROM outbox.parked p WHERE p.state = 'parked' AND p.reason = r.reason LIMIT %(count_limit)s) counted)
+FROM unnest(ARRAY['too_large', 'invalid']) AS r (reason)
+
+-- name: chosen
+SELECT count(*), count(DISTINCT p.session_key)
+FROM outbox.parked p
+WHERE p.state = 'parked'
+  AND p.batch_id <= %(to_batch)s
+  AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
+  AND (%(batch_ids)s::bigint[] IS NULL
+       OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
+
+-- name: missing
+-- Chosen rows that the outbox no longer holds, so that there is nothing to send again.
+SELECT p.batch_id, p.session_key
+FROM outbox.parked p
+WHERE p.state = 'parked'
+  AND p.batch_id <= %(to_batch)s
+  AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
+  AND (%(batch_ids)s::bigint[] IS NULL
+       OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
+  AND NOT EXISTS (SELECT FROM outbox.session_output o WHERE o.batch_id = p.batch_id AND o.session_key = p.session_key)
+ORDER BY p.batch_id, p.session_key
+LIMIT 1000
+
+-- name: next
+-- The oldest chosen row of each session key, key by key: two rows of one key cannot be in one batch, and keep their order.
+SELECT DISTINCT ON (p.session_key) p.batch_id, p.session_key, pg_column_size(o."values")
+FROM outbox.parked p
+JOIN outbox.session_output o ON o.batch_id = p.batch_id AND o.session_key = p.session_key
+WHERE p.state = 'parked'
+  AND p.session_key > %(after_key)s
+  AND p.batch_id <= %(to_batch)s
+  AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
+  AND (%(batch_ids)s::bigint[] IS NULL
+       OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
+ORDER BY p.session_key, p.batch_id
+LIMIT %(rows)s
+
+-- name: requeue
+SELECT outbox.requeue(%(session_keys)s, %(batch_ids)s, %(lanes)s, %(lane_count)s, %(run_id)s)
+
+-- name: discard
+UPDATE outbox.parked p
+SET state = 'discarded', state_changed_at = now()
+WHERE p.state = 'parked'
+  AND p.batch_id <= %(to_batch)s
+  AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
+  AND (%(batch_ids)s::bigint[] IS NULL
+       OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))

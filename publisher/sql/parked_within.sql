@@ -1,5 +1,0 @@
-SELECT count(*)
-FROM outbox.parked p
-WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s
-  AND (p.batch_id, p.session_key) > (%(from_batch)s, %(from_key)s)
-  AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)

@@ -1,0 +1,53 @@
+-- The publisher's processes and their heartbeats.
+
+-- name: beat
+-- Shows the process alive and renews all its leases. A lane whose row is locked is left out: it is being written, usually by its own worker,
+-- which renews the lease itself.
+WITH backend AS (
+    SELECT a.pid, a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()
+), process AS (
+    INSERT INTO outbox.publisher_process AS p (process_id, host, pid, alive_until, backend_pid, backend_start)
+    SELECT %(holder)s::text::uuid, %(host)s, %(pid)s, now() + make_interval(secs => %(lease_s)s), b.pid, b.backend_start
+    FROM backend b
+    ON CONFLICT ON CONSTRAINT publisher_process_pkey DO UPDATE
+    SET alive_until = excluded.alive_until, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
+        ended_at = NULL
+)
+UPDATE outbox.lane AS l
+SET lease_until = now() + make_interval(secs => %(lease_s)s),
+    lease_backend_pid = b.pid,
+    lease_backend_start = b.backend_start
+FROM backend b
+WHERE (l.epoch, l.lane) IN (
+    SELECT h.epoch, h.lane FROM outbox.lane h WHERE h.lease_holder = %(holder)s FOR NO KEY UPDATE SKIP LOCKED
+)
+
+-- name: living
+-- A process whose backend is gone was killed, and is left out at once. One that does not renew hangs, or its machine is gone. After a restart of
+-- the server no process has a backend yet.
+SELECT p.process_id::text, p.host, p.pid, p.started_at, p.alive_until
+FROM outbox.publisher_process p
+WHERE p.ended_at IS NULL
+  AND p.alive_until >= now()
+  AND (
+    p.backend_start < pg_postmaster_start_time()
+    OR EXISTS (
+        SELECT FROM pg_stat_activity a
+        -- The start of another role's backend is hidden; then its pid must do.
+        WHERE a.pid = p.backend_pid AND (a.backend_start = p.backend_start) IS NOT FALSE
+    )
+  )
+ORDER BY p.started_at, p.process_id
+
+-- name: end
+-- Ended in order: the others take its lanes over at once.
+WITH released AS (
+    UPDATE outbox.lane AS l
+    SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
+    WHERE (l.epoch, l.lane) IN (
+        SELECT h.epoch, h.lane FROM outbox.lane h WHERE h.lease_holder = %(holder)s FOR NO KEY UPDATE SKIP LOCKED
+    )
+), ended AS (
+    UPDATE outbox.publisher_process SET alive_until = now(), ended_at = now() WHERE process_id = %(holder)s::text::uuid
+)
+SELECT pg_notify('outbox_publisher', '')

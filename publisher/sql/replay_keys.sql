@@ -1,1 +1,0 @@
-COPY outbox.replay_key (replay_id, session_key) FROM STDIN

@@ -1,1 +1,0 @@
-SELECT outbox.requeue(%(session_keys)s, %(batch_ids)s, %(lanes)s, %(lane_count)s, %(run_id)s)

@@ -1,0 +1,70 @@
+-- The rows that lanes deliver.
+
+-- name: in_index_order
+-- The planner does not know how far the rows reach (the bound is the ledger's own end), takes them for few, and sorts: then each chunk reads
+-- all that a lane has left, the wide columns too. In the index's order it reads a chunk.
+SET LOCAL enable_sort = off
+
+-- name: of_lane
+-- The upper bound comes out of the ledger and the epochs themselves, so that nothing has to be read before the rows.
+-- batch_id twice: the row comparison walks the index, the plain one prunes partitions.
+-- Bounded by what the rows take, too, before any wide column is fetched: a row is left out where those before it reach `bytes`.
+-- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
+SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
+       r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.size
+FROM (
+    SELECT s.*, sum(s.size) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT o.*,
+               least(pg_column_size(o."values")::bigint * CASE WHEN pg_column_compression(o."values") IS NULL THEN 1 ELSE %(expansion)s END
+                     + coalesce(pg_column_size(o.keys), 0) + coalesce(pg_column_size(o.headers), 0), 1073741824)::integer AS size
+        FROM outbox.session_output o
+        WHERE o.lane = %(lane)s
+          AND o.batch_id >= %(from_batch)s
+          AND o.batch_id <= least(%(to_batch)s, (SELECT max(b.batch_id) FROM outbox.batch b),
+                                  (SELECT min(e.from_batch) - 1 FROM outbox.lane_epoch e WHERE e.epoch > %(epoch)s))
+          AND (o.batch_id, o.session_key) > (%(from_batch)s, %(from_key)s)
+        ORDER BY o.batch_id, o.session_key
+        LIMIT %(rows)s
+    ) s
+) r
+WHERE coalesce(r.before, 0) < %(bytes)s
+ORDER BY r.batch_id, r.session_key
+
+-- name: stray
+-- The first row of these batches whose lane the epoch does not have. Lane by lane where earlier epochs had more, because the index leads
+-- with the lane: their rows in the same partitions are not walked over.
+SELECT o.batch_id, o.lane
+FROM (SELECT greatest(max(e.lanes), %(lanes)s) AS lanes FROM outbox.lane_epoch e) most
+CROSS JOIN LATERAL (
+    (SELECT s.batch_id, s.session_key, s.lane
+     FROM generate_series(%(lanes)s, most.lanes - 1) AS n (lane)
+     CROSS JOIN LATERAL (
+         SELECT r.batch_id, r.session_key, r.lane
+         FROM outbox.session_output r
+         WHERE r.lane = n.lane AND r.batch_id > %(after_batch)s AND r.batch_id <= %(to_batch)s
+         ORDER BY r.batch_id, r.session_key
+         LIMIT 1
+     ) s
+     LIMIT 1)
+    UNION ALL
+    (SELECT r.batch_id, r.session_key, r.lane
+     FROM outbox.session_output r
+     WHERE r.lane >= most.lanes AND r.batch_id > %(after_batch)s AND r.batch_id <= %(to_batch)s
+     LIMIT 1)
+) o
+LIMIT 1
+
+-- name: kept_ranges
+-- The batches whose rows retention has left, as ranges with both ends, oldest first; neighbouring partitions are one range.
+SELECT lower(k.kept), upper(k.kept) - 1
+FROM (
+    SELECT unnest(range_agg(int8range(p.from_batch, p.to_batch, '[]'))) AS kept
+    FROM outbox.output_partition p
+    WHERE NOT p.detaching
+) k
+ORDER BY 1
+
+-- name: hold_off_retention
+-- Until the connection ends. Retention holds the same lock alone from its decision to the drop.
+SELECT pg_advisory_lock_shared(hashtextextended('outbox.retention', 0))

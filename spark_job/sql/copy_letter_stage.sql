@@ -1,1 +1,0 @@
-COPY pg_temp.letter_stage FROM STDIN (FORMAT BINARY)

@@ -1,1 +1,0 @@
-SELECT outbox.ensure_partitions(%(first_batch)s, %(last_batch)s)

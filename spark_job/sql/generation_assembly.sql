@@ -1,1 +1,0 @@
-SELECT assembly FROM outbox.generation WHERE generation = %(generation)s

@@ -1,1 +1,0 @@
-SELECT coalesce(max(revision), 0) FROM outbox.generation

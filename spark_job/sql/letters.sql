@@ -1,0 +1,146 @@
+-- Dead letters: written with a batch, later looked at, retried, discarded or resolved.
+
+-- name: create_stage
+CREATE TEMPORARY TABLE letter_stage (
+    topic_id text, topic text, partition integer, first_offset bigint, last_offset bigint, closing_offset bigint, reason text,
+    session_key text COLLATE "C", detail text, event_count integer, event_offsets bigint[], event_times_ms bigint[], event_values bytea[], event_types text[]
+) ON COMMIT DROP
+
+-- name: copy_stage
+COPY pg_temp.letter_stage FROM STDIN (FORMAT BINARY)
+
+-- name: drop_settled
+-- After an upgrade from before schema 0005: letters that close below the batch, which the old version has written, or whose events an
+-- output of its covers.
+DELETE FROM pg_temp.letter_stage l
+WHERE l.reason = 'timed_out' AND l.closing_offset < coalesce((%(start)s::jsonb -> l.topic_id ->> l.partition::text)::bigint, 0)
+    AND (
+        EXISTS (
+            SELECT FROM outbox.dead_letter d
+            WHERE d.topic_id = l.topic_id AND d.partition = l.partition AND d.session_key = l.session_key
+                AND d.first_offset <= l.first_offset AND d.last_offset >= l.first_offset)
+        OR EXISTS (
+            SELECT FROM outbox.session_output o,
+                unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
+            WHERE o.batch_id >= %(since)s AND o.session_key = l.session_key AND s.topic_id = l.topic_id AND s.partition = l.partition
+                AND s.first_offset <= l.first_offset AND s.end_offset >= l.first_offset)
+    )
+
+-- name: resolve_rewritten
+-- Open letters of an earlier revision that these letters of a reissue say again, about the same events or more.
+UPDATE outbox.dead_letter d
+SET state = 'resolved', resolved_batch = %(batch_id)s, state_changed_at = clock_timestamp()
+FROM pg_temp.letter_stage l
+WHERE d.session_key IS NOT DISTINCT FROM l.session_key AND d.topic_id = l.topic_id AND d.partition = l.partition
+    -- The third follows from the others: without it the index has no end, and each letter visits all later ones of its partition.
+    AND d.first_offset >= l.first_offset AND d.last_offset <= l.last_offset AND d.first_offset <= l.last_offset
+    AND d.state = 'open' AND d.revision < %(revision)s
+
+-- name: insert
+WITH new AS (
+    INSERT INTO outbox.dead_letter (topic_id, topic, partition, first_offset, last_offset, closing_offset, reason, revision, generation, batch_id,
+        session_key, detail, event_count, event_offsets, event_times_ms, event_values, event_types)
+    SELECT l.topic_id, l.topic, l.partition, l.first_offset, l.last_offset, l.closing_offset, l.reason, %(revision)s, %(generation)s, %(batch_id)s,
+        l.session_key, l.detail, l.event_count, l.event_offsets, l.event_times_ms, l.event_values, l.event_types
+    FROM pg_temp.letter_stage l
+    ON CONFLICT ON CONSTRAINT dead_letter_identity_key DO NOTHING
+    RETURNING reason
+)
+SELECT reason, count(*) FROM new GROUP BY reason
+
+-- name: horizon
+SELECT topic_id, partition, max(first_offset)
+FROM outbox.dead_letter
+WHERE state = 'open' AND reason <> 'malformed' AND generation < %(generation)s
+GROUP BY topic_id, partition
+
+-- name: resolve_covered
+-- Open letters whose events lie within a session of these batches, of their revision or a later one. A malformed record is in no session.
+UPDATE outbox.dead_letter d
+SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
+FROM outbox.session_output o,
+    unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
+WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND o.session_key = ANY (%(keys)s::text[])
+    AND d.session_key = o.session_key AND d.state = 'open' AND d.reason <> 'malformed' AND d.revision <= o.revision
+    AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset >= s.first_offset AND d.last_offset <= s.end_offset
+
+-- name: list
+SELECT dead_letter_id, reason, state, session_key, topic, partition, first_offset, last_offset, closing_offset, revision, generation, batch_id,
+    event_count, cardinality(event_offsets) AS kept, resolved_batch, created_at, detail
+FROM outbox.dead_letter
+WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
+    AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
+    AND (%(state)s::text IS NULL OR state = %(state)s::text)
+    AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+ORDER BY dead_letter_id
+LIMIT %(rows)s
+
+-- name: count
+SELECT reason, state, count(*) AS letters, sum(event_count)::bigint AS events
+FROM outbox.dead_letter
+WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
+    AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
+    AND (%(state)s::text IS NULL OR state = %(state)s::text)
+    AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+GROUP BY reason, state
+ORDER BY reason, state
+
+-- name: read
+SELECT dead_letter_id, topic_id, topic, partition, first_offset, last_offset, closing_offset, reason, revision, generation, batch_id,
+    session_key, detail, event_count, event_offsets, event_times_ms, event_values, event_types, state, resolved_batch, state_changed_at, created_at
+FROM outbox.dead_letter
+WHERE dead_letter_id = ANY (%(ids)s::bigint[])
+ORDER BY array_position(%(ids)s::bigint[], dead_letter_id)
+
+-- name: open_counts
+SELECT reason, count(*) FROM outbox.dead_letter WHERE state = 'open' GROUP BY reason ORDER BY reason
+
+-- name: bounded_open_counts
+-- A 0 for each reason, so that the first letter is an increase.
+SELECT r.reason,
+       (SELECT count(*) FROM (SELECT FROM outbox.dead_letter d WHERE d.state = 'open' AND d.reason = r.reason LIMIT %(count_limit)s) counted)
+FROM unnest(%(reasons)s::text[]) AS r (reason)
+
+-- name: to_retry
+-- In the order in which their outputs go out; a batch holds one revision.
+SELECT dead_letter_id, revision, pg_column_size(event_values) AS stored_bytes
+FROM outbox.dead_letter
+WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
+    AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
+    AND (%(state)s::text IS NULL OR state = %(state)s::text)
+    AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+ORDER BY revision, topic_id, partition, closing_offset, dead_letter_id
+
+-- name: standings
+-- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date.
+SELECT d.dead_letter_id, d.state, d.resolved_batch,
+    (
+        SELECT max(n.dead_letter_id) FROM outbox.dead_letter n
+        WHERE n.session_key = d.session_key AND n.topic_id = d.topic_id AND n.partition = d.partition AND n.state = 'open'
+            AND n.reason <> 'malformed' AND n.first_offset <= d.first_offset AND n.last_offset >= d.last_offset
+            AND (n.revision, n.dead_letter_id) > (d.revision, d.dead_letter_id)
+    ) AS newer_letter
+FROM outbox.dead_letter d
+WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
+
+-- name: resolve_retried
+-- Each by the batch that holds its session: one that starts with the letter's first event.
+UPDATE outbox.dead_letter d
+SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
+FROM outbox.session_output o,
+    unnest(o.session_topic_ids, o.session_partitions, o.session_starts) AS s (topic_id, partition, first_offset)
+WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND d.dead_letter_id = ANY (%(ids)s::bigint[]) AND d.state = 'open'
+    AND d.session_key = o.session_key AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset = s.first_offset
+
+-- name: discard
+UPDATE outbox.dead_letter
+SET state = 'discarded', state_changed_at = clock_timestamp()
+WHERE state = 'open'
+    AND (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
+    AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
+    AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+RETURNING dead_letter_id

@@ -1,1 +1,0 @@
-SELECT reason, count(*) FROM outbox.dead_letter WHERE state = 'open' GROUP BY reason ORDER BY reason

@@ -1,1 +1,0 @@
-SELECT outbox_uuid FROM outbox.identity

@@ -1,1 +1,0 @@
-SELECT FROM outbox.run WHERE run_id = %(run_id)s
