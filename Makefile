@@ -46,8 +46,8 @@ test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
 
 .PHONY: test-containers
-test-containers: $(INSTALLED) ## The integration tests on Postgres and Kafka in containers (tests/images/README.md)
-	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers tests/integration/db tests/integration/job tests/integration/publisher
+test-containers: $(INSTALLED) ## The integration tests on Postgres and Kafka in containers (tests/containers/README.md)
+	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers tests/integration/db tests/integration/spark_job tests/integration/publisher
 
 .PHONY: faults
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md

@@ -24,8 +24,8 @@ from db.statements import statement
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
-from tests.integration.publisher.old_outputs import add_batches, deliver_all
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.old_outputs import add_batches, deliver_all
 
 _REPORT_S = 2.0
 _KEYS = 20

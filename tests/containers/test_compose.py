@@ -7,13 +7,13 @@ import pytest
 
 from examples.clickstream.topics import CLICKS, LOAD
 from examples.clickstream.transform import TOPICS
-from tests.acceptance import verdict
-from tests.acceptance.feed import Feeder, rounds
-from tests.acceptance.watcher import Watcher
-from tests.compose.expected import is_dealt_with, of_inputs, together
-from tests.compose.stack import LONG_RUNNING, OVERRIDE, SECRETS, Stack, progress
-from tests.images.owner import OWNER_LABEL
-from tests.integration.publisher.harness import query, spread
+from tests.support.containers.compose_expectation import is_dealt_with, of_inputs, together
+from tests.support.containers.compose_project import LONG_RUNNING, OVERRIDE, SECRETS, Stack, progress
+from tests.support.engine.owner import OWNER_LABEL
+from tests.support.pipeline import verdict
+from tests.support.pipeline.feed import Feeder, rounds
+from tests.support.processes.publishers import query, spread
+from tests.support.watching import Watcher
 
 # The images are built, and a cold build downloads 700 MB.
 pytestmark = pytest.mark.timeout(2_400)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import Engine
-from tests.server_choice import SERVERS_VARIABLE
+from tests.support.engine.engine import Engine
+from tests.support.paths import ROOT
+from tests.support.servers.choice import SERVERS_VARIABLE
 
-_ROOT = Path(__file__).parent.parent.parent
 # What a container could change: roles and constraints of another Postgres, transactions through another address.
 PART = (
     "tests/containers",
     "tests/integration/db/test_constraints.py",
     "tests/integration/db/test_roles.py",
-    "tests/integration/job/test_sink.py",
-    "tests/integration/publisher/test_delivery.py",
+    "tests/integration/spark_job/sink/test_sink.py",
+    "tests/integration/publisher/delivery/test_delivery.py",
 )
 
 
@@ -34,8 +34,8 @@ def test_a_part_of_the_integration_suite_passes_on_containers(server_engine: Eng
         environment.pop(name, None)
     result = subprocess.run(
         command,
-        cwd=_ROOT,
-        env=environment | {SERVERS_VARIABLE: "containers", "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+        cwd=ROOT,
+        env=environment | {SERVERS_VARIABLE: "containers", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -9,10 +9,10 @@ from itertools import count
 from confluent_kafka import Consumer, TopicPartition
 
 from service.settings import SessionSettings
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation, expect, read_topic
 from tests.soak.replays import SideReplay
 from tests.soak.stand import Stand
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Expectation, expect, read_topic
 
 DRAIN_S = 1_200.0
 _CLOSERS = 200

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from devstack.topics import create_topics
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation
-from tests.acceptance.service import wait_until
-from tests.acceptance.watcher import Watcher
 from tests.soak.stand import AWAY, PREFIX, Stand
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Expectation
+from tests.support.processes.service import wait_until
+from tests.support.watching import Watcher
 
 
 class SideReplay:

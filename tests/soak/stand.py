@@ -19,9 +19,10 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.stack import Stack
-from tests.acceptance.options import Options, environment
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import ROOT, Service
+from tests.support.paths import ROOT
+from tests.support.pipeline.options import Options, environment
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import Service
 
 PREFIX = "soak-"
 _HEAP = "640m"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from tests.acceptance import verdict
-from tests.acceptance.options import Options
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline import verdict
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
 
 PARTITIONS = 8
 WHOLE: Options = {"job": {"max_events_per_batch": 100_000, "tasks": 1, "master": "local[1]"}}

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from service.fault_points import Action, Fault
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.verdict import ends
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.verdict import ends
 
 SESSIONS_PER_SECOND = 60
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.pipeline import Pipeline
 
 PARTITIONS = 200
 

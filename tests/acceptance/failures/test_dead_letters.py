@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from examples.clickstream.events import Record, encode
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Output, Share
-from tests.acceptance.feed import write
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.transforms import forgiving
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Output, Share
+from tests.support.pipeline.feed import write
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.transforms import forgiving
 
 FAILED = "transform_failed"
 TIMEOUT_S = 500.0
-MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:forgiving"}
+MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:forgiving"}
 
 
 def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: Pipeline) -> None:

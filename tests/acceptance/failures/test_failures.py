@@ -14,17 +14,18 @@ from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from devstack.replica import Replica
-from tests.acceptance.feed import clean, ends_of, starts_of, write
-from tests.acceptance.options import Options
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import ROOT, Service
-from tests.integration.publisher.guarded import PASSWORD, GuardedKafka, right
+from tests.support.paths import ROOT
+from tests.support.pipeline.feed import clean, ends_of, starts_of, write
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import Service
+from tests.support.servers.secured_kafka import PASSWORD, GuardedKafka, right
 
 SECRET = "a-secret-of-the-keystore"
 TOO_LATE_MS = 9_300_000_000_000_000
 QUICK = {"OUTBOX_RESTART__STRATEGY": "fixed_delay", "OUTBOX_RESTART__DELAY_S": "0.1"}
 NO_RESTART = {"OUTBOX_RESTART__STRATEGY": "none"}
-EDITED = """from tests.acceptance.transforms import twenty
+EDITED = """from tests.support.pipeline.transforms import twenty
 
 
 def transform(session):
@@ -46,7 +47,7 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
     options = json.dumps({"spark.ssl.keyPassword": SECRET})
     job.start(
         **NO_RESTART,
-        OUTBOX_TRANSFORM__FUNCTION="tests.acceptance.transforms:odd",
+        OUTBOX_TRANSFORM__FUNCTION="tests.support.pipeline.transforms:odd",
         OUTBOX_JOB__SPARK_OPTIONS=options,
         **pipeline.armed,
     )
@@ -63,7 +64,7 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
     # A transform that always kills its worker: down to one event at a time, and then it gives up.
     job.start(
         **QUICK,
-        OUTBOX_TRANSFORM__FUNCTION="tests.acceptance.transforms:deadly",
+        OUTBOX_TRANSFORM__FUNCTION="tests.support.pipeline.transforms:deadly",
         OUTBOX_JOB__MAX_EVENTS_PER_BATCH="8",
     )
     assert job.wait() == 20, job.tail()

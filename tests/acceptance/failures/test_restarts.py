@@ -12,7 +12,7 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.pipeline import Pipeline
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"
 KAFKA_IS_DOWN_S = 15.0

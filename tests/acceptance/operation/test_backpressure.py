@@ -1,7 +1,7 @@
 """While too much waits to be delivered, the job takes no batch; it goes on by itself."""
 
-from tests.acceptance.pipeline import Pipeline
-from tests.scraping import asked, free_port, scrape
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.scraping import asked, free_port, scrape
 
 
 def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_go_on(pipeline: Pipeline) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.pipeline import Pipeline
 
 
 def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing(pipeline: Pipeline) -> None:

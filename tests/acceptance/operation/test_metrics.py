@@ -9,8 +9,8 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.pipeline import Pipeline
-from tests.scraping import asked, by_label, free_port, scrape
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.scraping import asked, by_label, free_port, scrape
 
 COUNTERS = (
     "input_events",

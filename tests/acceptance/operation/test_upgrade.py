@@ -18,10 +18,11 @@ from db.migrate import upgrade
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from service.errors import OutboxError
-from tests.acceptance.expectation import Share
-from tests.acceptance.options import Options, environment
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import ROOT, Service
+from tests.support.paths import ROOT
+from tests.support.pipeline.expectation import Share
+from tests.support.pipeline.options import Options, environment
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import Service
 
 BEFORE = "974e7f3fc1478c6f5be61f8695352242a1970870"
 """The last commit with schema 0004."""

@@ -2,8 +2,8 @@
 
 import re
 
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import Service
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import Service
 
 PATIENCE_S = 300.0
 TAKEOVERS = 3

@@ -14,8 +14,8 @@ import pytest
 from service.errors import FencedError
 from service.settings import JobSettings
 from spark_job.recovery import ownership
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import Service, wait_until
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import Service, wait_until
 
 REPETITIONS = 10
 FENCED = 4

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from tests.acceptance.damages import DAMAGES, bring_back, damage
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.cache_damage import DAMAGES, bring_back, damage
+from tests.support.pipeline.pipeline import Pipeline
 
 
 def test_whatever_happens_to_the_cache_the_job_goes_on_and_reads_again_only_what_it_must(

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from devstack.databases import PostgresServer
-from tests.acceptance.expectation import Expectation, Share
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.expectation import Expectation, Share
+from tests.support.pipeline.pipeline import Pipeline
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 

@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 from itertools import islice
 
-from tests.acceptance.expectation import Share
-from tests.acceptance.feed import Transactions, ends_of, rounds, starts_of, write
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.expectation import Share
+from tests.support.pipeline.feed import Transactions, ends_of, rounds, starts_of, write
+from tests.support.pipeline.pipeline import Pipeline
 
 TRANSACTIONS = 40
 SMALL_BATCHES = {"OUTBOX_JOB__MAX_EVENTS_PER_BATCH": "40"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import Kafka, KafkaServer
-from tests.acceptance.walkthrough import Walk
+from tests.support.pipeline.walkthrough import Walk
 
-MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:capitals"}
+MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:capitals"}
 
 
 @pytest.fixture

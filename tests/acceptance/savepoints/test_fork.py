@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Share
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.transforms import GREEN, green
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Share
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.transforms import GREEN, green
 
 NewDatabase = Callable[[], str]
 
@@ -29,7 +29,7 @@ def twin(
         kafka.bootstrap_servers,
         pipeline.prefix + GREEN,
         folder,
-        options={"transform": {"function": "tests.acceptance.transforms:green"}},
+        options={"transform": {"function": "tests.support.pipeline.transforms:green"}},
         reads=pipeline.input,
     ) as made:
         yield made

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from devstack.kafka import KafkaServer
-from tests.acceptance.expectation import Share
-from tests.acceptance.options import Options
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.transforms import mended
+from tests.support.pipeline.expectation import Share
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.transforms import mended
 
 PATIENCE_S = 600.0
 """For a machine that does much else meanwhile."""
@@ -22,7 +22,7 @@ WAIT = ("--timeout", f"{PATIENCE_S:g}")
 
 pytestmark = pytest.mark.timeout(1_800)
 
-MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.acceptance.transforms:mended"}
+MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:mended"}
 
 
 @pytest.fixture

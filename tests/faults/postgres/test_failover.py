@@ -11,12 +11,12 @@ from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from devstack.replica import Replica, failover_dsn
 from service.errors import UnavailableError
-from tests.acceptance import verdict
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.batches import Batches, connected
-from tests.faults.cutting_proxy import Cut, CuttingProxy, When
-from tests.faults.services import TIMEOUT_S, end_of, go_on
-from tests.integration.publisher.harness import query
+from tests.support.faults.outages import TIMEOUT_S, end_of, go_on
+from tests.support.faults.outbox_batches import Batches, connected
+from tests.support.pipeline import verdict
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.publishers import query
+from tests.support.proxies.postgres import Cut, CuttingProxy, When
 
 DATABASE = "outbox"
 

@@ -13,9 +13,9 @@ from service.errors import UnavailableError
 from spark_job.sink import ledger
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
-from tests.faults.batches import SESSIONS, Batches, connected
-from tests.faults.crowded_postgres import CrowdedPostgres
-from tests.faults.cutting_proxy import Cut, CuttingProxy, When
+from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
+from tests.support.proxies.postgres import Cut, CuttingProxy, When
+from tests.support.servers.postgres_on_small_disk import CrowdedPostgres
 
 DISK_MEGABYTES = 32
 

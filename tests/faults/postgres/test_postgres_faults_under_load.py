@@ -10,9 +10,9 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.crowded_postgres import CrowdedPostgres
-from tests.faults.services import TIMEOUT_S, go_on
+from tests.support.faults.outages import TIMEOUT_S, go_on
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.servers.postgres_on_small_disk import CrowdedPostgres
 
 DATABASE = "outbox"
 DISK_MEGABYTES = 128

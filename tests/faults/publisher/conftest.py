@@ -9,11 +9,11 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.kafka_proxy import KafkaProxy, Link
-from tests.faults.publisher.play import PAGE
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import Stage
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PAGE
+from tests.support.faults.publisher_scenario import Stage
+from tests.support.proxies.kafka import KafkaProxy, Link
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 SetUp = Callable[..., Stage]
 

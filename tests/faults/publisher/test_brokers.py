@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import wait_until
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 TRANSACTION_TIMEOUT_MS = 2_000
 _HITS = {"transaction.during_produce": 7}

@@ -10,10 +10,10 @@ from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.stage import Stage
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import Stage
 
 _PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
 _PROGRESS_GROUP = "outbox-publisher-progress"

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.crowded_kafka import CrowdedKafka
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import wait_until
+from tests.support.servers.kafka_on_small_disk import CrowdedKafka
 
 _MEGABYTES = 64
 

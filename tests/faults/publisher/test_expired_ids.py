@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.faults.publisher.wire import list_transactions
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import wait_until
+from tests.support.proxies.kafka_protocol import list_transactions
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 _FORGETFUL = {
     "transactional.id.expiration.ms": "2000",

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import POINTS, Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import PAGE, Cell, play
-from tests.faults.publisher.stage import Stage
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PAGE, Cell, play
+from tests.support.faults.publisher_scenario import Stage
 
 ALL = [point for point in POINTS if point.startswith(("delivery.", "transaction."))]
 STEPS = ALL[ALL.index("delivery.after_read") :]

@@ -16,12 +16,12 @@ from devstack.kafka import Kafka
 from publisher.delivery.stop_reasons import StopReason
 from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import HEAP, QUICK
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import drained, status_of, wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import drained, status_of, wait_until
+from tests.support.servers.proxied_kafka import HEAP, QUICK
 
 _LOCK = Path(__file__).parent / "kafka-4.3.1.lock"
 _TRANSACTION_TIMEOUT_MS = 2_000

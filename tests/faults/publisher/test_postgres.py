@@ -8,12 +8,12 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from devstack.server import LocalServer
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import Stage
-from tests.integration.publisher.harness import query
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import Stage
+from tests.support.processes.publishers import query
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 _WORDS = {
     "delivery.after_read": "rows are read",

@@ -6,14 +6,14 @@ import pytest
 
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.stage import Stage
 from tests.faults.publisher.test_killed import AFTER_KAFKAS_COMMIT, ALL
-from tests.integration.publisher.harness import Watcher, query
-from tests.integration.publisher.replays import ReplayProcess, ResumeProcess, assert_replayed
-from tests.integration.publisher.restoring import delete_topic, progress_topic
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import Stage
+from tests.support.outbox.replays import ReplayProcess, ResumeProcess, assert_replayed
+from tests.support.outbox.restoring import delete_topic, progress_topic
+from tests.support.processes.publishers import Watcher, query
 
 KILLED = -9
 REPLAYING = ["replay.after_creation", *ALL, "replay.before_done"]

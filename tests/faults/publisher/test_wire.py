@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.kafka_proxy import KafkaProxy, Link, Lost
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.faults.publisher.wire import Api
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import wait_until
+from tests.support.proxies.kafka import KafkaProxy, Link, Lost
+from tests.support.proxies.kafka_protocol import Api
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 # Small pieces with a pause before each: a round trip takes tens of milliseconds, a larger message far more.
 SLOW = Link(piece_bytes=256, delay_s=0.01)

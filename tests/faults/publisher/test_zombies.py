@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
 from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import PAGE, Cell, play
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PAGE, Cell, play
+from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.processes.publishers import wait_until
 
 _OPENING = (
     "delivery.after_lease",  # it fences its own successor when it wakes

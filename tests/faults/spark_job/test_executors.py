@@ -8,9 +8,9 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.port import LOOPBACK
-from tests.acceptance.options import Options
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.spark_cluster import SparkCluster, spark_cluster
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.servers.spark_cluster import SparkCluster, spark_cluster
 
 
 @pytest.fixture

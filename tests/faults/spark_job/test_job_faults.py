@@ -7,13 +7,13 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from service.fault_points import Plan
-from tests.acceptance.damages import DELETED
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.cells import DRIVER, PAGE, TASK, Cell, Situation
-from tests.faults.matrix import Matrix
-from tests.faults.play import Play, options
-from tests.faults.state import Kind
-from tests.faults.victim import OF_A_TASK, OF_THE_DRIVER, FailingDriver, KilledWorker, Victim
+from tests.support.faults.job_cells import DRIVER, PAGE, TASK, Cell, Situation
+from tests.support.faults.job_scenario import Play, options
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.state import Kind
+from tests.support.faults.victim import OF_A_TASK, OF_THE_DRIVER, FailingDriver, KilledWorker, Victim
+from tests.support.pipeline.cache_damage import DELETED
+from tests.support.pipeline.pipeline import Pipeline
 
 GROUPS = [(title, victim) for title in DRIVER for victim in OF_THE_DRIVER] + [
     (title, victim) for title in TASK for victim in OF_A_TASK
@@ -59,7 +59,9 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("victim", SAMPLES)  # tests/acceptance/test_kill_loops.py kills the driver
+@pytest.mark.parametrize(
+    "victim", SAMPLES
+)  # tests/acceptance/exactly_once/test_kill_loops.py kills the driver
 def test_a_fault_just_before_and_one_just_after_commit_and_one_of_a_worker_lose_and_repeat_nothing(
     faulty: tuple[Pipeline, Plan], victim: type[Victim]
 ) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.acceptance.service import ROOT, wait_until
-from tests.integration.job.letter_world import HERE, failed, outputs, states, with_letters
+from tests.support.outbox.letters import HERE, failed, outputs, states, with_letters
+from tests.support.paths import ROOT
+from tests.support.processes.service import wait_until
 
 COMMAND = "spark-job dead-letters"
 NUMBER = 6

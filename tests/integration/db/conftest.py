@@ -8,8 +8,8 @@ import pytest
 
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
-from tests.integration.db.audit_world import make_world
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import make_world
+from tests.support.outbox.valid_rows import Outbox
 
 
 @pytest.fixture

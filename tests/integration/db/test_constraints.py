@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.rows import NO_OFFSETS, PARENTS, RUN, VALID, Outbox
+from tests.support.outbox.valid_rows import NO_OFFSETS, PARENTS, RUN, VALID, Outbox
 
 OTHER_RUN = uuid.UUID(int=2)
 LEASE = {

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import Outbox
 
 POSITION = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors, sql
 
 from db.migrate import ROLES
-from tests.integration.db.rows import VALID, Outbox
+from tests.support.outbox.valid_rows import VALID, Outbox
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 

@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 
 from db.migrate import ROLES
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import Outbox
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 OWNER = "owner"

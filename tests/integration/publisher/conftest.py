@@ -8,9 +8,9 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.settings import Settings
-from tests.integration.publisher.audits import delivered_outbox
-from tests.integration.publisher.harness import Watcher, settings_for
-from tests.integration.publisher.outbox_rows import Outbox
+from tests.support.outbox.audits import delivered_outbox
+from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import Watcher, settings_for
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from examples.clickstream.topics import CLICKS, CONFIG, LOAD
 from examples.clickstream.transform import transform
 from service.settings import load_settings
 from service.topic_ids import topic_id_text
-from tests.acceptance.expectation import Expectation, Share, expect, read_topic
-from tests.integration.publisher.harness import query
+from tests.support.pipeline.expectation import Expectation, Share, expect, read_topic
+from tests.support.processes.publishers import query
 
 INPUTS = (CLICKS, LOAD)
 

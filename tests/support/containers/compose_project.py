@@ -5,21 +5,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from devstack.port import LOOPBACK
-from tests.acceptance.service import wait_until
-from tests.images.engine import Engine
-from tests.images.owner import Owner
-from tests.images.stand_ins import KAFKA, POSTGRES
-from tests.integration.publisher.harness import query
+from tests.support.engine.engine import Engine
+from tests.support.engine.owner import Owner
+from tests.support.engine.stand_ins import KAFKA, POSTGRES
+from tests.support.paths import ROOT
+from tests.support.processes.publishers import query
+from tests.support.processes.service import wait_until
 
-ROOT = Path(__file__).parents[2]
 LONG_RUNNING = ("postgres", "kafka", "spark-job", "publisher")
-OVERRIDE = "tests/compose/override.yml"
+OVERRIDE = "tests/support/containers/override.yml"
 SECRETS = "/run/outbox-secrets"
 _LABEL = "com.docker.compose"
 _PATIENCE_S = 300.0

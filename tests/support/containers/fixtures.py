@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.images import compose, stand_ins
-from tests.images.engine import Engine, open_engine
-from tests.images.errors import EngineError
-from tests.images.owner import remove_leftovers
-from tests.images.stand_ins import KAFKA, POSTGRES, PYTHON
-from tests.server_choice import containers_are_wanted
+from tests.support.engine import compose, stand_ins
+from tests.support.engine.engine import Engine, open_engine
+from tests.support.engine.errors import EngineError
+from tests.support.engine.owner import remove_leftovers
+from tests.support.engine.stand_ins import KAFKA, POSTGRES, PYTHON
+from tests.support.servers.choice import containers_are_wanted
 
 if TYPE_CHECKING:
     from devstack.databases import PostgresServer
@@ -58,7 +58,7 @@ def server_engine(engine: Engine) -> Engine:
 @pytest.fixture(scope="session")
 def container_postgres(server_engine: Engine) -> Iterator["PostgresServer"]:
     """A Postgres in a container, for the whole run."""
-    from tests.containers.postgres import ContainerPostgres
+    from tests.support.containers.postgres import ContainerPostgres
 
     server = ContainerPostgres(server_engine)
     server.start()
@@ -69,7 +69,7 @@ def container_postgres(server_engine: Engine) -> Iterator["PostgresServer"]:
 @pytest.fixture(scope="session")
 def container_kafka(server_engine: Engine) -> Iterator["KafkaServer"]:
     """A Kafka in a container, for the whole run."""
-    from tests.containers.kafka import ContainerKafka
+    from tests.support.containers.kafka import ContainerKafka
 
     server = ContainerKafka(server_engine)
     server.start()

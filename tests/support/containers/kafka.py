@@ -5,8 +5,8 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import ONE_NODE, new_cluster_id
 from devstack.port import LOOPBACK
-from tests.containers.server import ContainerServer
-from tests.images.stand_ins import KAFKA
+from tests.support.containers.server import ContainerServer
+from tests.support.engine.stand_ins import KAFKA
 
 _CONTROLLER_PORT = 9093
 _HEAP = "-Xmx512m"

@@ -5,8 +5,8 @@ import psycopg
 from devstack.databases import PostgresServer
 from devstack.port import LOOPBACK
 from devstack.postgres import FAST, LOCALE, MAX_CONNECTIONS, SUPERUSER
-from tests.containers.server import ContainerServer
-from tests.images.stand_ins import POSTGRES
+from tests.support.containers.server import ContainerServer
+from tests.support.engine.stand_ins import POSTGRES
 
 _PORT = 5432
 _SHARED_MEMORY = "256m"

@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-_ON_THE_ENGINE = ("tests/compose/", "tests/containers/")
+_ON_THE_ENGINE = ("tests/containers/",)
 
 
 class OneEngineScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types

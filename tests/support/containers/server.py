@@ -11,9 +11,9 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from devstack.port import LOOPBACK, ReservedPort
-from tests.images.engine import Engine
-from tests.images.errors import EngineError
-from tests.images.owner import OWNER_LABEL, Owner
+from tests.support.engine.engine import Engine
+from tests.support.engine.errors import EngineError
+from tests.support.engine.owner import OWNER_LABEL, Owner
 
 _START_TIMEOUT_S = 300.0
 _POLL_S = 0.1

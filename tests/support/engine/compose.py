@@ -1,7 +1,7 @@
 """Compose v2 on an engine: the machine's own, else Debian 13's as a plugin in a folder of ours."""
 
-from tests.images.debian import compose_plugin
-from tests.images.engine import Engine, engine_cache
+from tests.support.engine.debian import compose_plugin
+from tests.support.engine.engine import Engine, engine_cache
 
 
 def provide(engine: Engine) -> None:

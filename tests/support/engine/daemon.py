@@ -22,9 +22,9 @@ import psutil
 
 from devstack.errors import DevstackError
 from devstack.process import ServerProcess, launch
-from tests.images import bridges
-from tests.images.errors import EngineError
-from tests.images.machine import IN_NAMESPACES
+from tests.support.engine import bridges
+from tests.support.engine.errors import EngineError
+from tests.support.engine.machine import IN_NAMESPACES
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.images.errors import EngineError
+from tests.support.engine.errors import EngineError
 
 SUITE = "bookworm"
 _COMPOSE_SUITE = "trixie"

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_job.spark.jars import cache_dir
-from tests.images import daemon
-from tests.images.errors import EngineError
-from tests.images.install import install
-from tests.images.machine import WAY_OUT, Machine
+from tests.support.engine import daemon
+from tests.support.engine.errors import EngineError
+from tests.support.engine.install import install
+from tests.support.engine.machine import WAY_OUT, Machine
 
 OWN_VARIABLE = "OUTBOX_TEST_ENGINE"
 _LOCAL = "unix://"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.images.errors import EngineError
-from tests.images.machine import WAY_OUT
+from tests.support.engine.errors import EngineError
+from tests.support.engine.machine import WAY_OUT
 
 # What Debian's packages ask before they start a service (invoke-rc.d). 101: not allowed.
 _POLICY = Path("/usr/sbin/policy-rc.d")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devstack.process import ProcessIdentity, birth
-from tests.images.engine import Engine
+from tests.support.engine.engine import Engine
 
 OWNER_LABEL = "spark-outbox.owner"
 _PID_NAMESPACE = Path("/proc/self/ns/pid")

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from spark_job.spark.jars import cache_dir
-from tests.images.engine import Engine
-from tests.images.stand_ins import PYTHON
+from tests.support.engine.engine import Engine
+from tests.support.engine.stand_ins import PYTHON
 
 _WARM = "spark-outbox/python-with-wheels:3.11-slim-bookworm"
 # pip uses a cached wheel for a pinned source package since 23.1; the official image has 24.0, a stand-in may have Debian's 23.0.

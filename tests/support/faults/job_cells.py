@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.acceptance.damages import DAMAGES, DELETED, OLD
-from tests.faults.matrix import Page, Row
-from tests.faults.state import Kind
+from tests.support.faults.matrix import Page, Row
+from tests.support.faults.state import Kind
+from tests.support.pipeline.cache_damage import DAMAGES, DELETED, OLD
 
 PAGE = Page(
     "faults.md",

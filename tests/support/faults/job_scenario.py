@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.fault_points import Plan
-from tests.acceptance.damages import DELETED, OLD, bring_back, damage
-from tests.acceptance.feed import rounds, write
-from tests.acceptance.options import Options
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
-from tests.faults.matrix import HELD, Group, Row
-from tests.faults.state import State, assert_nothing_half_way, resumed_at
-from tests.faults.victim import Victim
+from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
+from tests.support.faults.matrix import HELD, Group, Row
+from tests.support.faults.state import State, assert_nothing_half_way, resumed_at
+from tests.support.faults.victim import Victim
+from tests.support.pipeline.cache_damage import DELETED, OLD, bring_back, damage
+from tests.support.pipeline.feed import rounds, write
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
 
 _GENERATIONS = 1  # place in Pipeline.written()
 SESSIONS = 40  # of a feed round: more than one batch

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import wait_until
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.service import wait_until
 
 UNAVAILABLE = 6
 TIMEOUT_S = 600.0

@@ -13,7 +13,7 @@ from spark_job import OutputEvent
 from spark_job.recovery import position
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
-from tests.integration.job.sink_world import Row, World, letter, session
+from tests.support.outbox.sink_batches import Row, World, letter, session
 
 Connection = psycopg.Connection[TupleRow]
 

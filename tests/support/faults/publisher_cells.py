@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.faults.matrix import HELD, Group, Matrix, Page, Row
-from tests.faults.publisher.stage import Stage
+from tests.support.faults.matrix import HELD, Group, Matrix, Page, Row
+from tests.support.faults.publisher_scenario import Stage
 
 PAGE = Page(
     "faults-publisher.md",

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from devstack.topics import create_topics
 from publisher.delivery.progress import Progress
 from service.fault_points import Fault, Plan
-from tests.faults.publisher.wire import list_transactions
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     Process,
     Watcher,
     assert_exactly_once,
@@ -23,7 +23,7 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.support.proxies.kafka_protocol import list_transactions
 
 KEYS = 12
 EVENTS = 3

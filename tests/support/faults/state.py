@@ -4,9 +4,9 @@ import re
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from tests.acceptance import verdict
-from tests.acceptance.pipeline import Pipeline
-from tests.integration.publisher.harness import query
+from tests.support.pipeline import verdict
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.publishers import query
 
 _REPORTED = re.compile(r"batch_committed\b.*?\bbatch=(\d+)")
 _REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from service.fault_points import Action, Fault, Plan
-from tests.acceptance.pipeline import Pipeline
-from tests.faults.state import has_told_all, input_ends, open_transactions
+from tests.support.faults.state import has_told_all, input_ends, open_transactions
+from tests.support.pipeline.pipeline import Pipeline
 
 _TIMEOUT_S = 600.0
 _KILLED = 256 - 9  # what the guardian makes of SIGKILL

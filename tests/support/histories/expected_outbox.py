@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.sessions import AssemblySettings
-from tests.integration.job.random_log import Log
-from tests.reference.model import Expected, ExpectedSession, OpenSession, Record, expected_sessions
+from tests.support.histories.random_log import Log
+from tests.support.reference.model import Expected, ExpectedSession, OpenSession, Record, expected_sessions
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions import AssemblySettings
 from spark_job.sink.commit import Sink
 from spark_job.spark.query import Run
-from tests.integration.job.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
-from tests.integration.job.memory_spark import Frame, MemoryLoop
-from tests.integration.job.random_log import TOPIC, RandomLog
+from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
+from tests.support.histories.random_log import TOPIC, RandomLog
+from tests.support.histories.spark_stand_in import Frame, MemoryLoop
 
 Connection = psycopg.Connection[Any]
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ SessionWritten = tuple[int, int, tuple[str, int], str, int, int, tuple[bytes, ..
 """(generation, revision, (topic id, partition), key, first offset, end offset, values)"""
 
 MAX_ROW_BYTES = 1_024
-_FUNCTION = "tests.integration.job.history:outputs"
+_FUNCTION = "tests.support.histories.history:outputs"
 _AT_ONCE = (0, 1, 3, 8, 30)
 
 

@@ -11,8 +11,8 @@ from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.input.topics import InputTopics
-from tests.reference.message import Message, in_blocks
-from tests.reference.model import Record
+from tests.support.reference.message import Message, in_blocks
+from tests.support.reference.model import Record
 
 TOPIC = "input"
 

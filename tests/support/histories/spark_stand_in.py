@@ -16,9 +16,9 @@ from spark_job.input.offsets import Offsets
 from spark_job.sessions import DamagedStateError
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.query import LargerBatchesError, QueryLoop
-from tests.integration.job.random_log import RandomLog
-from tests.reference.message import Message
-from tests.reference.model import Record
+from tests.support.histories.random_log import RandomLog
+from tests.support.reference.message import Message
+from tests.support.reference.model import Record
 
 
 class MemoryLoop(QueryLoop):

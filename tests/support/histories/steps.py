@@ -18,9 +18,9 @@ from spark_job.recovery.description import described
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import RequestRefusedError
 from spark_job.sink.commit import Sink
-from tests.integration.job.expected_outbox import Places
-from tests.integration.job.history import FINGERPRINT, MAX_ROW_BYTES, History, settings
-from tests.integration.job.memory_spark import Frame
+from tests.support.histories.expected_outbox import Places
+from tests.support.histories.history import FINGERPRINT, MAX_ROW_BYTES, History, settings
+from tests.support.histories.spark_stand_in import Frame
 
 _BATCH_POINTS = [point for point in POINTS if point.startswith(("query.", "task.", "sink."))]
 _START_POINTS = [point for point in POINTS if point.startswith("start.after")]

@@ -27,11 +27,11 @@ from spark_job.recovery.slices import slices_of
 from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow
-from tests.reference.message import Message, in_blocks
-from tests.reference.model import Record
+from tests.support.reference.message import Message, in_blocks
+from tests.support.reference.model import Record
 
 UUID = "00000000-0000-0000-0000-000000000007"
-HERE = "tests.unit.job.tasks"
+HERE = "tests.support.histories.tasks"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

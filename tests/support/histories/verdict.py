@@ -9,9 +9,9 @@ import orjson
 from psycopg.rows import dict_row
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from tests.integration.job.expected_outbox import Letter, as_offsets
-from tests.integration.job.history import History, Row, values_of
-from tests.reference.model import ExpectedSession
+from tests.support.histories.expected_outbox import Letter, as_offsets
+from tests.support.histories.history import History, Row, values_of
+from tests.support.reference.model import ExpectedSession
 
 
 def wrong(history: History) -> list[str]:

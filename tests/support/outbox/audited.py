@@ -3,14 +3,14 @@
 import re
 import uuid
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.rows import NO_OFFSETS, Outbox
+from tests.support.outbox.valid_rows import NO_OFFSETS, Outbox
+from tests.support.paths import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "audit.md").read_text("utf-8")
 QUERIES: dict[str, str] = dict(re.findall(r"```sql\n-- query: (\w+)\n(.*?)```", PAGE, re.DOTALL))
 """The queries of the page by their names."""
 

@@ -18,8 +18,8 @@ from publisher.audit.audit import Request, audit
 from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
 from service.settings import Settings
-from tests.integration.publisher.harness import InThread, drained, settings_for, wait_until
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.processes.publishers import InThread, drained, settings_for, wait_until
 
 
 def run_audit(

@@ -12,9 +12,9 @@ from spark_job.dead_letters.store import Filter
 from spark_job.recovery.generations import Connection
 from spark_job.sessions import AssemblySettings
 from spark_job.sink.commit import Committed
-from tests.integration.job.sink_world import Row, World, letter, still_open
+from tests.support.outbox.sink_batches import Row, World, letter, still_open
 
-HERE = "tests.integration.job.letter_world"
+HERE = "tests.support.outbox.letters"
 WHOLE = ("start_event", "entry_event", "end_event")
 TYPES = AssemblySettings().names
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from service.fault_points import Fault, Plan
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
-from tests.integration.publisher.outbox_rows import OFFSETS
+from tests.support.outbox.batches import OFFSETS
 
 PARTITION = 10_000
 DAY_S = 86_400

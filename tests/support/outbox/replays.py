@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from publisher.cli import app
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import (
     DEADLINE_S,
     InThread,
     Watcher,
@@ -22,7 +23,6 @@ from tests.integration.publisher.harness import (
     wait_until,
     wait_until_all_read,
 )
-from tests.integration.publisher.outbox_rows import Outbox
 
 Event = tuple[bytes, bytes | None, str]
 """(key, value, outbox-id)"""

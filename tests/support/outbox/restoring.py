@@ -19,7 +19,8 @@ from publisher.kafka.topics import Topics
 from service.errors import OutboxError
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings, Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     drained,
@@ -28,7 +29,6 @@ from tests.integration.publisher.harness import (
     wait_until,
     wait_until_all_read,
 )
-from tests.integration.publisher.outbox_rows import Outbox
 
 Written = list[tuple[bytes, bytes | None, str]]
 

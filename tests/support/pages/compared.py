@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.acceptance.service import ROOT
+from tests.support.paths import ROOT
 
 Row = Mapping[str, str]
 

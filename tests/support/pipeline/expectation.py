@@ -13,8 +13,8 @@ from service.settings import SessionSettings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
 from spark_job.recovery.judges import assembly_of
-from tests.acceptance.transforms import RefusedSessionError, twenty
-from tests.reference.model import ExpectedSession, Record, expected_sessions
+from tests.support.pipeline.transforms import RefusedSessionError, twenty
+from tests.support.reference.model import ExpectedSession, Record, expected_sessions
 
 _READ_TIMEOUT_S = 300.0
 

@@ -20,7 +20,7 @@ def small(dsn: str, bootstrap: str, prefix: str, topic: str, cache: Path, others
         "kafka": {"bootstrap_servers": bootstrap},
         "source": {"topics": [topic], "consumer_group": f"{prefix}job"},
         "session": SESSION.model_dump(exclude_unset=True),
-        "transform": {"function": "tests.acceptance.transforms:twenty"},
+        "transform": {"function": "tests.support.pipeline.transforms:twenty"},
         "job": {
             "cache": str(cache),
             "master": "local[2]",

@@ -21,16 +21,17 @@ from confluent_kafka.admin import AdminClient
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
 from service.settings import SessionSettings
-from tests.acceptance import verdict
-from tests.acceptance.consumer_group import ConsumerGroup
-from tests.acceptance.expectation import WHOLE, Expectation, Share, expect, read_topic
-from tests.acceptance.feed import Feeder, ends_of, rounds, starts_of, write
-from tests.acceptance.input_topic import InputTopic
-from tests.acceptance.options import LANES, Options, environment, small
-from tests.acceptance.service import ROOT, Service, wait_until
-from tests.acceptance.transforms import CARTS, INPUT, PAGES
-from tests.acceptance.watcher import Watcher
-from tests.reference.model import Record
+from tests.support.paths import ROOT
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import WHOLE, Expectation, Share, expect, read_topic
+from tests.support.pipeline.feed import Feeder, ends_of, rounds, starts_of, write
+from tests.support.pipeline.options import LANES, Options, environment, small
+from tests.support.pipeline.transforms import CARTS, INPUT, PAGES
+from tests.support.processes.service import Service, wait_until
+from tests.support.reference.model import Record
+from tests.support.servers.consumer_group import ConsumerGroup
+from tests.support.servers.input_topic import InputTopic
+from tests.support.watching import Watcher
 
 _PARTITIONS = 3
 COMPLETION_TIMEOUT_S = 900.0

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from publisher.delivery.progress import Progress
-from tests.acceptance.page_tables import Row
-from tests.integration.publisher.harness import query
+from tests.support.pages.compared import Row
+from tests.support.processes.publishers import query
 
 NOTHING = "–"
 _PARTITIONS = ("0", "1")

@@ -7,10 +7,10 @@ from typing import Any
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from tests.acceptance.expectation import Expectation, Letter, Output
-from tests.acceptance.service import wait_until
-from tests.acceptance.watcher import Seen
-from tests.integration.publisher.harness import query
+from tests.support.pipeline.expectation import Expectation, Letter, Output
+from tests.support.processes.publishers import query
+from tests.support.processes.service import wait_until
+from tests.support.watching import Seen
 
 OBSERVER = "acceptance test"
 """Name of the tests' own connections."""

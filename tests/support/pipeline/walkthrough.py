@@ -18,13 +18,14 @@ from devstack.kafka import Kafka
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
 from service.topic_ids import topic_id_text
-from tests.acceptance import verdict
-from tests.acceptance.options import environment
-from tests.acceptance.page_tables import Page
-from tests.acceptance.places import Places
-from tests.acceptance.service import ROOT, Service, wait_until
-from tests.acceptance.transforms import INPUT, LETTERS
-from tests.integration.publisher.harness import query
+from tests.support.pages.compared import Page
+from tests.support.paths import ROOT
+from tests.support.pipeline import verdict
+from tests.support.pipeline.options import environment
+from tests.support.pipeline.recovery_tables import Places
+from tests.support.pipeline.transforms import INPUT, LETTERS
+from tests.support.processes.publishers import query
+from tests.support.processes.service import Service, wait_until
 
 EVENT_TYPES = {"start": "start_event", "entry": "entry_event", "end": "end_event"}
 _TIMEOUT_S = 1_200.0
@@ -63,7 +64,7 @@ class Walk:
                 "source": {"topics": [prefix + INPUT], "consumer_group": f"{prefix}job"},
                 # The walk takes longer than a session would.
                 "session": {"timeout_s": 86_400},
-                "transform": {"function": "tests.acceptance.transforms:letters"},
+                "transform": {"function": "tests.support.pipeline.transforms:letters"},
                 "job": {
                     "cache": str(self.places.cache),
                     "master": "local[1]",

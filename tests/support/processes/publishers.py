@@ -21,7 +21,7 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.status import Status, read_status
 from publisher.relay import Relay
 from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
-from tests.integration.publisher.outbox_rows import Outbox
+from tests.support.outbox.batches import Outbox
 
 DEADLINE_S = 90.0
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from devstack.process import ServerProcess, launch
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 STOP_TIMEOUT_S = 300.0
 _LOG_LINES = 60
 

@@ -11,7 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from devstack.port import LOOPBACK
-from tests.faults.publisher.wire import Api, Frames, api_of, correlation_of_answer, correlation_of_request
+from tests.support.proxies.kafka_protocol import (
+    Api,
+    Frames,
+    api_of,
+    correlation_of_answer,
+    correlation_of_request,
+)
 
 
 class Lost(StrEnum):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_job.sessions import Assembled, AssemblySettings, OpenState, assemble
-from tests.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
+from tests.support.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from tests.reference.model import Record
+from tests.support.reference.model import Record
 
 
 @dataclass(frozen=True)

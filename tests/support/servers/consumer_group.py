@@ -3,7 +3,7 @@
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.acceptance import verdict
+from tests.support.pipeline import verdict
 
 
 class ConsumerGroup:

@@ -12,8 +12,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from devstack.topics import create_topics
 from service.topic_ids import topic_id_text
-from tests.acceptance import verdict
-from tests.acceptance.service import wait_until
+from tests.support.pipeline import verdict
+from tests.support.processes.service import wait_until
 
 
 class InputTopic:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from devstack.kafka import Kafka
 from devstack.process import ServerProcess, launch
-from tests.faults.publisher.proxied_kafka import HEAP
+from tests.support.servers.proxied_kafka import HEAP
 
-_SMALL_DISK = Path(__file__).parents[1] / "small_disk.py"
+_SMALL_DISK = Path(__file__).with_name("small_disk.py")
 _BLOCK = 4096
 # Index files are mapped into memory at their full size, 10 MB by default.
 _SETTINGS = {"log.index.size.max.bytes": "65536", "log.segment.bytes": str(1 << 20)}

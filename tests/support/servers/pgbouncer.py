@@ -19,7 +19,7 @@ from devstack.account import reachable_folder, server_account
 from devstack.databases import PostgresServer
 from devstack.port import LOOPBACK, ReservedPort, is_listening
 from spark_job.spark.jars import cache_dir
-from tests.images.fixture import containers_are_a_must
+from tests.support.containers.fixtures import containers_are_a_must
 
 _PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
 _START_S = 30.0

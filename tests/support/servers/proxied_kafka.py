@@ -4,7 +4,7 @@ from pathlib import Path
 
 from devstack.kafka import Kafka
 from devstack.port import LOOPBACK, ReservedPort
-from tests.faults.publisher.kafka_proxy import KafkaProxy
+from tests.support.proxies.kafka import KafkaProxy
 
 HEAP = "384m"
 # The broker looks for transactions that ran out every 10 s by default.

@@ -11,7 +11,7 @@ import pyspark
 from devstack.port import LOOPBACK, ReservedPort, is_listening
 from devstack.process import ServerProcess, launch
 from spark_job.spark.jars import java_executable
-from tests.acceptance.service import ROOT
+from tests.support.paths import ROOT
 
 _START_S = 120.0
 _HOME = Path(pyspark.__file__).parent

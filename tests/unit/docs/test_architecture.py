@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.contract.pages import ROOT, tables
+from tests.support.pages.markdown import tables
+from tests.support.paths import ROOT
 
 PAGE = Path("docs/architecture.md")
 FOLDERS = ("spark_job", "db", "publisher", "service", "devstack")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.contract.pages import ROOT, tables
+from tests.support.pages.markdown import tables
+from tests.support.paths import ROOT
 
 PAGE = Path("docs/guarantees.md")
 HEADS = (["promise", "checked by"], ["not promised", "shown by"])

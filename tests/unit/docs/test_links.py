@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.contract.pages import ROOT, anchors, links, pages
+from tests.support.pages.markdown import anchors, links, pages
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("page", pages(), ids=str)

@@ -2,7 +2,6 @@
 
 import re
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from prometheus_client.registry import Collector
@@ -16,8 +15,9 @@ import spark_job.monitoring.outbox_metrics
 from publisher.monitoring.health import ProcessHealth as PublisherCondition
 from service.settings import Settings
 from spark_job.monitoring.condition import Condition as JobCondition
+from tests.support.paths import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")
 SUFFIXES = re.compile(r"_(total|bucket|count|sum)$")
 SETTINGS = Settings.model_construct()
 SERVICES: dict[str, list[Collector]] = {

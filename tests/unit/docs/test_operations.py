@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from publisher.delivery.stop_reasons import StopReason
-from tests.unit.contract.pages import ROOT, tables
+from tests.support.pages.markdown import tables
+from tests.support.paths import ROOT
 
 SERVICES = ("spark_job", "publisher", "service", "db")
 _NAME = re.compile(r"`([a-z_]+)`")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.faults.matrix import HELD, NOT_RUN, Matrix, Page, Row
+from tests.support.faults.matrix import HELD, NOT_RUN, Matrix, Page, Row
 
 PAGE = Page("a-service.md", "# A service\n\n{date}: {count}. With {servers}.\n", "what fails")
 

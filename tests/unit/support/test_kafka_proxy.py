@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.publisher.kafka_proxy import KafkaProxy, Link, Lost
-from tests.faults.publisher.wire import Api, Frames, correlation_of_answer, correlation_of_request
+from tests.support.proxies.kafka import KafkaProxy, Link, Lost
+from tests.support.proxies.kafka_protocol import Api, Frames, correlation_of_answer, correlation_of_request
 
 _REFUSED = 47
 

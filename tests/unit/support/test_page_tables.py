@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page_tables import Page
+from tests.support.pages.compared import Page
 
 PAGE = """
 Prose.

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.expectation import Expectation, Output
-from tests.acceptance.verdict import assert_delivered
-from tests.acceptance.watcher import Seen
+from tests.support.pipeline.expectation import Expectation, Output
+from tests.support.pipeline.verdict import assert_delivered
+from tests.support.watching import Seen
 
 EXPECTED = Expectation(
     outputs=[Output("t", b"k", b"%d" % n, (("h", b"v"),), f"topic/0/9/{n}") for n in range(4)]

@@ -3,8 +3,8 @@
 import pytest
 
 from db.statements import statement
-from tests.integration.db.audit_world import ledger_row, minutes
-from tests.integration.db.rows import NO_OFFSETS, Outbox
+from tests.support.outbox.audited import ledger_row, minutes
+from tests.support.outbox.valid_rows import NO_OFFSETS, Outbox
 
 FLOOR = 10_000
 FOUND = "SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation ORDER BY batch_id, check_name"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import Outbox
 
 COMMIT = uuid.UUID(int=7)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import Outbox
 
 ROWS = """
     INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,

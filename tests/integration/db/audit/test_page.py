@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.integration.db.audit_world import PAGE, QUERIES
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import PAGE, QUERIES
+from tests.support.outbox.valid_rows import Outbox
 
 
 @pytest.mark.parametrize("name", QUERIES)

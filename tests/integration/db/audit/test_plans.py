@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.db.audit_world import QUERIES
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import QUERIES
+from tests.support.outbox.valid_rows import Outbox
 
 BY_INDEX = {
     "session_history": ("session_output_p", "delivery"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.integration.db.audit_world import minutes
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import minutes
+from tests.support.outbox.valid_rows import Outbox
 
 ROW = "UPDATE outbox.session_output SET {} WHERE session_key = '{}' AND batch_id = {}"
 

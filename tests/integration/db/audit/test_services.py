@@ -2,8 +2,8 @@
 
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.audit_world import minutes, offsets
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import minutes, offsets
+from tests.support.outbox.valid_rows import Outbox
 
 STATES = "SELECT service, state, pid, detail FROM outbox.audit_service ORDER BY service DESC, pid"
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.audit_world import ledger_row, minutes, offsets, row
-from tests.integration.db.rows import NO_OFFSETS, Outbox
+from tests.support.outbox.audited import ledger_row, minutes, offsets, row
+from tests.support.outbox.valid_rows import NO_OFFSETS, Outbox
 
 
 def test_a_session_tells_where_it_came_from_and_when_it_went_out(shared_world: Outbox) -> None:

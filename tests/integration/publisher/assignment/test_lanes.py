@@ -15,7 +15,8 @@ from devstack.kafka import KafkaServer
 from publisher.cli import app
 from service.errors import OutboxError
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     InThread,
     Process,
     Watcher,
@@ -26,7 +27,6 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
 
 
 def lanes(outbox: Outbox, kafka: KafkaServer, *arguments: str, lock_timeout_ms: int = 90_000) -> Any:

@@ -12,7 +12,8 @@ import pytest
 from devstack.kafka import KafkaServer
 from service import fault_points
 from service.fault_points import Action, Fault, Plan
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     InThread,
     Process,
     Watcher,
@@ -25,7 +26,6 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
 
 LANES = 8
 # Longer than any test waits: whatever moves within a test was handed over, no lease ran out.

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from devstack.databases import PostgresServer
 from service.settings import Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     NEVER_SENT,
     counted,
     damage,
@@ -24,8 +24,8 @@ from tests.integration.publisher.audits import (
     run_audit,
     send,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple
-from tests.integration.publisher.restoring import Dump, resume
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.restoring import Dump, resume
 
 
 @pytest.mark.parametrize(("way", "again"), [(("kafka",), 0), (("beginning",), 15)])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from devstack.databases import PostgresServer
 from service.settings import Settings
-from tests.integration.publisher.audits import copy_of, damage, examples, failed, row, run_audit
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox
+from tests.support.outbox.audits import copy_of, damage, examples, failed, row, run_audit
+from tests.support.outbox.batches import TOPIC_ID, Outbox
 
 
 def test_an_altered_output_is_found_and_the_field_is_named(

@@ -10,7 +10,7 @@ from publisher.audit import scope
 from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits
 from service.settings import Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     OFFSETS_OF_SIMPLE,
     TWICE,
     copy_of,
@@ -20,7 +20,7 @@ from tests.integration.publisher.audits import (
     row,
     run_audit,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 
 GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = 'k0003'"
 

@@ -13,10 +13,10 @@ from publisher.audit.scope import Limits
 from publisher.retention.keeper import run_once
 from service.errors import FencedError
 from service.settings import Settings
-from tests.integration.publisher.audits import OFFSETS_OF_SIMPLE, deliver, failed, run_audit
-from tests.integration.publisher.harness import query
-from tests.integration.publisher.old_outputs import PARTITION, add_batches, partitions, retention_settings
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, deliver, failed, run_audit
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.old_outputs import PARTITION, add_batches, partitions, retention_settings
+from tests.support.processes.publishers import query
 
 
 class KilledError(Exception):

@@ -11,9 +11,9 @@ from publisher.audit.scope import Limits
 from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.kafka.clients import lane_producer
 from service.settings import Settings
-from tests.integration.publisher.audits import copy_of, counted, damage, deliver, failed, fill, run_audit
-from tests.integration.publisher.harness import InThread, drained, wait_until
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.audits import copy_of, counted, damage, deliver, failed, fill, run_audit
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.processes.publishers import InThread, drained, wait_until
 
 
 def abort(settings: Settings, topic: str) -> None:

@@ -11,15 +11,15 @@ import pytest
 from devstack.databases import PostgresServer
 from service.errors import UnavailableError
 from service.settings import KafkaSettings, Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     copy_of,
     damage,
     environment_for,
     publisher_command,
     run_audit,
 )
-from tests.integration.publisher.harness import settings_for
-from tests.integration.publisher.outbox_rows import Outbox
+from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import settings_for
 
 
 def test_a_server_that_is_away_is_no_finding(delivered: tuple[Settings, Outbox], tmp_path: Path) -> None:

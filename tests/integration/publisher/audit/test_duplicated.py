@@ -4,7 +4,7 @@ from pathlib import Path
 
 from devstack.databases import PostgresServer
 from service.settings import Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     copy_of,
     counted,
     damage,
@@ -15,7 +15,7 @@ from tests.integration.publisher.audits import (
     run_audit,
     send,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox
+from tests.support.outbox.batches import TOPIC_ID, Outbox
 
 FOREIGN = "BBBBBBBBBBBBBBBBBBBBBB"
 

@@ -10,7 +10,7 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.settings import Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     NEVER_SENT,
     TWICE,
     copy_of,
@@ -24,9 +24,9 @@ from tests.integration.publisher.audits import (
     row,
     run_audit,
 )
-from tests.integration.publisher.harness import query, settings_for, wait_until
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
-from tests.integration.publisher.restoring import resume
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.restoring import resume
+from tests.support.processes.publishers import query, settings_for, wait_until
 
 
 def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_that_mends_it_is_named(

@@ -23,7 +23,8 @@ from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_b
 from service.errors import SettingsError
 from service.fault_points import Action, Fault, Plan
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     drained,
@@ -31,8 +32,7 @@ from tests.integration.publisher.harness import (
     wait_until,
     wait_until_all_read,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session
-from tests.integration.publisher.topic_limits import set_limit
+from tests.support.servers.topic_limits import set_limit
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT

@@ -10,7 +10,7 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import SettingsError
 from service.settings import Settings
-from tests.integration.publisher.audits import (
+from tests.support.outbox.audits import (
     NEVER_SENT,
     damage,
     deliver,
@@ -20,9 +20,9 @@ from tests.integration.publisher.audits import (
     row,
     run_audit,
 )
-from tests.integration.publisher.harness import Watcher, settings_for, wait_until, wait_until_all_read
-from tests.integration.publisher.outbox_rows import Outbox, Session
-from tests.integration.publisher.replays import replay, replayed
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.outbox.replays import replay, replayed
+from tests.support.processes.publishers import Watcher, settings_for, wait_until, wait_until_all_read
 
 # A segment is compacted once a later one is begun.
 COMPACTED_AT_ONCE = {

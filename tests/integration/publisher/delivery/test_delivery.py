@@ -9,7 +9,8 @@ import psycopg
 
 from devstack.kafka import KafkaServer
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.processes.publishers import (
     InThread,
     Process,
     Watcher,
@@ -20,7 +21,6 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
 
 KILLS = 12
 

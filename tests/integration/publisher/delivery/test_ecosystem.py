@@ -9,8 +9,10 @@ import pytest
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from tests.integration.publisher.audits import deliver, failed, run_audit
-from tests.integration.publisher.harness import (
+from tests.support.outbox.audits import deliver, failed, run_audit
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
+from tests.support.outbox.replays import replayed
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -19,8 +21,6 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
-from tests.integration.publisher.replays import replayed
 
 # Of 12 partitions, by kafka-clients 4.3.1: BuiltInPartitioner.partitionForKey(key.getBytes(UTF_8), 12).
 JAVA_PARTITIONS = {

@@ -11,7 +11,8 @@ import pytest
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     DEADLINE_S,
     Process,
     Watcher,
@@ -21,7 +22,6 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -26,8 +27,7 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
-from tests.unit.publisher.test_checks import RECORD
+from tests.unit.publisher.delivery.test_history import RECORD
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.cli import app
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -27,7 +28,6 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
 
 
 def deliver(outbox: Outbox, settings: Settings) -> None:

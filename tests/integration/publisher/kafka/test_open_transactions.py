@@ -7,7 +7,8 @@ from confluent_kafka import Producer
 
 from devstack.kafka import KafkaServer
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -15,7 +16,6 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from service.errors import UnavailableError
 from service.settings import KafkaSettings, Settings
-from tests.integration.publisher.guarded import PASSWORD, USER, GuardedKafka, right
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -19,8 +19,8 @@ from tests.integration.publisher.harness import (
     status_of,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session
-from tests.integration.publisher.topic_limits import set_config
+from tests.support.servers.secured_kafka import PASSWORD, USER, GuardedKafka, right
+from tests.support.servers.topic_limits import set_config
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from publisher.delivery.records import Record, batch_size
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
 from service.settings import Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -21,8 +22,7 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session
-from tests.integration.publisher.topic_limits import set_limit
+from tests.support.servers.topic_limits import set_limit
 
 LIMIT = 2_000
 

@@ -11,7 +11,8 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.outbox.parked import Choice, newest_batch, requeue
 from service.fault_points import Action, Fault, Plan
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.processes.publishers import (
     InThread,
     Process,
     Watcher,
@@ -22,8 +23,7 @@ from tests.integration.publisher.harness import (
     wait_until,
     wait_until_all_read,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session
-from tests.integration.publisher.topic_limits import set_limit
+from tests.support.servers.topic_limits import set_limit
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT

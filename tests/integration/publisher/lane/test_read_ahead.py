@@ -8,7 +8,8 @@ from psycopg import OperationalError
 from devstack.kafka import KafkaServer
 from publisher.outbox.deliveries import record_delivery
 from service.fault_points import InjectedFaultError
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.processes.publishers import (
     InThread,
     Watcher,
     assert_exactly_once,
@@ -17,7 +18,6 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
 
 ROWS = 4
 """Of a transaction here."""

@@ -11,8 +11,8 @@ from publisher.delivery.history import Position
 from publisher.delivery.records import value_bytes
 from publisher.lane.reader import Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
-from tests.integration.publisher.harness import query, wait_until
-from tests.integration.publisher.outbox_rows import Outbox, Session
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.processes.publishers import query, wait_until
 
 LIMITS = ChunkLimits(100, 1 << 20)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"

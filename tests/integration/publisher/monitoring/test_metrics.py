@@ -10,9 +10,9 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.outbox_metrics import OutboxMetrics
 from service.errors import SettingsError
 from service.settings import MetricsSettings, PostgresSettings, Settings
-from tests.integration.publisher.harness import InThread, drained, query, settings_for, wait_until
-from tests.integration.publisher.outbox_rows import Outbox, Session
-from tests.scraping import free_port, scrape
+from tests.support.outbox.batches import Outbox, Session
+from tests.support.processes.publishers import InThread, drained, query, settings_for, wait_until
+from tests.support.scraping import free_port, scrape
 
 
 def with_metrics(settings: Settings, **changed: object) -> Settings:

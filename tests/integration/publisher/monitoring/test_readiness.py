@@ -21,7 +21,8 @@ from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
 from service.probe import probe
 from service.settings import MetricsSettings, Settings
-from tests.integration.publisher.harness import (
+from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.processes.publishers import (
     DEADLINE_S,
     InThread,
     Process,
@@ -29,8 +30,7 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
-from tests.scraping import asked, by_label, free_port, scrape
+from tests.support.scraping import asked, by_label, free_port, scrape
 
 
 class Served:

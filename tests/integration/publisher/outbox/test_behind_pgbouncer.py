@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from devstack.kafka import KafkaServer
-from tests.integration.publisher.audits import failed, run_audit
-from tests.integration.publisher.harness import (
+from tests.support.outbox.audits import failed, run_audit
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.publishers import (
     Process,
     Watcher,
     assert_exactly_once,
@@ -13,7 +14,6 @@ from tests.integration.publisher.harness import (
     settings_for,
     wait_until,
 )
-from tests.integration.publisher.outbox_rows import Outbox, simple
 
 
 def test_a_publisher_behind_it_delivers_exactly_once_and_goes_on_after_a_kill(

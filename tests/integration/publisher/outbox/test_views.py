@@ -14,9 +14,9 @@ from publisher.assignment.membership import read_living, read_view
 from publisher.cli import app
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import read_identity
-from tests.integration.publisher.harness import query, settings_for, status_of, wait_until
-from tests.integration.publisher.old_outputs import deliver_all
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.old_outputs import deliver_all
+from tests.support.processes.publishers import query, settings_for, status_of, wait_until
 
 
 @pytest.fixture

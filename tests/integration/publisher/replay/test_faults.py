@@ -8,9 +8,9 @@ import pytest
 
 from service.fault_points import Action, Fault, Plan
 from service.settings import Settings
-from tests.integration.publisher.harness import Watcher, query, wait_until
-from tests.integration.publisher.outbox_rows import Outbox, simple
-from tests.integration.publisher.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
+from tests.support.processes.publishers import Watcher, query, wait_until
 
 # Where a wrong order of the commits would lose or repeat; all steps are cells of the fault matrix.
 TELLING = [

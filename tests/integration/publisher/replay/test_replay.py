@@ -13,9 +13,8 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from publisher.replay import reader
 from service.settings import Settings
-from tests.integration.publisher.harness import Watcher, assert_exactly_once, query, settings_for, wait_until
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, Session, simple
-from tests.integration.publisher.replays import (
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.replays import (
     Event,
     ReplayProcess,
     assert_replayed,
@@ -24,6 +23,7 @@ from tests.integration.publisher.replays import (
     replayed,
     seen_of,
 )
+from tests.support.processes.publishers import Watcher, assert_exactly_once, query, settings_for, wait_until
 
 BATCHES = 12
 

@@ -12,7 +12,7 @@ from publisher.resume.planning import Plan, Request
 from publisher.resume.rebinding import Binding, rebind
 from publisher.resume.resume import Resume
 from service.errors import ContinuityError, FencedError
-from tests.integration.publisher.harness import settings_for
+from tests.support.processes.publishers import settings_for
 
 
 def bound(connection: psycopg.Connection[Any]) -> Binding:

@@ -10,17 +10,8 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from service.settings import Settings
-from tests.integration.publisher.harness import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
-from tests.integration.publisher.outbox_rows import Outbox, simple
-from tests.integration.publisher.restoring import (
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.restoring import (
     Dump,
     assert_seen,
     delete_topic,
@@ -33,6 +24,15 @@ from tests.integration.publisher.restoring import (
     stops_with,
     total,
     wait_for_stop,
+)
+from tests.support.processes.publishers import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    query,
+    settings_for,
+    wait_until,
 )
 
 EVENTS = 12  # of simple(n, keys=4)

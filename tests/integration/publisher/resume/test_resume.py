@@ -9,17 +9,8 @@ from devstack.kafka import KafkaServer
 from service.errors import ContinuityError, SettingsError, UnavailableError
 from service.fault_points import Action, Fault, Plan, arm
 from service.settings import Settings
-from tests.integration.publisher.harness import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
-from tests.integration.publisher.outbox_rows import Outbox, Session, simple
-from tests.integration.publisher.restoring import (
+from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.outbox.restoring import (
     Dump,
     assert_last_in_order,
     assert_seen,
@@ -29,6 +20,15 @@ from tests.integration.publisher.restoring import (
     resume,
     stops_with,
     total,
+)
+from tests.support.processes.publishers import (
+    InThread,
+    Watcher,
+    assert_exactly_once,
+    drained,
+    query,
+    settings_for,
+    wait_until,
 )
 
 EVENTS = 12  # of simple(n, keys=4)

@@ -8,15 +8,15 @@ import pytest
 from db.statements import statement
 from publisher.resume.survey import read_ledger
 from publisher.retention.keeper import run_once
-from tests.integration.publisher.harness import query
-from tests.integration.publisher.old_outputs import (
+from tests.support.outbox.batches import Outbox
+from tests.support.outbox.old_outputs import (
     PARTITION,
     add_batches,
     deliver_all,
     partitions,
     retention_settings,
 )
-from tests.integration.publisher.outbox_rows import Outbox
+from tests.support.processes.publishers import query
 
 NEWEST = 3 * PARTITION + 5
 

@@ -14,21 +14,21 @@ from publisher.retention.hold_off import hold_off_retention
 from service.errors import UnavailableError
 from service.fault_points import Action, Fault
 from service.settings import Settings
-from tests.integration.publisher.harness import (
-    Process,
-    Watcher,
-    assert_exactly_once,
-    query,
-    wait_until,
-)
-from tests.integration.publisher.old_outputs import (
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.old_outputs import (
     Command,
     add_batches,
     deliver_all,
     partitions,
     retention_settings,
 )
-from tests.integration.publisher.outbox_rows import TOPIC_ID, Outbox, simple
+from tests.support.processes.publishers import (
+    Process,
+    Watcher,
+    assert_exactly_once,
+    query,
+    wait_until,
+)
 
 NEWEST = 30_005
 

@@ -30,8 +30,9 @@ from spark_job.recovery import exported as exported_savepoints
 from spark_job.recovery import ownership, savepoints
 from spark_job.recovery.description import described
 from spark_job.recovery.generations import Generation, newest_generation
-from tests.acceptance.service import ROOT, wait_until
-from tests.integration.job.sink_world import TOPIC_ID, World, session, still_open
+from tests.support.outbox.sink_batches import TOPIC_ID, World, session, still_open
+from tests.support.paths import ROOT
+from tests.support.processes.service import wait_until
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"

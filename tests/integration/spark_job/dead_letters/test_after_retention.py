@@ -5,8 +5,8 @@ import pytest
 
 from spark_job import OutputEvent
 from spark_job.recovery.generations import Connection
-from tests.integration.job.letter_world import failed, retry, states
-from tests.integration.job.sink_world import World, session, still_open
+from tests.support.outbox.letters import failed, retry, states
+from tests.support.outbox.sink_batches import World, session, still_open
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["outputs are there", "outputs are dropped"])

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from service.errors import OutboxError
 from spark_job.cli import app
 from spark_job.recovery.generations import Connection
-from tests.integration.job.letter_world import HERE, failed, states, unended, with_letters
-from tests.integration.job.sink_world import letter
+from tests.support.outbox.letters import HERE, failed, states, unended, with_letters
+from tests.support.outbox.sink_batches import letter
 
 Command = Callable[..., Result]
 

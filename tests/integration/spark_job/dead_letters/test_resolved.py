@@ -11,8 +11,8 @@ from spark_job.dead_letters.covered import Horizon
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
-from tests.integration.job.letter_world import failed, states, unended, with_letters
-from tests.integration.job.sink_world import P0, P1, World, letter, session, still_open
+from tests.support.outbox.letters import failed, states, unended, with_letters
+from tests.support.outbox.sink_batches import P0, P1, World, letter, session, still_open
 
 OUT = [OutputEvent("t", b"v")]
 

@@ -16,9 +16,8 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import ownership, position
 from spark_job.recovery.generations import Connection
-from tests.acceptance.service import wait_until
-from tests.integration.job import letter_world
-from tests.integration.job.letter_world import (
+from tests.support.outbox import letters as letter_world
+from tests.support.outbox.letters import (
     HERE,
     WHOLE,
     events,
@@ -29,7 +28,8 @@ from tests.integration.job.letter_world import (
     unended,
     with_letters,
 )
-from tests.integration.job.sink_world import P0, P1, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, World, letter, session, still_open
+from tests.support.processes.service import wait_until
 
 E = OutputEvent
 

@@ -13,7 +13,7 @@ from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery.published import Delivered, newest_delivered
-from tests.integration.publisher.guarded import PASSWORD, GuardedKafka, right
+from tests.support.servers.secured_kafka import PASSWORD, GuardedKafka, right
 
 OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
 INPUT, PROGRESS = "session-in", f"outbox-progress-{OUTBOX}"

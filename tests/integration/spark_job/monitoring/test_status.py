@@ -10,7 +10,7 @@ from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.monitoring import status
 from spark_job.monitoring.status import Rate
-from tests.integration.job.sink_world import TOPIC_ID, World, session, still_open
+from tests.support.outbox.sink_batches import TOPIC_ID, World, session, still_open
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from devstack.databases import PostgresServer
 from publisher.retention import prune as pruning
 from publisher.retention.survey import survey
 from service.settings import RetentionSettings
-from tests.integration.job import history_steps
-from tests.integration.job.history import History, SessionWritten, stand_ins
-from tests.integration.job.history_steps import KINDS
-from tests.integration.job.history_verdict import wrong_letters, wrong_outputs
 from tests.soak.stand import small_partitions
+from tests.support.histories import steps as history_steps
+from tests.support.histories.history import History, SessionWritten, stand_ins
+from tests.support.histories.steps import KINDS
+from tests.support.histories.verdict import wrong_letters, wrong_outputs
 
 HISTORIES = int(os.environ.get("HISTORIES", "9"))
 _ALL_DUE = RetentionSettings(keep_bytes=0)

@@ -31,10 +31,10 @@ from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenStat
 from spark_job.sink import batch, storing
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
-from tests.integration.job import history_steps
-from tests.integration.job.history import Connection, History, settings, stand_ins
-from tests.integration.job.history_steps import KINDS
-from tests.integration.job.history_verdict import wrong
+from tests.support.histories import steps as history_steps
+from tests.support.histories.history import Connection, History, settings, stand_ins
+from tests.support.histories.steps import KINDS
+from tests.support.histories.verdict import wrong
 
 HISTORIES = int(os.environ.get("HISTORIES", "27"))
 SEED = int(os.environ.get("HISTORY_SEED", "0"))

@@ -16,7 +16,7 @@ from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import ledger
-from tests.integration.job.sink_world import World, session
+from tests.support.outbox.sink_batches import World, session
 
 Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings(heartbeat_s=0.2, owner_timeout_s=1)

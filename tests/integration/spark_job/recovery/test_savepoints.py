@@ -15,7 +15,7 @@ from spark_job.recovery import requests, savepoints
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.savepoints import Savepoint
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"

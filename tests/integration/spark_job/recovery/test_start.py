@@ -22,8 +22,8 @@ from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
 from spark_job.recovery.start import RequestRefusedError, Start, Started
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, still_open
-from tests.reference.tombstones import tombstones
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.reference.tombstones import tombstones
 
 MOST = 1_000
 TOMBSTONES = tombstones(large=70)

@@ -13,7 +13,7 @@ from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, Backpressure
-from tests.integration.job.sink_world import World, session
+from tests.support.outbox.sink_batches import World, session
 
 LANES = 4  # as World opens the epoch
 VALUE = b"12345678"

@@ -12,7 +12,7 @@ from service.errors import ContinuityError
 from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
 from spark_job import OutputEvent
 from spark_job.recovery.generations import Connection
-from tests.integration.job.sink_world import Row, World, letter, session, still_open
+from tests.support.outbox.sink_batches import Row, World, letter, session, still_open
 
 SINK = [point for point in POINTS if point.startswith("sink.")]
 BATCH: list[Row] = [

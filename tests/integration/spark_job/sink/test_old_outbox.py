@@ -22,8 +22,8 @@ from spark_job.recovery.findings import Accepted
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink import backpressure
-from tests.integration.job.letter_world import events, failed, retry, settings
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.outbox.letters import events, failed, retry, settings
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
 
 ROUNDS = 12
 """After some executions psycopg prepares a statement, and after some more Postgres takes a plan that fits all parameters."""

@@ -22,7 +22,7 @@ from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.sink import storing
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.failures import passes_by_itself
-from tests.integration.job.sink_world import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 E = OutputEvent

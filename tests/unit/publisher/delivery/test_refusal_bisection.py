@@ -17,8 +17,8 @@ from publisher.delivery.records import Row
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import Asked, Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
-from tests.unit.publisher.test_coordinator_link import opened
-from tests.unit.publisher.test_records import PLAIN
+from tests.unit.publisher.delivery.test_records import PLAIN
+from tests.unit.publisher.kafka.test_coordinator_link import opened
 
 
 def deliver(

@@ -16,7 +16,7 @@ from publisher.lane.reader import Chunk
 from publisher.monitoring import metrics
 from publisher.outbox.cursor import Cursor, Epoch
 from service.settings import KafkaSettings, PublisherSettings
-from tests.unit.publisher.test_checks import IDENTITY
+from tests.unit.publisher.delivery.test_history import IDENTITY
 
 # As librdkafka 2.16 writes it.
 CLOSED = (

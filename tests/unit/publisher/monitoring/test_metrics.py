@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.monitoring import metrics
 from service.errors import FencedError, UnavailableError
-from tests.scraping import Samples
+from tests.support.scraping import Samples
 
 
 def counted() -> Samples:

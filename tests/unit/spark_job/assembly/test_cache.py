@@ -12,9 +12,9 @@ import pytest
 from spark_job.assembly import cache
 from spark_job.assembly.cache import SessionCache
 from spark_job.sessions import AssemblySettings, OpenState, assemble
-from tests.reference.assembled import table
-from tests.reference.model import Record
-from tests.unit.job.tasks import UUID, slice_of
+from tests.support.histories.tasks import UUID, slice_of
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
 
 RULES = AssemblySettings()
 FOLDER = Path(UUID, "id-0")

@@ -16,8 +16,8 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import described
 from spark_job.recovery.judges import assembly_of
 from spark_job.sessions import AssemblySettings
-from tests.reference.model import Expected, Record, expected_sessions
-from tests.unit.job.tasks import Job, kafka
+from tests.support.histories.tasks import Job, kafka
+from tests.support.reference.model import Expected, Record, expected_sessions
 
 BEFORE = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=5, max_bytes=1_400)
 AFTER = SessionSettings(timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event")

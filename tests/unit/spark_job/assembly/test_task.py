@@ -20,11 +20,11 @@ from spark_job.assembly.errors import (
 from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import AssemblySettings, DamagedStateError
-from tests.reference.model import Record
-from tests.reference.tombstones import tombstones
-from tests.unit.job.tasks import UUID, kafka, run_task, slice_of, task_settings
+from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
+from tests.support.reference.model import Record
+from tests.support.reference.tombstones import tombstones
 
-HERE = "tests.unit.job.test_task"
+HERE = "tests.unit.spark_job.assembly.test_task"
 RULES = AssemblySettings(key_path=None, timeout_ms=60_000)
 
 

@@ -18,8 +18,8 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.description import described
 from spark_job.recovery.judges import assembly_of
 from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
-from tests.reference.assembled import table
-from tests.reference.model import Record
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
 
 PROFILE = settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=4, max_bytes=700)

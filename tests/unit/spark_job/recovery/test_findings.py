@@ -15,7 +15,7 @@ from spark_job.recovery.generations import Generation
 from spark_job.recovery.lineage import Former, Lineage
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
-from tests.reference.tombstones import tombstones
+from tests.support.reference.tombstones import tombstones
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 START = Offsets({P0: 100, P1: 50})

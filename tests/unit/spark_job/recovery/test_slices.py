@@ -10,7 +10,7 @@ from spark_job.recovery.lineage import Lineage
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.position import Position, StreamRow
 from spark_job.recovery.slices import slices_of
-from tests.unit.job.tasks import NOW
+from tests.support.histories.tasks import NOW
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 BEGIN = Offsets({P0: 100, P1: 50})

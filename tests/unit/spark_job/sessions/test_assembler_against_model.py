@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from spark_job.sessions import AssemblySettings, OpenState, assemble
 from spark_job.sessions.chunks import Chunk
 from spark_job.sessions.open_sessions import OpenSessions
-from tests.reference.assembled import assembled, expected_outcome, table
-from tests.reference.model import Record, expected_sessions
+from tests.support.reference.assembled import assembled, expected_outcome, table
+from tests.support.reference.model import Record, expected_sessions
 
 PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, InputSchemaError, OpenState, assemble
 from spark_job.sessions.decode import Decoder
-from tests.reference.assembled import assembled, table
-from tests.reference.model import Record, parse
+from tests.support.reference.assembled import assembled, table
+from tests.support.reference.model import Record, parse
 
 RULES = AssemblySettings()
 GOOD = b'{"event_type":"start_event","session_key":"k"}'

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from spark_job.sessions import AssemblySettings, DamagedStateError, OpenSessions, OpenState, assemble
 from spark_job.sessions.chunks import Chunk
 from spark_job.sessions.open_sessions import digest
-from tests.reference.assembled import table
-from tests.reference.model import Record
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
 
 RULES = AssemblySettings(timeout_ms=1000, grace_ms=100, max_events=4, max_bytes=2000, event_id_path=("id",))
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
-from tests.reference.assembled import Outcome, assembled, table
-from tests.reference.model import Record
+from tests.support.reference.assembled import Outcome, assembled, table
+from tests.support.reference.model import Record
 
 RULES = AssemblySettings(timeout_ms=1000, grace_ms=100, max_events=4, max_bytes=2000)
 

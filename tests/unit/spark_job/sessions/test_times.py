@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings
 from spark_job.sessions.times import iso8601_ms
-from tests.reference.assembled import assembled, expected_outcome
-from tests.reference.model import Record, _epoch_ms, expected_sessions
+from tests.support.reference.assembled import assembled, expected_outcome
+from tests.support.reference.model import Record, _epoch_ms, expected_sessions
 
 RULES = AssemblySettings(time_path=("meta", "at"), timeout_ms=1000)
 

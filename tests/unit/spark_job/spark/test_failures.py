@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -38,8 +37,9 @@ from spark_job.spark.failures import (
     explained,
     passes_by_itself,
 )
+from tests.support.paths import ROOT
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 4 times, most recent failure: Lost task 0.3 in stage 8.0 (TID 9)"
 STACK = "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)"
 

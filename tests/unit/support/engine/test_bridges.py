@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tests.images import bridges
+from tests.support.engine import bridges
 
 
 def test_no_two_slots_share_an_address() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import Engine, open_engine
-from tests.images.errors import EngineError
+from tests.support.engine.engine import Engine, open_engine
+from tests.support.engine.errors import EngineError
 
 
 @pytest.fixture

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.fixture import containers_are_a_must
-from tests.server_choice import SERVERS_VARIABLE, containers_are_wanted
+from tests.support.containers.fixtures import containers_are_a_must
+from tests.support.paths import ROOT
+from tests.support.servers.choice import SERVERS_VARIABLE, containers_are_wanted
 
-_ROOT = Path(__file__).parent.parent.parent.parent
 _TESTS = "def test_containers(engine): pass\ndef test_other(): pass\n"
 
 
 def _run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.images.fixture"]\n')
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.support.containers.fixtures"]\n')
     (tmp_path / "test_it.py").write_text(_TESTS)
     # Nothing on this PATH, so neither an engine nor the means to start one.
-    nothing = {"PATH": str(tmp_path), "PYTHONPATH": str(_ROOT), "DOCKER_HOST": "unix:///nowhere.sock"}
+    nothing = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "DOCKER_HOST": "unix:///nowhere.sock"}
     command = [
         sys.executable,
         "-m",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import install as module
-from tests.images.errors import EngineError
-from tests.images.install import install, nothing_starts
+from tests.support.engine import install as module
+from tests.support.engine.errors import EngineError
+from tests.support.engine.install import install, nothing_starts
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import OWN_VARIABLE, open_engine
-from tests.images.errors import EngineError
-from tests.images.machine import Machine, _has_cgroups
+from tests.support.engine.engine import OWN_VARIABLE, open_engine
+from tests.support.engine.errors import EngineError
+from tests.support.engine.machine import Machine, _has_cgroups
 
 READY = Machine(system="Linux", is_root=True, has_apt=True, has_cgroups=True, may_unshare=True)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import Engine
-from tests.images.owner import Owner, remove_leftovers
+from tests.support.engine.engine import Engine
+from tests.support.engine.owner import Owner, remove_leftovers
 
 HERE = Owner.this()
 GONE = replace(HERE, process=replace(HERE.process, birth="another-boot/1"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import stand_ins
-from tests.images.engine import Engine
-from tests.images.stand_ins import KAFKA, RECIPES, Recipe, provide, recipe_hash
+from tests.support.engine import stand_ins
+from tests.support.engine.engine import Engine
+from tests.support.engine.stand_ins import KAFKA, RECIPES, Recipe, provide, recipe_hash
 
 
 @pytest.fixture

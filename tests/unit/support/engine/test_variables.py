@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.containers.kafka import variable
+from tests.support.containers.kafka import variable
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Behaves like the entry point of the official image, for what is listed in tests/images/README.md:
+# Behaves like the entry point of the official image, for what is listed in tests/containers/README.md:
 # 1. as root: make the folders the server's, and go on as `postgres`;
 # 2. on an empty data directory: initdb, password rule for the network, first database, the scripts of the init folder,
 #    all on a server that listens on its socket only;
