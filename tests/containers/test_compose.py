@@ -10,9 +10,11 @@ from examples.clickstream.transform import TOPICS
 from tests.support.containers.compose_expectation import is_dealt_with, of_inputs, together
 from tests.support.containers.compose_project import LONG_RUNNING, OVERRIDE, SECRETS, Stack, progress
 from tests.support.engine.owner import OWNER_LABEL
+from tests.support.outbox.deliveries import spread
 from tests.support.pipeline import verdict
 from tests.support.pipeline.feed import Feeder, rounds
-from tests.support.processes.publishers import query, spread
+from tests.support.queries import query
+from tests.support.reading import end_offsets
 from tests.support.watching import Watcher
 
 # The images are built, and a cold build downloads 700 MB.
@@ -114,7 +116,7 @@ def test_the_images_have_what_they_need_and_no_more(stack: Stack) -> None:
 @pytest.fixture(scope="module")
 def watcher(stack: Stack) -> Iterator[Watcher]:
     """A read_committed consumer of every output topic, from before the first kill to the end."""
-    with Watcher(stack.bootstrap, TOPICS) as watching:
+    with Watcher(stack.bootstrap, *TOPICS) as watching:
         yield watching
 
 
@@ -156,7 +158,7 @@ def test_exactly_once_whatever_container_is_killed(stack: Stack, dsn: str, watch
         ((outbox_uuid,),) = query(dsn, "SELECT outbox_uuid FROM outbox.identity")
         progress_topic = f"outbox-progress-{outbox_uuid}"
         verdict.assert_no_open_transaction(stack.bootstrap, [*TOPICS, progress_topic])
-        ends = verdict.ends(stack.bootstrap, TOPICS, committed=True)
+        ends = end_offsets(stack.bootstrap, TOPICS, committed=True)
         stack.wait_until(lambda: watcher.has_read_to(ends), "reading the output topics to their ends")
         whole = together(expected)
         verdict.assert_delivered(whole, watcher.seen)
@@ -213,7 +215,7 @@ def test_down_and_up_with_new_secrets_goes_on_where_it_was(stack: Stack, dsn: st
 
 
 def _number_of_records(stack: Stack, topic: str) -> int:
-    return sum(verdict.ends(stack.bootstrap, [topic], committed=True).values())
+    return sum(end_offsets(stack.bootstrap, [topic], committed=True).values())
 
 
 def _wait_for_progress(stack: Stack, dsn: str, before: tuple[int, int], what: str) -> None:

@@ -16,7 +16,7 @@ from devstack.kafka import Kafka, KafkaServer
 from tests.support.faults.job_cells import PAGE
 from tests.support.faults.matrix import Matrix
 from tests.support.paths import JARS_LOCK
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 
 _MATRICES = pytest.StashKey[list[Matrix]]()
 _WIDTH = 160

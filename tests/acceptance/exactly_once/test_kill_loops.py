@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from service.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.pipeline.verdict import ends
+from tests.support.reading import read_to_end
 
 SESSIONS_PER_SECOND = 60
 
@@ -162,23 +161,5 @@ def pause(chance: random.Random, at_most_s: float) -> None:
 
 def aborted_records(pipeline: Pipeline, committed: int) -> int:
     """Output records that only a read_uncommitted consumer sees: of transactions that a kill interrupted."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": pipeline.bootstrap,
-            "group.id": "aborted",
-            "isolation.level": "read_uncommitted",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        places = ends(pipeline.bootstrap, pipeline.outputs, committed=False)
-        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in places])
-        records, at_end = 0, 0
-        while at_end < len(places):
-            for message in consumer.consume(10_000, timeout=0.2):
-                at_end += message.error() is not None
-                records += message.error() is None
-        return records - committed
-    finally:
-        consumer.close()
+    records = read_to_end(pipeline.bootstrap, *pipeline.outputs, isolation="read_uncommitted")
+    return sum(1 for _ in records) - committed

@@ -12,6 +12,7 @@ from tests.support.pipeline.expectation import Output, Share
 from tests.support.pipeline.feed import write
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.transforms import forgiving
+from tests.support.reading import end_offsets
 
 FAILED = "transform_failed"
 TIMEOUT_S = 500.0
@@ -75,9 +76,9 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     wanted = pipeline.expectation(Share(forgiving))
     refused = [letter for letter in expected.letters if letter.reason == FAILED]
     assert letters(pipeline, "resolved") == len(refused) == len(expected.letters) - len(wanted.letters) > 0
-    ends = verdict.ends(pipeline.bootstrap, pipeline.outputs, committed=True)
+    ends = end_offsets(pipeline.bootstrap, pipeline.outputs, committed=True)
     pipeline.wait_until(lambda: pipeline.watcher.has_read_to(ends), "reading the output topics to their ends")
-    got = [Output(e.topic, e.key, e.value, e.headers, e.outbox_id) for e in pipeline.watcher.seen]
+    got = [Output(e.topic, e.key, e.value, e.own_headers, e.outbox_id) for e in pipeline.watcher.seen]
     verdict.assert_same(Counter(wanted.outputs), Counter(got), "events in Kafka")
     verdict.assert_delivery_agrees(pipeline.dsn)
     kinds = pipeline.ask(

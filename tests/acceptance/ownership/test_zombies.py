@@ -15,7 +15,8 @@ from service.errors import FencedError
 from service.settings import JobSettings
 from spark_job.recovery import ownership
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.processes.service import Service, wait_until
+from tests.support.processes.service import Service
+from tests.support.waiting import wait_until
 
 REPETITIONS = 10
 FENCED = 4

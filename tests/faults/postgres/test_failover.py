@@ -15,8 +15,8 @@ from tests.support.faults.outages import TIMEOUT_S, end_of, go_on
 from tests.support.faults.outbox_batches import Batches, connected
 from tests.support.pipeline import verdict
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.processes.publishers import query
 from tests.support.proxies.postgres import Cut, CuttingProxy, When
+from tests.support.queries import query
 
 DATABASE = "outbox"
 

@@ -10,8 +10,8 @@ from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
 from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
-from tests.support.processes.publishers import wait_until
 from tests.support.servers.kafka_on_small_disk import CrowdedKafka
+from tests.support.waiting import wait_until
 
 _MEGABYTES = 64
 

@@ -20,8 +20,9 @@ from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
 from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
-from tests.support.processes.publishers import drained, status_of, wait_until
+from tests.support.outbox.deliveries import drained, status_of
 from tests.support.servers.proxied_kafka import HEAP, QUICK
+from tests.support.waiting import wait_until
 
 _LOCK = Path(__file__).parent / "kafka-4.3.1.lock"
 _TRANSACTION_TIMEOUT_MS = 2_000

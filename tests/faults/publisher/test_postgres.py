@@ -12,7 +12,7 @@ from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
 from tests.support.faults.publisher_scenario import Stage
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 from tests.support.servers.proxied_kafka import ProxiedKafka
 
 _WORDS = {

@@ -9,10 +9,10 @@ from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
 from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
-from tests.support.processes.publishers import wait_until
 from tests.support.proxies.kafka import KafkaProxy, Link, Lost
 from tests.support.proxies.kafka_protocol import Api
 from tests.support.servers.proxied_kafka import ProxiedKafka
+from tests.support.waiting import wait_until
 
 # Small pieces with a pause before each: a round trip takes tens of milliseconds, a larger message far more.
 SLOW = Link(piece_bytes=256, delay_s=0.01)

@@ -10,7 +10,7 @@ from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PAGE, Cell, play
 from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
-from tests.support.processes.publishers import wait_until
+from tests.support.waiting import wait_until
 
 _OPENING = (
     "delivery.after_lease",  # it fences its own successor when it wakes
@@ -45,7 +45,7 @@ class Takeover:
         else:
             reopened = [Fault("transaction.before_flush", Action.RAISE)] if self._point in _OPENING else []
             stage.meet(*reopened, Fault(self._point, Action.HOLD, _STEPS.get(self._point, 1)), batches=4)
-        stage.publisher.signal(signal.SIGSTOP)
+        stage.publisher.pause()
         found = stage.found()
         self._second = stage.another()
         self._second.start()
@@ -53,7 +53,7 @@ class Takeover:
         stage.wait_until_drained()
         self._woken = len(stage.publisher.log())
         stage.release()
-        stage.publisher.signal(signal.SIGCONT)
+        stage.publisher.resume()
         return found
 
     def recover(self, stage: Stage) -> str:

@@ -1,7 +1,6 @@
 """`spark-job dead-letters retry` killed with SIGKILL: what was committed stays, the rest is as it was, and the next one completes it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +13,8 @@ import pytest
 
 from tests.support.outbox.letters import HERE, failed, outputs, states, with_letters
 from tests.support.paths import ROOT
-from tests.support.processes.service import wait_until
+from tests.support.processes.environment import without_settings
+from tests.support.waiting import wait_until
 
 COMMAND = "spark-job dead-letters"
 NUMBER = 6
@@ -123,8 +123,7 @@ def command(*options: str) -> list[str]:
 
 
 def environment(dsn: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-    return kept | {"OUTBOX_POSTGRES__DSN": dsn, "OUTBOX_TRANSFORM__FUNCTION": f"{HERE}:good"}
+    return without_settings() | {"OUTBOX_POSTGRES__DSN": dsn, "OUTBOX_TRANSFORM__FUNCTION": f"{HERE}:good"}
 
 
 def said(folder: Path) -> str:

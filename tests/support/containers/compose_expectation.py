@@ -10,7 +10,7 @@ from examples.clickstream.transform import transform
 from service.settings import load_settings
 from service.topic_ids import topic_id_text
 from tests.support.pipeline.expectation import Expectation, Share, expect, read_topic
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 
 INPUTS = (CLICKS, LOAD)
 

@@ -14,8 +14,8 @@ from tests.support.engine.engine import Engine
 from tests.support.engine.owner import Owner
 from tests.support.engine.stand_ins import KAFKA, POSTGRES
 from tests.support.paths import ROOT
-from tests.support.processes.publishers import query
-from tests.support.processes.service import wait_until
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 LONG_RUNNING = ("postgres", "kafka", "spark-job", "publisher")
 OVERRIDE = "tests/support/containers/override.yml"

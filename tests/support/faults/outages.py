@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.processes.service import wait_until
+from tests.support.waiting import wait_until
 
 UNAVAILABLE = 6
 TIMEOUT_S = 600.0

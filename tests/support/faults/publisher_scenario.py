@@ -7,23 +7,19 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
 from devstack.topics import create_topics
 from publisher.delivery.progress import Progress
 from service.fault_points import Fault, Plan
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    Process,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    partition_ends,
-    query,
-    settings_for,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.processes.publishers import publisher_service, settings_for
+from tests.support.processes.service import Service
 from tests.support.proxies.kafka_protocol import list_transactions
+from tests.support.queries import query
+from tests.support.reading import end_offsets, read_to_end
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 KEYS = 12
 EVENTS = 3
@@ -58,21 +54,21 @@ class Stage:
         self.settings = settings_for(dsn, through or bootstrap, **(quick | publisher))
         self.plan = Plan(folder / "faults.json")
         self.publisher = self.another({"OUTBOX_TESTING__FAULT_FILE": str(self.plan.file)})
-        self.watcher = Watcher(bootstrap, topic)
-        self._started: list[Process] = [self.publisher]
+        self.watcher = Watcher(bootstrap, topic, tolerant=True)
+        self._started: list[Service] = [self.publisher]
         ((uuid,),) = query(dsn, "SELECT outbox_uuid FROM outbox.identity")
         self.progress_topic = f"{self.settings.publisher.progress_topic}-{uuid}"
         self._ids = f"{self.settings.publisher.transactional_id_prefix}-{uuid}-"
         self._fed = 0
         self._epoch = 1
 
-    def another(self, environment: dict[str, str] | None = None) -> Process:
+    def another(self, environment: dict[str, str] | None = None) -> Service:
         """A second publisher of the same outbox, not started, without faults unless the environment says so."""
         quick_options = {"OUTBOX_KAFKA__OPTIONS": '{"reconnect.backoff.max.ms": 500}'}
         number = len(list(self.folder.glob("*.log")))
         log = self.folder / f"publisher-{number}.log"
         log.touch()
-        made = Process(self.settings, log, quick_options | (environment or {}))
+        made = publisher_service(self.settings, log, quick_options | (environment or {}))
         if number:
             self._started.append(made)
         return made
@@ -162,9 +158,7 @@ class Stage:
 
     def open_transactions(self) -> bool:
         """Whether an output partition has records of a transaction that has not ended."""
-        return self._ends(self.outbox.topic, IsolationLevel.READ_COMMITTED) != self._ends(
-            self.outbox.topic, IsolationLevel.READ_UNCOMMITTED
-        )
+        return self._has_open_transactions(self.outbox.topic)
 
     def states(self) -> set[str]:
         """Of this outbox's transactional ids, by the brokers' own word."""
@@ -185,36 +179,10 @@ class Stage:
 
     def committed(self) -> dict[tuple[int, int], Progress]:
         """The newest committed progress record of each (epoch, lane)."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "fault-matrix",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,
-                "log_level": 0,
-            }
+        records = (
+            Progress.decode(each.value() or b"") for each in read_to_end(self.bootstrap, self.progress_topic)
         )
-        found: dict[tuple[int, int], Progress] = {}
-        try:
-            partitions = (
-                consumer.list_topics(self.progress_topic, timeout=30).topics[self.progress_topic].partitions
-            )
-            consumer.assign([TopicPartition(self.progress_topic, each, 0) for each in partitions])
-            unread = set(partitions)
-            while unread:
-                for message in consumer.consume(1_000, timeout=1.0):
-                    error = message.error()
-                    if error is None:
-                        progress = Progress.decode(message.value() or b"")
-                        found[progress.epoch, progress.lane] = progress
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        unread.discard(message.partition())
-        finally:
-            consumer.close()
-        return found
+        return {(record.epoch, record.lane): record for record in records}
 
     def _is_drained(self) -> bool:
         running = [each for each in self._started if each.is_alive()]
@@ -231,21 +199,16 @@ class Stage:
             return 0
         return int(count)
 
-    def _ends(self, topic: str, isolation: IsolationLevel) -> dict[int, int]:
-        return partition_ends(self.bootstrap, topic, isolation)
+    def _has_open_transactions(self, topic: str) -> bool:
+        readable, written = (end_offsets(self.bootstrap, [topic], committed=each) for each in (True, False))
+        return readable != written
 
     def _assert_no_open_transaction(self) -> None:
         """By the ends of the progress partitions (the outputs' are compared by assert_exactly_once), and by the brokers' own word."""
-
-        def is_over() -> bool:
-            ends = [
-                self._ends(self.progress_topic, level)
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            ]
-            return ends[0] == ends[1]
-
-        wait_until(is_over, "the end of every transaction on the progress topic")
-
+        wait_until(
+            lambda: not self._has_open_transactions(self.progress_topic),
+            "the end of every transaction on the progress topic",
+        )
         wait_until(
             lambda: self.states() <= _ENDED, lambda: f"the end of every transaction, found {self.states()}"
         )

@@ -6,7 +6,8 @@ from typing import NamedTuple, Self
 
 from tests.support.pipeline import verdict
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.processes.publishers import query
+from tests.support.queries import query
+from tests.support.reading import end_offsets
 
 _REPORTED = re.compile(r"batch_committed\b.*?\bbatch=(\d+)")
 _REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
@@ -81,7 +82,7 @@ def _reported(log: str) -> set[int]:
 
 def input_ends(pipeline: Pipeline) -> dict[int, int]:
     """{partition: end offset} of the input as it is now."""
-    ends = verdict.ends(pipeline.bootstrap, [pipeline.input], committed=True)
+    ends = end_offsets(pipeline.bootstrap, [pipeline.input], committed=True)
     return {partition: end for (_, partition), end in ends.items()}
 
 

@@ -1,8 +1,6 @@
 """Outboxes that were delivered, to damage and audit."""
 
-import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +17,11 @@ from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
-from tests.support.processes.publishers import InThread, drained, settings_for, wait_until
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.commands import run_command
+from tests.support.processes.environment import variables_of
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.waiting import wait_until
 
 
 def run_audit(
@@ -48,7 +50,7 @@ def examples(report: Report, name: str) -> str:
 
 def deliver(settings: Settings) -> None:
     """Let a publisher deliver everything that is there."""
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(settings.postgres.dsn.get_secret_value()), "everything delivered")
 
 
@@ -139,22 +141,7 @@ NEVER_SENT = (
 
 def publisher_command(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run `publisher` as people do."""
-    return subprocess.run(
-        [sys.executable, "-m", "publisher", *arguments],
-        env=environment_for(settings),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def environment_for(settings: Settings) -> dict[str, str]:
-    """The environment of a process with these settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
-    environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
-    environment["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
-    return environment
+    return run_command("publisher", *arguments, variables=variables_of(settings))
 
 
 def counted(report: Report, name: str) -> int:

@@ -1,7 +1,6 @@
 """An outbox with partitions full of old batches, made in a moment; retention as a process."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import SecretStr
 from service.fault_points import Fault, Plan
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.support.outbox.batches import OFFSETS
+from tests.support.processes.environment import without_settings
 
 PARTITION = 10_000
 DAY_S = 86_400
@@ -75,9 +75,7 @@ class Command:
     """`publisher retention ...` as a process. `plan`: the faults that it meets."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")
-        }
+        self._environment = without_settings()
         self._environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
         for name, value in settings.retention.model_dump(exclude_none=True).items():
             text = value.get_secret_value() if isinstance(value, SecretStr) else json.dumps(value)

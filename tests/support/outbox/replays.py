@@ -15,14 +15,11 @@ from typer.testing import CliRunner, Result
 from publisher.cli import app
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox
-from tests.support.processes.publishers import (
-    DEADLINE_S,
-    InThread,
-    Watcher,
-    drained,
-    wait_until,
-    wait_until_all_read,
-)
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.environment import variables_of, without_settings
+from tests.support.processes.publishers import RelayThread
+from tests.support.waiting import DEADLINE_S, wait_until
+from tests.support.watching import Watcher
 
 Event = tuple[bytes, bytes | None, str]
 """(key, value, outbox-id)"""
@@ -30,28 +27,14 @@ Event = tuple[bytes, bytes | None, str]
 
 def deliver(outbox: Outbox, settings: Settings) -> None:
     """Run the publisher until everything is through."""
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the delivery")
-
-
-def environment(settings: Settings, fault_file: Path | None = None) -> dict[str, str]:
-    """The environment of a command with these settings."""
-    values = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
-    values["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
-    values["OUTBOX_KAFKA__BOOTSTRAP_SERVERS"] = settings.kafka.bootstrap_servers
-    if settings.kafka.options:
-        values["OUTBOX_KAFKA__OPTIONS"] = json.dumps(settings.kafka.options)
-    for name, value in settings.publisher.model_dump(exclude_unset=True).items():
-        values[f"OUTBOX_PUBLISHER__{name.upper()}"] = value if isinstance(value, str) else json.dumps(value)
-    if fault_file is not None:
-        values["OUTBOX_TESTING__FAULT_FILE"] = str(fault_file)
-    return values
 
 
 def replay(settings: Settings, *arguments: str) -> Result:
     """`publisher replay` in this process. An explained error is in `exception`."""
     outside: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OUTBOX_")}
-    runner = CliRunner(env=outside | environment(settings))
+    runner = CliRunner(env=outside | variables_of(settings))
     # Loggers are kept for good, and the stderr of this call is closed after it.
     with mock.patch("service.logs.configure"):
         return runner.invoke(app, ["replay", *arguments])
@@ -77,7 +60,7 @@ class ReplayProcess:
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "publisher", self.command, *arguments],
-                env=environment(settings, fault_file),
+                env=without_settings() | variables_of(settings, fault_file),
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -124,7 +107,7 @@ def assert_replayed(watcher: Watcher, replay_uuid: str, wanted: list[Event]) -> 
         lambda: len(seen_of(watcher, replay_uuid)) >= len(wanted),
         lambda: f"{len(wanted)} events, saw {len(seen_of(watcher, replay_uuid))}",
     )
-    wait_until_all_read(watcher)
+    watcher.wait_until_all_read()
     seen = seen_of(watcher, replay_uuid)
     assert Counter(seen) == Counter(wanted)
     assert _by_key(seen) == _by_key(wanted)

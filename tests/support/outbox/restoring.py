@@ -20,15 +20,11 @@ from service.errors import OutboxError
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    drained,
-    query,
-    status_of,
-    wait_until,
-    wait_until_all_read,
-)
+from tests.support.outbox.deliveries import drained, status_of
+from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 Written = list[tuple[bytes, bytes | None, str]]
 
@@ -60,7 +56,7 @@ def _no_connections(postgres: PostgresServer, name: str) -> None:
 
 def deliver(outbox: Outbox, settings: Settings) -> None:
     """Run until everything is through."""
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), lambda: f"the delivery: {reasons(outbox)}")
 
 
@@ -72,12 +68,12 @@ def reasons(outbox: Outbox) -> list[str]:
 def stops_with(outbox: Outbox, settings: Settings, *words: str) -> None:
     """Run, and expect that every lane stops, says all these words, and nothing is delivered."""
     before = query(outbox.dsn, "SELECT count(*) FROM outbox.delivery")
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_for_stop(outbox, relay, *words)
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.delivery") == before
 
 
-def wait_for_stop(outbox: Outbox, relay: InThread, *words: str) -> None:
+def wait_for_stop(outbox: Outbox, relay: RelayThread, *words: str) -> None:
     """Return once the process has ended or every lane shows the first word; fail unless all words are said."""
 
     def stopped() -> bool:
@@ -121,7 +117,7 @@ def assert_seen(watcher: Watcher, expected: Written) -> None:
         lambda: len(watcher.seen) >= len(expected),
         lambda: f"{len(expected)} events, saw {len(watcher.seen)}",
     )
-    wait_until_all_read(watcher)
+    watcher.wait_until_all_read()
     assert Counter((event.key, event.value, event.outbox_id) for event in watcher.seen) == Counter(expected)
 
 

@@ -1,22 +1,19 @@
 """What must come out of an input topic: its records read back, judged by the reference model, and transformed."""
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from service.settings import SessionSettings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
 from spark_job.recovery.judges import assembly_of
 from tests.support.pipeline.transforms import RefusedSessionError, twenty
+from tests.support.reading import read_to_end
 from tests.support.reference.model import ExpectedSession, Record, expected_sessions
-
-_READ_TIMEOUT_S = 300.0
 
 
 class Output(NamedTuple):
@@ -137,36 +134,16 @@ def expect(
 
 def read_topic(bootstrap: str, topic: str) -> list[Record]:
     """Read a topic's committed records, from the first one that it has to its end of now."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "input",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        unread = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
-        records: list[Record] = []
-        deadline = time.monotonic() + _READ_TIMEOUT_S
-        while unread:
-            assert time.monotonic() < deadline, f"{topic}: the ends of {unread} did not come"
-            for message in consumer.consume(10_000, timeout=0.1):
-                partition, offset, error = message.partition(), message.offset(), message.error()
-                assert partition is not None
-                assert offset is not None
-                if error is None:
-                    records.append(
-                        Record(partition, offset, message.timestamp()[1], message.key(), message.value())
-                    )
-                else:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    unread.discard(partition)
-        return records
-    finally:
-        consumer.close()
+    return [
+        Record(
+            message.partition() or 0,
+            message.offset() or 0,
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+        )
+        for message in read_to_end(bootstrap, topic)
+    ]
 
 
 def _session(closed: ExpectedSession, topic: str) -> Session:

@@ -2,11 +2,9 @@
 
 import json
 import operator
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,16 +19,18 @@ from confluent_kafka.admin import AdminClient
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
 from service.settings import SessionSettings
-from tests.support.paths import ROOT
 from tests.support.pipeline import verdict
 from tests.support.pipeline.expectation import WHOLE, Expectation, Share, expect, read_topic
 from tests.support.pipeline.feed import Feeder, ends_of, rounds, starts_of, write
 from tests.support.pipeline.options import LANES, Options, environment, small
 from tests.support.pipeline.transforms import CARTS, INPUT, PAGES
-from tests.support.processes.service import Service, wait_until
+from tests.support.processes.commands import run_command, start_command
+from tests.support.processes.service import Service
+from tests.support.reading import end_offsets
 from tests.support.reference.model import Record
 from tests.support.servers.consumer_group import ConsumerGroup
 from tests.support.servers.input_topic import InputTopic
+from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 _PARTITIONS = 3
@@ -84,7 +84,7 @@ class Pipeline:
         self.publisher = Service("publisher", self._environment, folder / "publisher.log")
         inputs: dict[str, tuple[int, dict[str, str]]] = {} if reads else {self.input: (partitions, {})}
         create_topics(bootstrap, inputs | {topic: (_PARTITIONS, {}) for topic in self.outputs})
-        self.watcher = Watcher(bootstrap, self.outputs)
+        self.watcher = Watcher(bootstrap, *self.outputs)
         self._cleanup = ExitStack()
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -132,28 +132,17 @@ class Pipeline:
 
     def begin(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         """Start `spark-job <arguments>` with nobody at the terminal; `settings` are OUTBOX_ variables of this command only."""
-        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-        return subprocess.Popen(
-            [sys.executable, "-m", "spark_job", *arguments],
-            cwd=ROOT,
-            env=kept | self._environment | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start_command("spark_job", *arguments, variables=self._environment | settings)
 
     def command(self, *arguments: str, code: int = 0, **settings: str) -> str:
         """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
-        with self.begin(*arguments, **settings) as process:
-            try:
-                output, explanation = process.communicate(timeout=COMPLETION_TIMEOUT_S)
-            finally:
-                process.kill()
-        assert process.returncode == code, (
-            f"{arguments}: exit code {process.returncode}\n{output}\n{explanation}"
+        done = run_command(
+            "spark_job", *arguments, variables=self._environment | settings, timeout_s=COMPLETION_TIMEOUT_S
         )
-        return explanation if code else output
+        assert done.returncode == code, (
+            f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stderr if code else done.stdout
 
     def command_json(self, *arguments: str, **settings: str) -> Any:
         """Run it with --json and read that."""
@@ -413,7 +402,7 @@ class Pipeline:
     def assert_exactly_once(self, expected: Expectation) -> None:
         """Assert all that must hold after every fault. Both services are stopped, everything is delivered."""
         verdict.assert_no_open_transaction(self.bootstrap, [*self.outputs, self.progress_topic()])
-        ends = verdict.ends(self.bootstrap, self.outputs, committed=True)
+        ends = end_offsets(self.bootstrap, self.outputs, committed=True)
         self.wait_until(lambda: self.watcher.has_read_to(ends), "reading the output topics to their ends")
         verdict.assert_delivered(expected, self.watcher.seen)
         verdict.assert_outbox(self.dsn, expected)

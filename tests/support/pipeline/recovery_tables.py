@@ -7,11 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from publisher.delivery.progress import Progress
 from tests.support.pages.compared import Row
-from tests.support.processes.publishers import query
+from tests.support.queries import query
+from tests.support.reading import read_to_end
 
 NOTHING = "–"
 _PARTITIONS = ("0", "1")
@@ -185,34 +184,10 @@ class Places:
 
 
 def read(bootstrap: str, topic: str, isolation: str) -> list[str]:
-    """Read a topic's one partition from its first record to its end; empty where the topic does not exist."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    found: list[str] = []
-    try:
-        if topic not in consumer.list_topics(timeout=30).topics:
-            return found
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message = consumer.poll(30)
-            assert message is not None, f"{topic} could not be read to its end"
-            error = message.error()
-            if error is None:
-                found.append((message.value() or b"").decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-            else:
-                raise AssertionError(error)
-    finally:
-        consumer.close()
+    """The values of a topic's one partition; none where the topic does not exist."""
+    return [
+        (message.value() or b"").decode() for message in read_to_end(bootstrap, topic, isolation=isolation)
+    ]
 
 
 def _position(seq: Any, batch: Any) -> str:

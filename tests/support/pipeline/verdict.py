@@ -4,13 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-
 from tests.support.pipeline.expectation import Expectation, Letter, Output
-from tests.support.processes.publishers import query
-from tests.support.processes.service import wait_until
-from tests.support.watching import Seen
+from tests.support.queries import query
+from tests.support.reading import end_offsets
+from tests.support.waiting import wait_until
+from tests.support.watching import DeliveredEvent
 
 OBSERVER = "acceptance test"
 """Name of the tests' own connections."""
@@ -18,9 +16,9 @@ OBSERVER = "acceptance test"
 _TRACEBACK_ENDS_WITH = "RefusedSessionError: session "
 
 
-def assert_delivered(expected: Expectation, seen: Sequence[Seen]) -> None:
+def assert_delivered(expected: Expectation, seen: Sequence[DeliveredEvent]) -> None:
     """Fail unless the consumer saw each output once, with its bytes, in its session key's order. `seen`: as it came."""
-    got = [Output(e.topic, e.key, e.value, e.headers, e.outbox_id, e.revision) for e in seen]
+    got = [Output(e.topic, e.key, e.value, e.own_headers, e.outbox_id, e.revision) for e in seen]
     assert_same(Counter(expected.outputs), Counter(got), "events in Kafka")
     ids = [(o.outbox_id, o.revision) for o in got]
     assert_same(Counter(ids), Counter({*ids}), "outbox-ids")
@@ -177,23 +175,9 @@ def assert_delivery_agrees(dsn: str) -> None:
 
 def assert_no_open_transaction(bootstrap: str, topics: Iterable[str]) -> None:
     """Fail when a read_committed consumer cannot get to the end of a topic."""
-    committed, all_records = ends(bootstrap, topics, committed=True), ends(bootstrap, topics, committed=False)
+    names = list(topics)
+    committed, all_records = (end_offsets(bootstrap, names, committed=each) for each in (True, False))
     assert committed == all_records, f"open transactions: {committed} of {all_records} can be read"
-
-
-def ends(bootstrap: str, topics: Iterable[str], *, committed: bool) -> dict[tuple[str, int], int]:
-    """The end offset of each partition: of what a read_committed consumer may read, or of all."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    described = admin.list_topics(timeout=30).topics
-    asked = admin.list_offsets(
-        {
-            TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for topic in topics
-            for partition in described[topic].partitions
-        },
-        isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
-    )
-    return {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
 
 
 def assert_nothing_held(dsn: str) -> None:

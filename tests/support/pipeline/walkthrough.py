@@ -1,10 +1,7 @@
 """What docs/recovery.md tells: both services, the input's Kafka and the outputs' Kafka, to be fed, killed and compared step by step."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,13 +16,14 @@ from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
 from service.topic_ids import topic_id_text
 from tests.support.pages.compared import Page
-from tests.support.paths import ROOT
 from tests.support.pipeline import verdict
 from tests.support.pipeline.options import environment
 from tests.support.pipeline.recovery_tables import Places
 from tests.support.pipeline.transforms import INPUT, LETTERS
-from tests.support.processes.publishers import query
-from tests.support.processes.service import Service, wait_until
+from tests.support.processes.commands import run_command
+from tests.support.processes.service import Service
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 EVENT_TYPES = {"start": "start_event", "entry": "entry_event", "end": "end_event"}
 _TIMEOUT_S = 1_200.0
@@ -167,16 +165,12 @@ class Walk:
 
     def command(self, text: str, **settings: str) -> str:
         """Run the page's next command, which must be this one; return what it printed. `settings`: OUTBOX_ variables of it."""
-        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-        done = subprocess.run(
-            [sys.executable, "-m", "spark_job", *self.page.play(text)],
-            cwd=self._folder,
-            env=kept | self._environment | {"PYTHONPATH": str(ROOT)} | settings,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        done = run_command(
+            "spark_job",
+            *self.page.play(text),
+            variables=self._environment | settings,
+            folder=self._folder,
+            timeout_s=_TIMEOUT_S,
         )
         assert done.returncode == 0, f"{text}: {done.stdout}\n{done.stderr}"
         return done.stdout

@@ -3,37 +3,26 @@
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
 
 from devstack.process import ServerProcess, launch
-from tests.support.paths import ROOT
+from tests.support.processes.environment import without_settings
+from tests.support.waiting import LONG_DEADLINE_S, wait_until
 
-STOP_TIMEOUT_S = 300.0
 _LOG_LINES = 60
 
 
-def wait_until(
-    condition: Callable[[], object],
-    what: str | Callable[[], str],
-    *,
-    timeout_s: float = 300.0,
-    poll_s: float = 0.02,
-) -> None:
-    """Return once `condition` holds; fail with `what` did not happen."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(poll_s)
-
-
 class Service:
-    """One of the two services, which may live several times. It dies with the test, whatever happens."""
+    """One of the two services, which may live several times. It dies with the test, whatever happens.
+
+    A `with` block starts it, and kills what is left of it at its end.
+    """
 
     def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
         """`environment`: the OUTBOX_ settings."""
@@ -46,8 +35,7 @@ class Service:
         """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
         assert not self.is_alive(), f"{self.module} runs already"
         command = [sys.executable, "-m", self.module, "run", *options]
-        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-        environment = kept | {"PYTHONPATH": str(ROOT)} | dict(self._environment) | settings
+        environment = without_settings() | dict(self._environment) | settings
         self._process = launch(self.module, command, log=self._log, environment=environment)
 
     @property
@@ -62,10 +50,12 @@ class Service:
     def kill(self) -> None:
         """SIGKILL to the one process that was started. What it started itself must end by itself."""
         os.kill(self.pid, signal.SIGKILL)
-        wait_until(lambda: not self.is_alive(), f"the end of {self.module}")
+        wait_until(lambda: not self.is_alive(), f"the end of {self.module}", LONG_DEADLINE_S)
         try:
             wait_until(
-                lambda: not self._family(), lambda: f"{self.module} left these behind: {self._family()}"
+                lambda: not self._family(),
+                lambda: f"{self.module} left these behind: {self._family()}",
+                LONG_DEADLINE_S,
             )
         finally:
             self.destroy()
@@ -75,19 +65,23 @@ class Service:
         for process in self._family():
             with suppress(psutil.NoSuchProcess):  # it may end at this moment by itself
                 process.send_signal(signal.SIGKILL)
-        wait_until(lambda: not self._family(), f"the end of {self.module}")
+        wait_until(lambda: not self._family(), f"the end of {self.module}", LONG_DEADLINE_S)
         self.destroy()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the one process that was started, and wait for nothing."""
+        os.kill(self.pid, number)
 
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send SIGTERM, or another signal that asks for an end in order; return the exit code."""
-        os.kill(self.pid, number)
+        self.signal(number)
         return self.wait()
 
-    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+    def wait(self, timeout_s: float = LONG_DEADLINE_S) -> int:
         """Wait for the end of it and all that it started, and return the exit code."""
         process = self._started()
         assert process.guardian is not None
-        wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s=timeout_s)
+        wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s)
         code = process.guardian.wait(timeout_s)
         self.destroy()
         return code
@@ -123,6 +117,15 @@ class Service:
             process.kill()
         if self._process is not None:
             self._process.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.destroy()
 
     def _started(self) -> ServerProcess:
         assert self._process is not None, f"{self.module} was never started"

@@ -3,7 +3,7 @@
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.pipeline import verdict
+from tests.support.reading import end_offsets
 
 
 class ConsumerGroup:
@@ -36,5 +36,5 @@ class ConsumerGroup:
         answer.result()
 
     def _ends(self) -> dict[int, int]:
-        ends = verdict.ends(self._bootstrap, [self._topic], committed=False)
+        ends = end_offsets(self._bootstrap, [self._topic], committed=False)
         return {number: end for (_, number), end in ends.items()}

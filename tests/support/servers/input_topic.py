@@ -12,8 +12,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from devstack.topics import create_topics
 from service.topic_ids import topic_id_text
-from tests.support.pipeline import verdict
-from tests.support.processes.service import wait_until
+from tests.support.reading import end_offsets
+from tests.support.waiting import wait_until
 
 
 class InputTopic:
@@ -37,7 +37,7 @@ class InputTopic:
 
     def readable_ends(self) -> dict[int, int]:
         """{partition: end} as a read_committed consumer sees it."""
-        ends = verdict.ends(self._bootstrap, [self._name], committed=True)
+        ends = end_offsets(self._bootstrap, [self._name], committed=True)
         return {partition: end for (_, partition), end in ends.items()}
 
     def delete_records(self, before: dict[int, int]) -> None:

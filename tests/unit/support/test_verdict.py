@@ -6,16 +6,18 @@ import pytest
 
 from tests.support.pipeline.expectation import Expectation, Output
 from tests.support.pipeline.verdict import assert_delivered
-from tests.support.watching import Seen
+from tests.support.watching import DeliveredEvent
 
 EXPECTED = Expectation(
     outputs=[Output("t", b"k", b"%d" % n, (("h", b"v"),), f"topic/0/9/{n}") for n in range(4)]
 )
 
 
-def seen() -> list[Seen]:
+def seen() -> list[DeliveredEvent]:
     return [
-        Seen(output.topic, 0, n, output.key, output.value, output.headers, output.outbox_id, output.revision)
+        DeliveredEvent(
+            output.topic, 0, n, output.key, output.value, output.headers, output.outbox_id, output.revision
+        )
         for n, output in enumerate(EXPECTED.outputs)
     ]
 
@@ -55,6 +57,6 @@ def test_a_faultless_delivery_passes() -> None:
         "reissued unasked",
     ],
 )
-def test_a_fault_fails(fault: Callable[[list[Seen]], list[Seen]]) -> None:
+def test_a_fault_fails(fault: Callable[[list[DeliveredEvent]], list[DeliveredEvent]]) -> None:
     with pytest.raises(AssertionError):
         assert_delivered(EXPECTED, fault(seen()))

@@ -16,17 +16,11 @@ from publisher.cli import app
 from service.errors import OutboxError
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Process,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 def lanes(outbox: Outbox, kafka: KafkaServer, *arguments: str, lock_timeout_ms: int = 90_000) -> Any:
@@ -84,7 +78,7 @@ def test_more_and_fewer_lanes_under_load_keep_the_order_of_each_key(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=20)
-    with InThread(settings) as first, InThread(settings) as second:
+    with RelayThread(settings) as first, RelayThread(settings) as second:
         with load(outbox):
             changed = lanes(outbox, kafka, "set", "7")
             assert (changed["epoch"], changed["lanes"], changed["before"]) == (2, 7, 2)
@@ -113,7 +107,7 @@ def test_a_kill_during_a_change_keeps_the_order_of_each_key(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=7)
-    processes = [Process(settings, tmp_path / f"{number}.log") for number in range(3)]
+    processes = [publisher_service(settings, tmp_path / f"{number}.log") for number in range(3)]
     with processes[0], processes[1], processes[2], load(outbox):
         epoch = 1
         for number, count in enumerate((9, 4, 1, 6, 2, 8)):
@@ -173,7 +167,7 @@ def test_a_row_for_a_lane_that_its_epoch_does_not_have_stops_the_publisher(
     outbox.batch(simple(2, keys=30))
     outbox.add_epoch(3, 3, 2)
     outbox.batch(simple(3, keys=4))
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: batches_in(outbox, 3) == 1 and drained(outbox.dsn), "three epochs")
         wait_until(lambda: {found.epoch for found in status_of(outbox.dsn).lanes} == {3}, "three epochs")
     outbox.batch(simple(4, keys=4))
@@ -182,7 +176,7 @@ def test_a_row_for_a_lane_that_its_epoch_does_not_have_stops_the_publisher(
         "UPDATE outbox.session_output SET lane = %s WHERE batch_id = 4 AND session_key = 'k0002'",
         lane,
     )
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(
             lambda: any(found.stopped_why == "no_such_lane" for found in status_of(outbox.dsn).lanes),
             "the stop",

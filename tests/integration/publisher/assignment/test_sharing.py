@@ -13,19 +13,11 @@ from devstack.kafka import KafkaServer
 from service import fault_points
 from service.fault_points import Action, Fault, Plan
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Process,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    holders,
-    query,
-    settings_for,
-    spread,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained, holders, spread, status_of
+from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 LANES = 8
 # Longer than any test waits: whatever moves within a test was handed over, no lease ran out.
@@ -72,11 +64,11 @@ def test_lanes_spread_evenly_and_only_those_move_that_must(
 
     with ExitStack() as running:
         load()
-        relays = [running.enter_context(InThread(settings))]
+        relays = [running.enter_context(RelayThread(settings))]
         wait_for_spread(outbox, [LANES])
         for number, wanted in ((2, [4, 4]), (3, [2, 3, 3]), (4, [2, 2, 2, 2])):
             before = holders(outbox.dsn)
-            relays.append(running.enter_context(InThread(settings)))
+            relays.append(running.enter_context(RelayThread(settings)))
             load()
             wait_for_spread(outbox, wanted)
             now = holders(outbox.dsn)
@@ -106,7 +98,7 @@ def test_a_process_without_lanes_keeps_no_connection_for_any(
 ) -> None:
     Outbox(database, topic, lanes=1)
     settings = settings_for(database, kafka.bootstrap_servers, lease_s=NEVER_S)
-    with InThread(settings), InThread(settings), InThread(settings):
+    with RelayThread(settings), RelayThread(settings), RelayThread(settings):
         wait_until(lambda: len(status_of(database).processes) == 3, "three processes")
         wait_until(lambda: list(holders(database)) == [0], "the lane")
         wait_until(
@@ -126,17 +118,17 @@ def test_a_stopped_process_loses_its_lanes_commits_nothing_when_it_wakes_up_and_
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers)
-    sleeper = Process(settings, tmp_path / "sleeper.log")
+    sleeper = publisher_service(settings, tmp_path / "sleeper.log")
     outbox.batch(simple(1, keys=40))
-    with sleeper, InThread(settings) as awake:
+    with sleeper, RelayThread(settings) as awake:
         wait_for_spread(outbox, [4, 4])
         wait_until(lambda: drained(outbox.dsn), sleeper.log)
-        sleeper.signal(signal.SIGSTOP)
+        sleeper.pause()
         outbox.batch(simple(2, keys=40))
         wait_for_spread(outbox, [LANES])
         wait_until(lambda: drained(outbox.dsn), "the take-over once the leases ran out")
         assert len(status_of(outbox.dsn).processes) == 1
-        sleeper.signal(signal.SIGCONT)
+        sleeper.resume()
         for batch in range(3, 8):
             outbox.batch(simple(batch, keys=40))
         wait_for_spread(outbox, [4, 4])
@@ -150,7 +142,7 @@ def test_a_killed_process_loses_its_lanes_at_once(
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=NEVER_S)
     outbox.batch(simple(1, keys=40))
-    with InThread(settings), Process(settings, tmp_path / "killed.log") as killed:
+    with RelayThread(settings), publisher_service(settings, tmp_path / "killed.log") as killed:
         wait_for_spread(outbox, [4, 4])
         killed.kill()
         outbox.batch(simple(2, keys=40))
@@ -165,7 +157,7 @@ def test_a_lane_that_waits_long_keeps_its_lease_while_the_process_lives(
     lease_s = 1.0
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=lease_s)
     plan = Plan(tmp_path / "plan.json")
-    with InThread(settings), InThread(settings):
+    with RelayThread(settings), RelayThread(settings):
         wait_for_spread(outbox, [4, 4])
         outbox.batch(simple(1, keys=40))
         wait_until(lambda: drained(outbox.dsn), "the first batch")
@@ -201,12 +193,12 @@ def test_a_lane_that_stands_still_keeps_its_process_and_goes_on_by_itself_once_m
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=NEVER_S)
     outbox.batch(simple(1, keys=40))
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the first batch")
     (seq,) = query(outbox.dsn, "SELECT seq FROM outbox.lane WHERE lane = 3")[0]
     query(outbox.dsn, "UPDATE outbox.lane SET seq = seq + 5 WHERE lane = 3")
     outbox.batch(simple(2, keys=40))
-    with InThread(settings) as first, InThread(settings) as second:
+    with RelayThread(settings) as first, RelayThread(settings) as second:
         wait_until(
             lambda: (
                 [lane.stopped_why for lane in status_of(outbox.dsn).lanes if lane.lane == 3] == ["kafka_lost"]
@@ -239,7 +231,7 @@ def test_processes_that_come_hang_and_are_killed_under_load_lose_and_repeat_noth
     print(f"seed {seed}")
     chance = random.Random(seed)
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=13)
-    processes = [Process(settings, tmp_path / f"{number}.log") for number in range(4)]
+    processes = [publisher_service(settings, tmp_path / f"{number}.log") for number in range(4)]
     enough = threading.Event()
 
     def load() -> None:
@@ -260,12 +252,12 @@ def test_processes_that_come_hang_and_are_killed_under_load_lose_and_repeat_noth
             for _ in range(5):
                 one, other = chance.sample(processes, 2)
                 before = len(watcher.seen)
-                one.signal(signal.SIGSTOP)
+                one.pause()
                 other.kill()
                 wait_until(lambda before=before: len(watcher.seen) > before + 500, "the survivors' work")  # type: ignore[misc]
                 if chance.random() < 0.5:
                     wait_for_spread(outbox, [4, 4])
-                one.signal(signal.SIGCONT)
+                one.resume()
                 other.start()
                 if chance.random() < 0.5:
                     wait_for_spread(outbox, [2, 2, 2, 2])

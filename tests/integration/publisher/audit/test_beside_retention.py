@@ -16,7 +16,7 @@ from service.settings import Settings
 from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, deliver, failed, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 from tests.support.outbox.old_outputs import PARTITION, add_batches, partitions, retention_settings
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 
 
 class KilledError(Exception):

@@ -13,7 +13,9 @@ from publisher.kafka.clients import lane_producer
 from service.settings import Settings
 from tests.support.outbox.audits import copy_of, counted, damage, deliver, failed, fill, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
-from tests.support.processes.publishers import InThread, drained, wait_until
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.publishers import RelayThread
+from tests.support.waiting import wait_until
 
 
 def abort(settings: Settings, topic: str) -> None:
@@ -76,7 +78,7 @@ def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_pu
             batch += 1
 
     writer = threading.Thread(target=write_on)
-    with InThread(settings):
+    with RelayThread(settings):
         writer.start()
         try:
             for _ in range(2):
@@ -107,7 +109,7 @@ def test_what_is_committed_and_delivered_while_an_audit_begins_is_explained(
         wait_until(lambda: drained(outbox.dsn), "what was committed after the scope was frozen")
         return ends(broker, topics)
 
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything delivered")
         monkeypatch.setattr(Broker, "ends", deliver_more_first)
         report = run_audit(settings, tmp_path, kafka=True)

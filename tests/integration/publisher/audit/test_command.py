@@ -14,11 +14,11 @@ from service.settings import KafkaSettings, Settings
 from tests.support.outbox.audits import (
     copy_of,
     damage,
-    environment_for,
     publisher_command,
     run_audit,
 )
 from tests.support.outbox.batches import Outbox
+from tests.support.processes.environment import variables_of, without_settings
 from tests.support.processes.publishers import settings_for
 
 
@@ -80,7 +80,7 @@ def test_an_audit_that_is_killed_again_and_again_goes_on_where_it_was_and_finds_
         for at in (2, 1, 5, 0):
             ended = subprocess.run(
                 [sys.executable, "-c", KILLED, str(at), str(state)],
-                env=environment_for(settings),
+                env=without_settings() | variables_of(settings),
                 capture_output=True,
                 text=True,
                 timeout=120,

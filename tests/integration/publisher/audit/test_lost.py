@@ -26,7 +26,9 @@ from tests.support.outbox.audits import (
 )
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 from tests.support.outbox.restoring import resume
-from tests.support.processes.publishers import query, settings_for, wait_until
+from tests.support.processes.publishers import settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 
 def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_that_mends_it_is_named(

@@ -1,10 +1,7 @@
 """What was parked is sent again on request, exactly once, or put away."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -24,15 +21,14 @@ from service.errors import SettingsError
 from service.fault_points import Action, Fault, Plan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    drained,
-    query,
-    wait_until,
-    wait_until_all_read,
-)
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.commands import run_command
+from tests.support.processes.environment import variables_of
+from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
 from tests.support.servers.topic_limits import set_limit
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT
@@ -87,31 +83,21 @@ def everything(dsn: str) -> Choice:
         return Choice(newest_batch(connection))
 
 
-def environment_of(settings: Settings) -> dict[str, str]:
-    """The environment variables that stand for these settings."""
-    return {
-        "OUTBOX_POSTGRES__DSN": settings.postgres.dsn.get_secret_value(),
-        "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
-    }
-
-
 def killed_requeue(settings: Settings, plan: Plan) -> int:
     """Run `publisher parked requeue` as a process of its own that follows a plan; return its exit code."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
-    environment = kept | environment_of(settings) | {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}
-    command = [sys.executable, "-m", "publisher", "parked", "requeue", "--all", "--yes"]
-    return subprocess.run(command, env=environment, check=False).returncode
+    arguments = ("parked", "requeue", "--all", "--yes")
+    return run_command("publisher", *arguments, variables=variables_of(settings, plan.file)).returncode
 
 
 def command(settings: Settings, *words: str) -> Any:
     """Run `publisher parked ...` in this process."""
-    return CliRunner().invoke(app, words, env=environment_of(settings))
+    return CliRunner().invoke(app, words, env=variables_of(settings))
 
 
 def assert_each_once(outbox: Outbox, watcher: Watcher) -> None:
     """Fail unless every written event was seen once with its bytes and its outbox-id. Of the order nothing is promised."""
     wait_until(lambda: drained(outbox.dsn), "every lane at the ledger's end")
-    wait_until_all_read(watcher)
+    watcher.wait_until_all_read()
     seen = Counter((event.key, event.value, event.outbox_id) for event in watcher.seen)
     assert seen == Counter(outbox.written)
 
@@ -128,7 +114,7 @@ def test_what_was_too_large_is_delivered_once_after_the_limit_was_raised_though_
     )
     outbox.batch({"b": [Session([b"3"], 20), Session([TOO_LARGE], 21)]})
     outbox.batch({"b": [Session([TOO_LARGE], 30)], "c": [Session([b"4"], 31)]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but what is too large")
         assert [(key, batch) for key, batch, *_ in parked(outbox.dsn)] == [
             ("b", 1),
@@ -162,7 +148,7 @@ def test_what_is_refused_again_is_parked_again_and_requeued_once_only(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch({"a": [Session([TOO_LARGE], 10)]})
-    with InThread(settings), psycopg.connect(outbox.dsn, autocommit=True) as connection:
+    with RelayThread(settings), psycopg.connect(outbox.dsn, autocommit=True) as connection:
         wait_until(lambda: drained(outbox.dsn), "the lane beyond the row")
         choice = Choice(newest_batch(connection))
         assert requeue(connection, choice).batches == [2]

@@ -11,16 +11,12 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from tests.support.outbox.audits import deliver, failed, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
+from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.outbox.replays import replayed
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 # Of 12 partitions, by kafka-clients 4.3.1: BuiltInPartitioner.partitionForKey(key.getBytes(UTF_8), 12).
 JAVA_PARTITIONS = {
@@ -57,7 +53,7 @@ def test_keys_are_partitioned_as_java_clients_do_whether_the_transform_set_them_
     outbox.batch({key: [Session([b"1"], 10 + n)] for n, key in enumerate(session_keys)})
     own: list[bytes | None] = [*(key.encode() for key in JAVA_PARTITIONS), *JAVA_RAW]
     outbox.batch({"session": [Session([b"2"] * len(own), 90, keys=own)]})
-    with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers)):
+    with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers)):
         wait_until(lambda: drained(outbox.dsn), "every key")
     wait_until(lambda: len(watcher.seen) == len(session_keys) + len(own), "every event")
     found = {(event.key, event.partition) for event in watcher.seen}
@@ -78,7 +74,7 @@ def test_trace_context_and_cloud_events_go_out_beside_the_outbox_id(
         cloudevents=True,
         cloudevents_type="{topic}.v1",
     )
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the row")
     assert_exactly_once(outbox, watcher)
     first, second = (dict(event.headers) for event in watcher.seen)

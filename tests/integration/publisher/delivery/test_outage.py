@@ -17,16 +17,11 @@ from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 from tests.unit.publisher.delivery.test_history import RECORD
 
 
@@ -46,8 +41,8 @@ def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(
     create_topics(own_kafka.bootstrap_servers, {topic: (3, {})})
     outbox = Outbox(database, topic)
     settings = settings_for(database, own_kafka.bootstrap_servers, transaction_sessions=5)
-    with Watcher(own_kafka.bootstrap_servers, topic) as watcher:
-        with InThread(settings):
+    with Watcher(own_kafka.bootstrap_servers, topic, tolerant=True) as watcher:
+        with RelayThread(settings):
             for batch in range(1, 20):
                 outbox.batch(simple(batch, keys=40))
             wait_until(lambda: len(watcher.seen) > 50, "the first events")
@@ -67,7 +62,7 @@ def test_a_postgres_that_restarts_under_a_running_publisher_costs_nothing(
         dsn = server.create_database("outbox")
         upgrade(dsn)
         outbox = Outbox(dsn, topic)
-        with InThread(settings_for(dsn, kafka.bootstrap_servers, transaction_sessions=5)) as relay:
+        with RelayThread(settings_for(dsn, kafka.bootstrap_servers, transaction_sessions=5)) as relay:
             for batch in range(1, 10):
                 outbox.batch(simple(batch, keys=40))
             wait_until(lambda: len(watcher.seen) > 50, "the first events")
@@ -92,7 +87,7 @@ def test_a_postgres_that_restarts_while_the_publisher_waits_for_the_job_costs_no
     try:
         dsn = server.create_database("outbox")
         upgrade(dsn)
-        with InThread(settings_for(dsn, kafka.bootstrap_servers)) as relay:
+        with RelayThread(settings_for(dsn, kafka.bootstrap_servers)) as relay:
             wait_until(lambda: connected(dsn), "the publisher's connection")
             server.stop()
             server.start()
@@ -119,7 +114,7 @@ def epochs(dsn: str) -> int:
 
 
 def test_a_stop_while_kafka_does_not_answer_at_the_start_is_no_failure(database: str) -> None:
-    with InThread(settings_for(database, "127.0.0.1:1")) as relay:
+    with RelayThread(settings_for(database, "127.0.0.1:1")) as relay:
         wait_until(
             lambda: (
                 query(database, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'publisher'")

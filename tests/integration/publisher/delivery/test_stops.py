@@ -18,21 +18,16 @@ from devstack.topics import create_topics
 from publisher.cli import app
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 def deliver(outbox: Outbox, settings: Settings) -> None:
     """Run until everything is through."""
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the delivery")
 
 
@@ -51,7 +46,7 @@ def delete_topic(kafka: KafkaServer, name: str) -> None:
 def stops_with(outbox: Outbox, settings: Settings, why: str) -> None:
     """Run, and expect that every lane stops for this reason and the process ends by itself with it."""
     before = query(outbox.dsn, "SELECT count(*) FROM outbox.delivery")
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(relay.ended, f"the stop for {why}")
     assert why in str(relay.error)
     assert getattr(relay.error, "exit_code", None) == 5
@@ -76,7 +71,7 @@ def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(lambda: drained(outbox.dsn), "the first batch")
         delivered = len(outbox.written)
         query(outbox.dsn, "UPDATE outbox.batch SET commit_id = %s", uuid4())
@@ -189,7 +184,7 @@ def test_a_connection_that_leads_to_another_outbox_later_stops_the_publisher(
     outbox: Outbox, settings: Settings
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(lambda: drained(outbox.dsn), "the first batch")
         query(outbox.dsn, "UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
         query(
@@ -231,7 +226,7 @@ def test_a_progress_topic_that_is_not_compacted_is_refused(
     name = progress_topic(outbox.dsn)
     create_topics(kafka.bootstrap_servers, {name: (2, {"cleanup.policy": "delete"})})
     outbox.batch(simple(1, keys=4))
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(
             lambda: (
                 bool(shown(outbox))
@@ -260,7 +255,7 @@ def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
     outbox = Outbox(database, missing, lanes=1)
     settings = settings_for(database, kafka.bootstrap_servers)
     outbox.batch(simple(1, keys=4))
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: any("output_topic_missing" in reason for reason in shown(outbox)), "the stop")
         result = CliRunner(
             env={
@@ -274,7 +269,7 @@ def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
         admin.create_topics([NewTopic(missing, num_partitions=1)])[missing].result()
         wait_until(lambda: drained(database), "the delivery once the topic was there")
         assert shown(outbox) == [""]
-    with Watcher(kafka.bootstrap_servers, missing) as watcher:
+    with Watcher(kafka.bootstrap_servers, missing, tolerant=True) as watcher:
         assert_exactly_once(outbox, watcher)
 
 
@@ -284,5 +279,5 @@ def test_a_missing_output_topic_is_created_where_that_is_allowed(
     outbox = Outbox(database, missing, lanes=2)
     outbox.batch(simple(1, keys=4))
     deliver(outbox, settings_for(database, kafka.bootstrap_servers, create_topics=True))
-    with Watcher(kafka.bootstrap_servers, missing) as watcher:
+    with Watcher(kafka.bootstrap_servers, missing, tolerant=True) as watcher:
         assert_exactly_once(outbox, watcher)

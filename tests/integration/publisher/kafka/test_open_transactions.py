@@ -8,14 +8,11 @@ from confluent_kafka import Producer
 from devstack.kafka import KafkaServer
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    query,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, status_of
+from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ def test_an_open_transaction_holds_the_lanes_until_it_ends(
         return [lane.stopped_reason or "" for lane in status_of(outbox.dsn).lanes]
 
     outbox.batch(simple(1, keys=6))
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(lambda: len(reasons()) == 2 and all(reasons()), lambda: str(reasons()))
         for reason in reasons():
             assert reason.startswith("open_transaction:")
@@ -62,7 +59,7 @@ def test_one_that_begins_later_holds_nobody(
     outbox: Outbox, settings: Settings, watcher: Watcher, other: Producer
 ) -> None:
     other.abort_transaction(30)
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         outbox.batch(simple(1, keys=6))
         assert_exactly_once(outbox, watcher)
         other.begin_transaction()

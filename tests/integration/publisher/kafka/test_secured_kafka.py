@@ -9,18 +9,13 @@ import pytest
 from service.errors import UnavailableError
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    status_of,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
 from tests.support.servers.secured_kafka import PASSWORD, USER, GuardedKafka, right
 from tests.support.servers.topic_limits import set_config
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +82,7 @@ def test_events_go_out_over_tls_with_a_password_from_a_file(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch({"a": [Session([b"1", b"2"], 10)], "b": [Session([b"3"], 11)]})
-    with InThread(settings) as running:
+    with RelayThread(settings) as running:
         wait_until(lambda: running.ended() or drained(outbox.dsn), "everything")
     assert running.error is None
     assert_exactly_once(outbox, watcher)
@@ -107,7 +102,7 @@ def test_events_go_out_over_tls_with_a_password_from_a_file(
 def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_secret(
     outbox: Outbox, settings: Settings, kafka: GuardedKafka, tmp_path: Path, options: dict[str, str], password: str, named: str
 ) -> None:  # fmt: skip
-    with InThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
+    with RelayThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
         wait_until(running.ended, "the publisher to end")
     with pytest.raises(UnavailableError, match=named) as raised:
         raise running.error or AssertionError
@@ -128,7 +123,7 @@ def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
 ) -> None:  # fmt: skip
     needed = right(kind, name.format(topic=outbox.topic), operation, prefix="{" not in name)
     outbox.batch({"a": [Session([b"1"], 10)]})
-    with InThread(settings) as running:
+    with RelayThread(settings) as running:
         wait_until(lambda: drained(outbox.dsn), "the first batch")
         kafka.revoke(needed)
         if operation == "read":
@@ -151,7 +146,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
 ) -> None:
     set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "2")
     outbox.batch({"a": [Session([b"1"], 10)]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until_held(outbox.dsn, "min.insync.replicas=2, but only 1 replica")
         set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "1")
         wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
@@ -164,7 +159,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
 ) -> None:
     set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "0")
     outbox.batch({"a": [Session([b"1", b"2"], 10)]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until_held(outbox.dsn, "record_refused: Kafka refuses the time of sending")
         set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "3600000")
         wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
@@ -180,7 +175,7 @@ def test_a_quota_only_slows_the_lanes_down(
     try:
         for batch in range(4):
             outbox.batch({f"k{n}": [Session([b"x" * 10_000], 100 * batch + n + 1)] for n in range(4)})
-        with InThread(settings):
+        with RelayThread(settings):
             wait_until(lambda: drained(outbox.dsn), "everything")
             assert reasons(outbox.dsn) == []
         assert_exactly_once(outbox, watcher)
@@ -204,7 +199,7 @@ def test_a_backlog_gets_through_a_quota_that_no_full_transaction_fits_into(
             seen.update(reasons(outbox.dsn))
             return drained(outbox.dsn)
 
-        with InThread(slow):
+        with RelayThread(slow):
             wait_until(through, lambda: f"everything, but {status_of(outbox.dsn).lanes}", 240)
         assert any("transactions are held to" in reason for reason in seen), seen
         assert_exactly_once(outbox, watcher)

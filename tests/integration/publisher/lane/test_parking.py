@@ -13,16 +13,12 @@ from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
 from tests.support.servers.topic_limits import set_limit
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 LIMIT = 2_000
 
@@ -64,7 +60,7 @@ def test_a_record_of_exactly_the_topic_s_limit_goes_out_and_one_byte_more_is_par
     outbox.batch({"a": [Session([b"3", value_for(LIMIT + 1, outbox.topic, "a", 20, 1)], 20)]})
     outbox.written = written
     outbox.batch({"a": [Session([b"4"], 40)]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but the row that is too large")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "too_large")]
@@ -83,7 +79,7 @@ def test_what_only_the_broker_can_refuse_is_found_and_parked(
     counted = metrics.REGISTRY.get_sample_value
     parked_before = counted("outbox_rows_parked_total", {"reason": "invalid"}) or 0.0
     refused_before = counted("outbox_transactions_total", {"outcome": "refused"}) or 0.0
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but the rows that Kafka refuses")
     assert_exactly_once(outbox, watcher)
     assert (counted("outbox_rows_parked_total", {"reason": "invalid"}) or 0.0) - parked_before == 2
@@ -101,7 +97,7 @@ def test_a_record_refused_while_others_still_wait_to_be_sent_is_found(
     outbox.batch({"a": [Session([b"x"], 200, timestamps_ms=[later])]})
     outbox.written = written
     outbox.batch({f"k{n:03}": [Session([b"2"] * 20, 300 + n)] for n in range(60)})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but the row that Kafka refuses")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "invalid")]
@@ -140,7 +136,7 @@ def test_a_configured_batch_size_above_a_topic_s_limit_is_lowered_to_it(
     outbox.batch({f"k{n:04}": [Session([b"x" * 10_000], 1 + n)] for n in range(800)})
     refused = metrics.REGISTRY.get_sample_value
     before = refused("outbox_transactions_total", {"outcome": "refused"})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything")
     assert refused("outbox_transactions_total", {"outcome": "refused"}) == before
     assert_exactly_once(outbox, watcher)
@@ -154,7 +150,7 @@ def test_headers_and_timestamps_that_cannot_be_sent_are_parked(
     )
     outbox.written.clear()
     outbox.batch({"a": [Session([b"2"], 20, headers=[[["name", "value"]]])]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the second row")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 1, "invalid"), ("b", 1, "invalid")]
@@ -166,7 +162,7 @@ def test_a_partition_that_the_topic_does_not_have_is_parked(
     outbox.batch({"a": [Session([b"1"], 10, partitions=[1])]})
     outbox.written.clear()
     outbox.batch({"a": [Session([b"2"], 20, partitions=[0])]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "the second row")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 1, "invalid")]
@@ -182,7 +178,7 @@ def test_with_compression_the_broker_decides_what_is_too_large(
     outbox.batch({"a": [Session([incompressible], 20)]})
     outbox.written = written
     outbox.batch({"a": [Session([b"2"], 30)]})
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "what fits compressed")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "too_large")]

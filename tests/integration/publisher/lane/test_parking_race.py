@@ -1,6 +1,5 @@
 """A publisher that was taken over while it parked a row neither parks after that, nor does its successor send what it parked."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,13 @@ from devstack.topics import create_topics
 from publisher.outbox.parked import Choice, newest_batch, requeue
 from service.fault_points import Action, Fault, Plan
 from tests.support.outbox.batches import Outbox, Session
-from tests.support.processes.publishers import (
-    InThread,
-    Process,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-    wait_until_all_read,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
+from tests.support.processes.service import Service
+from tests.support.queries import query
 from tests.support.servers.topic_limits import set_limit
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 LIMIT = 2_000
 TOO_LARGE = b"x" * LIMIT
@@ -51,11 +45,11 @@ def plan(tmp_path: Path) -> Plan:
 
 
 @pytest.fixture
-def first(outbox: Outbox, kafka: KafkaServer, plan: Plan, tmp_path: Path) -> Process:
+def first(outbox: Outbox, kafka: KafkaServer, plan: Plan, tmp_path: Path) -> Service:
     """A publisher that loses its lane within a second of standing still."""
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)
     environment = {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}
-    return Process(settings, tmp_path / "first.log", environment)
+    return publisher_service(settings, tmp_path / "first.log", environment)
 
 
 def parked(dsn: str) -> list[tuple[str, int, str]]:
@@ -71,19 +65,19 @@ def lane_connections(dsn: str) -> int:
 
 
 def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_successor(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Service
 ) -> None:
     outbox.batch({"a": [Session([TOO_LARGE], 10)]})
     plan.write(Fault("delivery.after_admission", Action.HOLD))
     with first:
         wait_until(lambda: plan.fired() != [], first.log)
-        first.signal(signal.SIGSTOP)
+        first.pause()
         # Nothing is refused any more, yet the row is put aside.
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
-        with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
+        with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
             wait_until(lambda: drained(outbox.dsn), "the successor to pass the row")
             plan.write()
-            first.signal(signal.SIGCONT)
+            first.resume()
             with psycopg.connect(outbox.dsn, autocommit=True) as connection:
                 assert watcher.seen == []
                 requeue(connection, Choice(newest_batch(connection)))
@@ -93,7 +87,7 @@ def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_suc
 
 
 def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_sent(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Process
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Service
 ) -> None:
     outbox.batch({"a": [Session([b"1"], 9)]})
     with first:
@@ -101,16 +95,16 @@ def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_se
         plan.write(Fault("delivery.after_read", Action.HOLD))
         outbox.batch({"a": [Session([TOO_LARGE], 10)]})
         wait_until(lambda: plan.fired() != [], first.log)
-        first.signal(signal.SIGSTOP)
+        first.pause()
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
-        with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
+        with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
             wait_until(lambda: drained(outbox.dsn), "the successor to send the row")
             # So that the first one finds the row too large when it goes on.
             set_limit(kafka.bootstrap_servers, outbox.topic, LIMIT)
             plan.write()
             assert lane_connections(outbox.dsn) == 2
-            first.signal(signal.SIGCONT)
+            first.resume()
             wait_until(lambda: lane_connections(outbox.dsn) == 1, first.log)
-            wait_until_all_read(watcher)
+            watcher.wait_until_all_read()
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == []

@@ -9,15 +9,11 @@ from devstack.kafka import KafkaServer
 from publisher.outbox.deliveries import record_delivery
 from service.fault_points import InjectedFaultError
 from tests.support.outbox.batches import Outbox, Session, simple
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 ROWS = 4
 """Of a transaction here."""
@@ -49,7 +45,7 @@ def test_a_database_restored_after_a_chunk_was_read_ahead_is_noticed_before_the_
     monkeypatch.setattr("publisher.lane.lane.record_delivery", restore_and_record)
     outbox.batch(simple(1, keys=ROWS, events=1))
     outbox.batch(simple(2, keys=2 * ROWS, events=1))
-    with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)) as relay:
+    with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)) as relay:
         if first_changed == 1:
             # What was delivered is gone from the ledger: nothing after it may go out.
             wait_until(relay.ended, "the stop")
@@ -85,7 +81,7 @@ def test_a_failure_with_rows_read_ahead_neither_loses_nor_repeats_them(
     else:
         monkeypatch.setattr("publisher.delivery.transaction.reach", commit_fails)
     outbox.batch(simple(1, keys=5 * ROWS))
-    with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)):
+    with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)):
         wait_until(lambda: drained(outbox.dsn), "everything")
     assert failed
     assert_exactly_once(outbox, watcher)
@@ -97,7 +93,7 @@ def test_a_row_parked_while_it_is_read_ahead_is_passed_over(
     sessions = simple(1, keys=3 * ROWS)
     refused = f"k{ROWS + 1:04d}"
     outbox.batch(sessions | {refused: [Session([b"1"], 7, partitions=[99])]})
-    with InThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)):
+    with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_sessions=ROWS)):
         wait_until(lambda: drained(outbox.dsn), "everything else")
     outbox.written = [event for event in outbox.written if event[0] != refused.encode()]
     assert_exactly_once(outbox, watcher)

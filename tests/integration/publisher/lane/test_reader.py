@@ -12,7 +12,8 @@ from publisher.delivery.records import value_bytes
 from publisher.lane.reader import Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.support.outbox.batches import Outbox, Session
-from tests.support.processes.publishers import query, wait_until
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 LIMITS = ChunkLimits(100, 1 << 20)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"

@@ -11,8 +11,11 @@ from publisher.monitoring.outbox_metrics import OutboxMetrics
 from service.errors import SettingsError
 from service.settings import MetricsSettings, PostgresSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
-from tests.support.processes.publishers import InThread, drained, query, settings_for, wait_until
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
 from tests.support.scraping import free_port, scrape
+from tests.support.waiting import wait_until
 
 
 def with_metrics(settings: Settings, **changed: object) -> Settings:
@@ -30,7 +33,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
     with endpoint.served(settings, ProcessHealth()):
         wait_until(lambda: ("outbox_postgres_up", ()) in scrape(settings.metrics.port), "the first look")
         before = scrape(settings.metrics.port)
-        with InThread(settings):
+        with RelayThread(settings):
             wait_until(lambda: drained(outbox.dsn), "the first batch")
             outbox.batch({"c": [Session([b"3"], 20, topics=[missing])]})
             lane = ("epoch", "1"), ("lane", str(outbox.lane_of("c")))

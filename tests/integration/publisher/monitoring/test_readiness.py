@@ -22,15 +22,10 @@ from publisher.monitoring.health import ProcessHealth
 from service.probe import probe
 from service.settings import MetricsSettings, Settings
 from tests.support.outbox.batches import Outbox, Session, simple
-from tests.support.processes.publishers import (
-    DEADLINE_S,
-    InThread,
-    Process,
-    drained,
-    settings_for,
-    wait_until,
-)
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
 from tests.support.scraping import asked, by_label, free_port, scrape
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 class Served:
@@ -78,7 +73,7 @@ def test_ready_while_idle_and_while_a_backlog_moves_and_a_stopped_lane_is_named(
         status, answer = publisher.ready()
         assert (status, answer["reasons"]) == (503, ["starting: Postgres and Kafka have not answered yet"])
         assert publisher.healthy()[0] == 200
-        with InThread(publisher.settings, publisher.condition):
+        with RelayThread(publisher.settings, publisher.condition):
             publisher.wait_until_ready()
             assert [lane["state"] for lane in publisher.ready()[1]["lanes"]] == ["running", "running"]
             before = scrape(publisher.port)
@@ -121,9 +116,9 @@ def test_a_process_without_lanes_is_ready_while_others_hold_them(
 ) -> None:
     Outbox(database, topic, lanes=1)
     settings = settings_for(database, kafka.bootstrap_servers)
-    with served(settings) as first, InThread(first.settings, first.condition):
+    with served(settings) as first, RelayThread(first.settings, first.condition):
         first.wait_until_ready()
-        with served(settings) as second, InThread(second.settings, second.condition):
+        with served(settings) as second, RelayThread(second.settings, second.condition):
             second.wait_until_ready()
             assert (first.ready()[1]["notes"], len(first.ready()[1]["lanes"])) == ([], 1)
             answer = second.ready()[1]
@@ -142,7 +137,7 @@ def test_a_server_that_is_away_makes_it_unready_and_never_unhealthy(
         create_topics(kafka.bootstrap_servers, {topic: (1, {})})
         outbox = Outbox(postgres.dsn(), topic)
         settings = settings_for(outbox.dsn, kafka.bootstrap_servers, transaction_timeout_ms=5_000)
-        with served(settings) as publisher, InThread(publisher.settings, publisher.condition):
+        with served(settings) as publisher, RelayThread(publisher.settings, publisher.condition):
             publisher.wait_until_ready()
             postgres.stop()
             publisher.wait_for_reason(
@@ -172,7 +167,9 @@ def test_a_process_with_an_endpoint_is_probed_and_ends_in_order(
 ) -> None:
     """A thread that took the signal for itself would end the process at once."""
     port = free_port()
-    with Process(settings, tmp_path / "publisher.log", {"OUTBOX_METRICS__PORT": str(port)}) as process:
+    with publisher_service(
+        settings, tmp_path / "publisher.log", {"OUTBOX_METRICS__PORT": str(port)}
+    ) as process:
         wait_until(lambda: probe(f"http://127.0.0.1:{port}/readyz")[0] == 0, process.log)
         assert probe(f"http://127.0.0.1:{port}/healthz")[0] == 0
         assert {
@@ -202,7 +199,7 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
     monkeypatch.setattr(lane_workers, "longest_turn_s", lambda _settings: 1.0)
     with (
         served(settings, ProcessHealth(hung_s=1.0), progress_s=1) as publisher,
-        InThread(publisher.settings, publisher.condition),
+        RelayThread(publisher.settings, publisher.condition),
     ):
         publisher.wait_until_ready()
         # On a slow machine a turn may take longer than the second it is allowed here.

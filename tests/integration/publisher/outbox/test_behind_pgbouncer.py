@@ -6,14 +6,10 @@ from pathlib import Path
 from devstack.kafka import KafkaServer
 from tests.support.outbox.audits import failed, run_audit
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.processes.publishers import (
-    Process,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    settings_for,
-    wait_until,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.processes.publishers import publisher_service, settings_for
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 def test_a_publisher_behind_it_delivers_exactly_once_and_goes_on_after_a_kill(
@@ -25,7 +21,7 @@ def test_a_publisher_behind_it_delivers_exactly_once_and_goes_on_after_a_kill(
 ) -> None:
     settings = settings_for(through_pgbouncer(outbox.dsn, "session"), kafka.bootstrap_servers)
     outbox.batch(simple(1, 20))
-    with Process(settings, tmp_path / "publisher.log") as publisher:
+    with publisher_service(settings, tmp_path / "publisher.log") as publisher:
         wait_until(lambda: drained(outbox.dsn), publisher.log)
         publisher.kill()
         outbox.batch(simple(2, 20))

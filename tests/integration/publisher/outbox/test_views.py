@@ -15,8 +15,11 @@ from publisher.cli import app
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import read_identity
 from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.deliveries import status_of
 from tests.support.outbox.old_outputs import deliver_all
-from tests.support.processes.publishers import query, settings_for, status_of, wait_until
+from tests.support.processes.publishers import settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ from service.fault_points import Action, Fault, Plan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
-from tests.support.processes.publishers import Watcher, query, wait_until
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 # Where a wrong order of the commits would lose or repeat; all steps are cells of the fault matrix.
 TELLING = [

@@ -8,7 +8,7 @@ import pytest
 from publisher.replay.filters import Filters, Moment
 from publisher.replay.selection import Range, resolve
 from tests.support.outbox.batches import Outbox
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 
 HALF_PAST_8, HALF_PAST_10 = (
     datetime(2026, 11, 21, 8, 30, tzinfo=UTC),

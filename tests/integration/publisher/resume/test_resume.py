@@ -10,6 +10,7 @@ from service.errors import ContinuityError, SettingsError, UnavailableError
 from service.fault_points import Action, Fault, Plan, arm
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.outbox.restoring import (
     Dump,
     assert_last_in_order,
@@ -21,15 +22,10 @@ from tests.support.outbox.restoring import (
     stops_with,
     total,
 )
-from tests.support.processes.publishers import (
-    InThread,
-    Watcher,
-    assert_exactly_once,
-    drained,
-    query,
-    settings_for,
-    wait_until,
-)
+from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 EVENTS = 12  # of simple(n, keys=4)
 
@@ -111,7 +107,7 @@ def test_a_running_publisher_is_fenced_and_goes_on_by_itself(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(lambda: drained(outbox.dsn), "the first batch")
         report = resume(settings, "--from", "batch", "1", "--yes")
         assert total(report, "again") == EVENTS
@@ -291,7 +287,7 @@ def test_a_stopped_lane_of_a_running_publisher_goes_on_by_itself(
         " WHERE d.lane = 0) WHERE lane = 0",
     )
     stopped = "SELECT lane FROM outbox.lane WHERE stopped_why = 'database_restored'"
-    with InThread(settings) as relay:
+    with RelayThread(settings) as relay:
         wait_until(lambda: query(outbox.dsn, stopped) == [(0,)], "the stop")
         outbox.batch(simple(4, keys=4))
         resume(settings, "--from", "kafka", "--yes")
@@ -334,7 +330,7 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
         arm(None)
     mirrors = "SELECT lane, cursor_batch, stopped_why FROM outbox.lane ORDER BY lane"
     assert query(outbox.dsn, mirrors) == [(0, 1, "resuming"), (1, 1, None)]
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(lambda: query(outbox.dsn, mirrors) == [(0, 1, None), (1, 1, None)], "the mark's end")
     again = [event for event in outbox.written if outbox.lane_of(event[0].decode()) == 0]
     assert_seen(watcher, outbox.written + again)

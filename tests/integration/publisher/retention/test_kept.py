@@ -16,7 +16,7 @@ from tests.support.outbox.old_outputs import (
     partitions,
     retention_settings,
 )
-from tests.support.processes.publishers import query
+from tests.support.queries import query
 
 NEWEST = 3 * PARTITION + 5
 

@@ -15,7 +15,9 @@ from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, deliver, fai
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 from tests.support.outbox.old_outputs import PARTITION, add_batches, deliver_all, retention_settings
 from tests.support.outbox.restoring import resume
-from tests.support.processes.publishers import InThread, query, wait_until
+from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
+from tests.support.waiting import wait_until
 
 STEP = 200
 LEDGER = 40_000
@@ -120,7 +122,7 @@ def test_the_publisher_keeps_its_log_short_by_itself_and_the_audit_stays_right(
         return found
 
     kept = [(0, "delivery", 1), (0, "resume", 1), (1, "delivery", 1), (1, "resume", 1)]
-    with InThread(settings):
+    with RelayThread(settings):
         wait_until(
             lambda: left() == kept, lambda: f"the newest delivery and the resume of each lane: {left()}"
         )

@@ -15,6 +15,7 @@ from service.errors import UnavailableError
 from service.fault_points import Action, Fault
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.deliveries import assert_exactly_once
 from tests.support.outbox.old_outputs import (
     Command,
     add_batches,
@@ -22,13 +23,10 @@ from tests.support.outbox.old_outputs import (
     partitions,
     retention_settings,
 )
-from tests.support.processes.publishers import (
-    Process,
-    Watcher,
-    assert_exactly_once,
-    query,
-    wait_until,
-)
+from tests.support.processes.publishers import publisher_service
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 NEWEST = 30_005
 
@@ -54,7 +52,7 @@ def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers
     command = Command(retention_settings(outbox.dsn, keep_ledger_s=60), tmp_path)
     outbox.batch(simple(1, keys=20))
     add_batches(outbox.dsn, 20_000)
-    with Process(settings, tmp_path / "publisher.log") as publisher:
+    with publisher_service(settings, tmp_path / "publisher.log") as publisher:
         done = threading.Event()
         retained: list[tuple[int, str]] = []
 

@@ -32,7 +32,7 @@ from spark_job.recovery.description import described
 from spark_job.recovery.generations import Generation, newest_generation
 from tests.support.outbox.sink_batches import TOPIC_ID, World, session, still_open
 from tests.support.paths import ROOT
-from tests.support.processes.service import wait_until
+from tests.support.waiting import wait_until
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"

@@ -1,12 +1,12 @@
 """`spark-job prepare`, as people run it, makes an archive that the JVM of the next start maps."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from spark_job.spark import class_archive
 from spark_job.spark.jars import java_executable
+from tests.support.processes.environment import without_settings
 
 _START = """
 import sys
@@ -35,7 +35,11 @@ def test_a_start_after_prepare_maps_sparks_classes_instead_of_loading_them(tmp_p
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
     return subprocess.run(
-        [sys.executable, *arguments], env=kept, capture_output=True, text=True, timeout=600, check=True
+        [sys.executable, *arguments],
+        env=without_settings(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
     )

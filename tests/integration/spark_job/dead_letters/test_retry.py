@@ -29,7 +29,7 @@ from tests.support.outbox.letters import (
     with_letters,
 )
 from tests.support.outbox.sink_batches import P0, P1, World, letter, session, still_open
-from tests.support.processes.service import wait_until
+from tests.support.waiting import wait_until
 
 E = OutputEvent
 
