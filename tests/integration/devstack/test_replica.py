@@ -1,6 +1,5 @@
 """What devstack promises of a replica: it follows, it can be cut off, it takes over for good."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from devstack.errors import DevstackError
 from devstack.postgres import Postgres
 from devstack.replica import Replica, failover_dsn
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
 
@@ -95,7 +95,8 @@ def test_a_new_replica_without_its_primary_is_refused(tmp_path: Path, primary: P
 
 
 def _wait_for_a_commit_that_waits(observer: psycopg.Connection[Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not observer.execute("SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchall():
-        assert time.monotonic() < deadline, "no commit that waits for the replica"
-        time.sleep(0.02)
+    wait_until(
+        lambda: observer.execute("SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchall(),
+        "a commit that waits for the replica",
+        TIMEOUT_S,
+    )

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +23,7 @@ from devstack.process import ProcessIdentity, birth, launch
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE, Stack
 from devstack.state import STATE_FILE
 from devstack.topics import create_topics
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
 
@@ -44,13 +44,6 @@ def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
     server.start()
     yield server
     server.destroy()
-
-
-def _wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {TIMEOUT_S:g} s for: {what}"
-        time.sleep(0.02)
 
 
 def _devstack(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -171,7 +164,7 @@ def test_kafka_keeps_data_and_port_over_a_stop_and_a_kill(own_kafka: Kafka) -> N
 def test_a_server_that_died_by_itself_is_started_again(own_postgres: Postgres) -> None:
     identity = own_postgres.process.identity
     os.kill(identity.pid, signal.SIGQUIT)
-    _wait_until(lambda: not own_postgres.is_running(), "Postgres gone")
+    wait_until(lambda: not own_postgres.is_running(), "Postgres gone", TIMEOUT_S)
     own_postgres.start()
     assert own_postgres.process.identity != identity
     psycopg.connect(own_postgres.dsn()).close()
@@ -227,7 +220,7 @@ time.sleep(600)
         assert len(servers) > 5
         owner.kill()
     try:
-        _wait_until(lambda: not any(each.is_alive() for each in servers), "all servers gone")
+        wait_until(lambda: not any(each.is_alive() for each in servers), "all servers gone", TIMEOUT_S)
     finally:
         os.kill(told["worker"], signal.SIGKILL)
         Stack.local(tmp_path).destroy()

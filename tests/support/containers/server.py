@@ -1,6 +1,5 @@
 """What Postgres and Kafka have in common as containers: an engine, a network, a port on loopback, and a life."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from devstack.port import LOOPBACK, ReservedPort
 from tests.support.engine.engine import Engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import OWNER_LABEL, Owner
+from tests.support.waiting import wait_until
 
 _START_TIMEOUT_S = 300.0
 _POLL_S = 0.1
@@ -89,12 +89,20 @@ class ContainerServer(ABC):
         return {}
 
     def _wait_until_it_answers(self, container: DockerContainer) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self.answers():
+        def log() -> str:
             container.reload()
-            if container.status != "running" or time.monotonic() > deadline:
-                said = b"".join(container.get_logs()).decode(errors="replace")[-_LAST_CHARACTERS:]
-                raise EngineError(
-                    f"the container of {self.image} is {container.status} and does not answer:\n{said}"
-                )
-            time.sleep(_POLL_S)
+            said = b"".join(container.get_logs()).decode(errors="replace")[-_LAST_CHARACTERS:]
+            return f"the container of {self.image} is {container.status} and does not answer:\n{said}"
+
+        def has_answered() -> bool:
+            if self.answers():
+                return True
+            container.reload()
+            if container.status != "running":
+                raise EngineError(log())
+            return False
+
+        try:
+            wait_until(has_answered, log, _START_TIMEOUT_S, poll_s=_POLL_S)
+        except AssertionError as error:
+            raise EngineError(str(error)) from error

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from devstack.databases import PostgresServer
 from devstack.port import LOOPBACK, ReservedPort, is_listening
 from spark_job.spark.jars import cache_dir
 from tests.support.containers.fixtures import containers_are_a_must
+from tests.support.waiting import wait_until
 
 _PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
 _START_S = 30.0
@@ -84,11 +84,13 @@ def running(dsn: str, pool_mode: str, folder: Path) -> Iterator[str]:
     with (folder / "pgbouncer.log").open("ab") as log:
         process = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + _START_S
-        while not is_listening(port.number):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"PgBouncer did not start: {(folder / 'pgbouncer.log').read_text()}")
-            time.sleep(0.02)
+        log_file = folder / "pgbouncer.log"
+
+        def listens() -> bool:
+            assert process.poll() is None, f"PgBouncer did not start: {log_file.read_text()}"
+            return is_listening(port.number)
+
+        wait_until(listens, lambda: f"PgBouncer's start: {log_file.read_text()}", _START_S)
         yield f"postgresql://{server['user']}@{LOOPBACK}:{port.number}/{server['dbname']}"
     finally:
         process.kill()

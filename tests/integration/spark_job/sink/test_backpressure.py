@@ -1,7 +1,7 @@
 """The bound on the backlog counts what lies behind the slowest lane, holds the job back, and lets go by itself."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -14,6 +14,7 @@ from spark_job.recovery import ownership
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, Backpressure
 from tests.support.outbox.sink_batches import World, session
+from tests.support.waiting import wait_until
 
 LANES = 4  # as World opens the epoch
 VALUE = b"12345678"
@@ -86,7 +87,9 @@ def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
     waiting = threading.Thread(target=held.wait, args=(lambda: False,))
     with psycopg.connect(database, autocommit=True) as observer:
         waiting.start()
-        wait_for(lambda: ownership.read_owner(observer).held_back_since is not None)
+        wait_until(
+            lambda: ownership.read_owner(observer).held_back_since is not None, "a job that is held back", 30
+        )
         assert because in (ownership.read_owner(observer).held_back_because or "")
         advance(observer, 2)
         waiting.join(timeout=30)
@@ -103,11 +106,3 @@ def test_a_stop_ends_the_wait(world: World) -> None:
 def test_without_a_bound_nothing_is_asked(world: World) -> None:
     world.connection.close()
     Backpressure(world.connection, world.run_id, JobSettings(), Condition()).wait(lambda: False)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    pause, tries = threading.Event(), 0
-    while not condition():
-        tries += 1
-        assert tries < 600, "not within 30 s"
-        pause.wait(0.05)
