@@ -15,7 +15,7 @@ from tests.support.faults.outages import TIMEOUT_S, end_of, go_on
 from tests.support.faults.outbox_batches import Batches, connected
 from tests.support.pipeline import verdict
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.proxies.postgres import Cut, CuttingProxy, When
+from tests.support.proxies.postgres import Cut, PostgresProxy, When
 from tests.support.queries import query
 
 DATABASE = "outbox"
@@ -53,7 +53,7 @@ def test_a_confirmed_commit_survives_on_a_synchronous_replica_and_may_be_missing
 ) -> None:
     with Pair(tmp_path, synchronous=synchronous) as pair:
         batches = Batches(pair.dsn)
-        with CuttingProxy(pair.primary.dsn(DATABASE)) as proxy:
+        with PostgresProxy(pair.primary.dsn(DATABASE)) as proxy:
             with connected(proxy.dsn) as connection:
                 proxy.cut_at(None)
                 batches.write(connection)

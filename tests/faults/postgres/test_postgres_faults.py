@@ -14,7 +14,7 @@ from spark_job.sink import ledger
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
 from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
-from tests.support.proxies.postgres import Cut, CuttingProxy, When
+from tests.support.proxies.postgres import Cut, PostgresProxy, When
 from tests.support.servers.postgres_on_small_disk import CrowdedPostgres
 
 DISK_MEGABYTES = 32
@@ -33,7 +33,7 @@ def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
 def test_a_connection_cut_at_any_request_leaves_the_batch_whole_or_absent(database: str, when: When) -> None:
     """Also between the commit and its answer: the next start finds the batch and does not write it again."""
     batches = Batches(database)
-    with CuttingProxy(database) as proxy:
+    with PostgresProxy(database) as proxy:
         with connected(proxy.dsn) as connection:
             proxy.cut_at(None)
             batches.write(connection)
@@ -60,7 +60,7 @@ def test_a_server_killed_during_copy_comes_back_without_a_trace_of_the_batch(
     dsn = own_postgres.create_database("outbox")
     upgrade(dsn)
     batches = Batches(dsn)
-    with CuttingProxy(dsn) as proxy:
+    with PostgresProxy(dsn) as proxy:
         batches.go_on()
         with connected(proxy.dsn) as connection:
             proxy.cut_at(Cut(row, among_rows=True, act=own_postgres.kill))

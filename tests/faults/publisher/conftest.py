@@ -58,7 +58,7 @@ def own_kafka(running_kafka: ProxiedKafka, proxy: KafkaProxy) -> Iterator[Proxie
     """A broker that a test may kill, reached through `proxy`; it runs again, and the network is good, for the next one."""
     running_kafka.start()
     yield running_kafka
-    proxy.be(Link())
+    proxy.set_link(Link())
     running_kafka.start()
 
 

@@ -84,7 +84,7 @@ def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> Cell:
     def strike(stage: Stage) -> str:
         stage.start()
         stage.wait_until_drained()
-        proxy.be(link)
+        proxy.set_link(link)
         stage.feed(_BATCHES)
         wait_until(
             lambda: proxy.cuts >= link.cuts, lambda: f"{link.cuts} cuts, made {proxy.cuts}", PATIENCE_S
@@ -93,7 +93,7 @@ def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> Cell:
         return f"{proxy.cuts} cuts" if link.cuts else "delivered slowly"
 
     def recover(stage: Stage) -> str:
-        proxy.be(Link())
+        proxy.set_link(Link())
         return stage.recover()
 
     return Cell("a backlog", name, "proxy", strike, recover, detail=detail)

@@ -1,14 +1,11 @@
 """A TCP proxy in front of a broker that loses, holds back, slows down and cuts what it is told."""
 
-import contextlib
 import select
 import socket
-import threading
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
 
 from devstack.port import LOOPBACK
 from tests.support.proxies.kafka_protocol import (
@@ -18,6 +15,7 @@ from tests.support.proxies.kafka_protocol import (
     correlation_of_answer,
     correlation_of_request,
 )
+from tests.support.proxies.tcp import TcpProxy
 
 
 class Lost(StrEnum):
@@ -41,33 +39,28 @@ class Link:
     """After so many cuts the network is good again."""
 
 
-class KafkaProxy:
-    """Forwards connections to a broker's listener. Use `with`; `target` must be set before the first connection."""
+class KafkaProxy(TcpProxy):
+    """In front of a broker's listener. `target` must be set before the first connection."""
 
     def __init__(self) -> None:
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.port: int = self._listener.getsockname()[1]
+        super().__init__()
         self.target = 0
         """Port of the broker's listener, which advertises `port`."""
         self.link = Link()
         self.cuts = 0
-        """How often all connections were cut, since `be`."""
+        """How often all connections were cut, since `set_link`."""
         self._requests = 0
         self._loss: tuple[Api, Lost] | None = None
         self.has_lost = False
         """Whether the loss has happened."""
         self._late: tuple[socket.socket, bytes] | None = None
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
-        self._accepting = threading.Thread(target=self._accept, name="kafka proxy")
 
     @property
     def address(self) -> str:
         """What clients connect to."""
         return f"{LOOPBACK}:{self.port}"
 
-    def be(self, link: Link) -> None:
+    def set_link(self, link: Link) -> None:
         """Change the network."""
         with self._lock:
             self.link, self.cuts, self._requests = link, 0, 0
@@ -90,39 +83,10 @@ class KafkaProxy:
                 assert not frames.ended, "the broker closed the connection on the late request"
         return int.from_bytes(answers[0][12:14], "big", signed=True)
 
-    def cut(self) -> None:
-        """Cut all connections."""
-        with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(client,), name="kafka proxy connection")
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError):
-            server = socket.create_connection((LOOPBACK, self.target))
-            pair = {client, server}
-            with self._lock:
-                self._open |= pair
-            try:
-                self._forward(client, server)
-            finally:
-                with self._lock:
-                    self._open -= pair
-                if self._late is None or self._late[0] is not server:
-                    server.close()
+    def _server_address(self) -> tuple[str, int]:
+        return LOOPBACK, self.target
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Until one of the two ends the connection, or it is cut."""
         requests, answers = Frames(client), Frames(server)
         dropped: int | None = None
         while not (requests.ended or answers.ended):
@@ -137,7 +101,7 @@ class KafkaProxy:
                 for request in requests.receive():
                     lost = self._due(request)
                     if lost is Lost.LATE:
-                        self._late = (server, request)
+                        self._late = (server.dup(), request)  # it outlives this connection
                     if lost in (Lost.REQUEST, Lost.LATE):
                         self.has_lost = True
                         return
@@ -170,18 +134,9 @@ class KafkaProxy:
                 time.sleep(link.delay_s)
             to.sendall(message[start : start + link.piece_bytes])
 
-    def __enter__(self) -> Self:
-        self._accepting.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._accepting.join()
-        self.cut()
-        for thread in self._threads:
-            thread.join()
+        super().__exit__(kind, error, trace)
         if self._late is not None:
             self._late[0].close()

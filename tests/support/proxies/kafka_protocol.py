@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-_CHUNK = 1 << 16
+from tests.support.proxies.tcp import Messages
+
 _TIMEOUT_S = 10.0
 _LOADING_S = 90.0
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
@@ -36,26 +37,11 @@ class Api(IntEnum):
         }[self]
 
 
-class Frames:
-    """Splits what arrives at a socket into messages, each with its length before it."""
+class Frames(Messages):
+    """Each message has its length before it."""
 
-    def __init__(self, source: socket.socket) -> None:
-        self._source = source
-        self._pending = b""
-        self.ended = False
-        """Whether nothing more will come."""
-
-    def receive(self) -> Iterator[bytes]:
-        """Wait for data, and yield the messages that are complete."""
-        arrived = self._source.recv(_CHUNK)
-        self.ended = not arrived
-        self._pending += arrived
-        while len(self._pending) >= 4:
-            length = 4 + int.from_bytes(self._pending[:4], "big")
-            if len(self._pending) < length:
-                return
-            message, self._pending = self._pending[:length], self._pending[length:]
-            yield message
+    def _length_of_next(self, pending: bytes) -> int | None:
+        return 4 + int.from_bytes(pending[:4], "big") if len(pending) >= 4 else None
 
 
 def api_of(request: bytes) -> int:

@@ -1,23 +1,20 @@
 """A TCP proxy in front of Postgres that counts a client's requests and does something at the one it was told."""
 
-import contextlib
 import select
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
-from typing import Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.support.proxies.tcp import CHUNK_BYTES, Messages, TcpProxy
 
 # Frontend messages: the end of a request with parameters, one without, and rows of a COPY.
 _SYNC, _QUERY, _COPY_DATA = b"S", b"Q", b"d"
 # Backend messages that end an answer: ready for the next request, or for the rows of a COPY.
 _ANSWERED = {b"Z", b"G"}
 _HEADER_BYTES = 5
-_CHUNK = 1 << 16
 
 
 class When(StrEnum):
@@ -29,7 +26,7 @@ class When(StrEnum):
 
 @dataclass(frozen=True)
 class Cut:
-    """At which request, counted from 0 since `CuttingProxy.cut_at`, and on which side of it."""
+    """At which request, counted from 0 since `PostgresProxy.cut_at`, and on which side of it."""
 
     request: int
     when: When = When.BEFORE
@@ -39,46 +36,40 @@ class Cut:
     """Runs before the connection is cut."""
 
 
-class Messages:
-    """Splits what arrives at a socket into the messages of Postgres' protocol."""
+class PostgresMessages(Messages):
+    """Each message has its type and its length before it."""
 
     def __init__(self, source: socket.socket, untyped: int = 0) -> None:
         """`untyped`: how many messages at the beginning have no type byte, as the startup packet."""
-        self._source, self._untyped = source, untyped
-        self._pending = b""
-        self.ended = False
-        """Whether nothing more will come."""
+        super().__init__(source)
+        self._untyped = untyped
 
     def receive(self) -> Iterator[bytes]:
         """Wait for data, and yield the messages that are complete."""
-        arrived = self._source.recv(_CHUNK)
-        self.ended = not arrived
-        self._pending += arrived
-        while len(self._pending) >= _HEADER_BYTES:
-            typed = 0 if self._untyped else 1
-            length = typed + int.from_bytes(self._pending[typed : typed + 4], "big")
-            if len(self._pending) < length:
-                return
-            message, self._pending = self._pending[:length], self._pending[length:]
+        for message in super().receive():
             self._untyped = max(0, self._untyped - 1)
             yield message
 
+    def _length_of_next(self, pending: bytes) -> int | None:
+        if len(pending) < _HEADER_BYTES:
+            return None
+        typed = 0 if self._untyped else 1
+        return typed + int.from_bytes(pending[typed : typed + 4], "big")
 
-class CuttingProxy:
-    """Forwards connections to a server, until the cut ends one of them. Use `with`; client connections one after the other."""
+
+class PostgresProxy(TcpProxy):
+    """Counts requests, and cuts the connection at the one it was told. For client connections one after the other."""
 
     def __init__(self, dsn: str) -> None:
         """`dsn`: of the server, at one host and port; connections through the proxy are made with `self.dsn`."""
+        super().__init__()
         parts = conninfo_to_dict(dsn)
         self._server = (str(parts["host"]), int(str(parts["port"])))
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
         # The first message is then the startup packet, and everything behind it can be read.
-        self.dsn = make_conninfo(dsn, port=port, sslmode="disable", gssencmode="disable")
+        self.dsn = make_conninfo(dsn, port=self.port, sslmode="disable", gssencmode="disable")
         self.requests = 0
         """Requests since `cut_at`."""
         self._cut: Cut | None = None
-        self._thread = threading.Thread(target=self._accept, name="cutting proxy")
 
     def cut_at(self, cut: Cut | None) -> None:
         """Count from 0 again, and cut there; None: only count."""
@@ -89,22 +80,15 @@ class CuttingProxy:
         """Whether the cut was made."""
         return self._cut is None
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            with client, socket.create_connection(self._server) as server, contextlib.suppress(OSError):
-                self._forward(client, server)
+    def _server_address(self) -> tuple[str, int]:
+        return self._server
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Until one of the two ends the connection, or the cut is made."""
-        sent = Messages(client, untyped=1)
+        sent = PostgresMessages(client, untyped=1)
         while True:
             for ready in select.select([client, server], [], [])[0]:
                 if ready is server:
-                    answer = server.recv(_CHUNK)
+                    answer = server.recv(CHUNK_BYTES)
                     if not answer:
                         return
                     client.sendall(answer)
@@ -129,21 +113,10 @@ class CuttingProxy:
         if cut.when is When.AFTER:
             server.sendall(message)
             # Rows of a COPY are not answered one by one.
-            answers = Messages(server)
+            answers = PostgresMessages(server)
             while not is_rows and not any(answer[:1] in _ANSWERED for answer in answers.receive()):
                 if answers.ended:
                     break
         cut.act()
         self._cut = None
         return True
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()

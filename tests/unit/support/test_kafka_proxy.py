@@ -103,7 +103,7 @@ def test_a_late_request_reaches_the_broker_after_the_ones_that_were_sent_later(
 
 
 def test_a_flapping_link_is_cut_as_often_as_asked_and_is_good_then(proxy: KafkaProxy) -> None:
-    proxy.be(Link(piece_bytes=3, cut_after=2, cuts=2))
+    proxy.set_link(Link(piece_bytes=3, cut_after=2, cuts=2))
     numbers: list[int | None] = []
     for _ in range(4):
         with connect(proxy) as client:
