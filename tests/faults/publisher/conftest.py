@@ -1,6 +1,6 @@
 """The publisher's matrix, its stages and its own servers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,9 @@ from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PAGE
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.publisher_scenario import SetUp, Stage
 from tests.support.proxies.kafka import KafkaProxy, Link
 from tests.support.servers.proxied_kafka import ProxiedKafka
-
-SetUp = Callable[..., Stage]
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.faults.publisher_scenario import PATIENCE_S, SetUp, Stage
 from tests.support.servers.proxied_kafka import ProxiedKafka
 from tests.support.waiting import wait_until
 

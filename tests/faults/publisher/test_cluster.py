@@ -10,10 +10,9 @@ from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.publisher_scenario import SetUp, Stage
 
 _PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
 _PROGRESS_GROUP = "outbox-publisher-progress"

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.faults.publisher_scenario import PATIENCE_S, SetUp, Stage
 from tests.support.servers.kafka_on_small_disk import CrowdedKafka
 from tests.support.waiting import wait_until
 

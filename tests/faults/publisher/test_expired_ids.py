@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.faults.publisher_scenario import PATIENCE_S, SetUp, Stage
 from tests.support.proxies.kafka_protocol import list_transactions
 from tests.support.servers.proxied_kafka import ProxiedKafka
 from tests.support.waiting import wait_until

@@ -4,18 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from service.fault_points import POINTS, Action, Fault
-from tests.faults.publisher.conftest import SetUp
+from service.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
-from tests.support.faults.publisher_cells import PAGE, Cell, play
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.publisher_cells import AFTER_KAFKAS_COMMIT, ALL, OPENING, PAGE, STEPS, Cell, play
+from tests.support.faults.publisher_scenario import SetUp, Stage
 
-ALL = [point for point in POINTS if point.startswith(("delivery.", "transaction."))]
-STEPS = ALL[ALL.index("delivery.after_read") :]
-"""What each transaction passes."""
-OPENING = ALL[: ALL.index("delivery.after_read")]
-"""What a lane passes when it is taken over."""
-AFTER_KAFKAS_COMMIT = "transaction.after_commit"
 _BATCHES = 4
 
 

@@ -16,10 +16,9 @@ from devstack.kafka import Kafka
 from publisher.delivery.stop_reasons import StopReason
 from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.faults.publisher_scenario import PATIENCE_S, SetUp, Stage
 from tests.support.outbox.deliveries import drained, status_of
 from tests.support.servers.proxied_kafka import HEAP, QUICK
 from tests.support.waiting import wait_until

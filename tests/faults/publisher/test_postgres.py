@@ -8,10 +8,9 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from devstack.server import LocalServer
 from service.fault_points import Action, Fault
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.publisher_scenario import SetUp, Stage
 from tests.support.queries import query
 from tests.support.servers.proxied_kafka import ProxiedKafka
 

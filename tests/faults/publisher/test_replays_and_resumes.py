@@ -6,11 +6,9 @@ import pytest
 
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.test_killed import AFTER_KAFKAS_COMMIT, ALL
 from tests.support.faults.matrix import Matrix
-from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.publisher_cells import AFTER_KAFKAS_COMMIT, ALL, Cell, play
+from tests.support.faults.publisher_scenario import SetUp, Stage
 from tests.support.outbox.replays import ReplayProcess, ResumeProcess, assert_replayed
 from tests.support.outbox.restoring import delete_topic, progress_topic
 from tests.support.queries import query

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.publisher.conftest import SetUp
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import Cell, play
-from tests.support.faults.publisher_scenario import PATIENCE_S, Stage
+from tests.support.faults.publisher_scenario import PATIENCE_S, SetUp, Stage
 from tests.support.proxies.kafka import KafkaProxy, Link, Lost
 from tests.support.proxies.kafka_protocol import Api
 from tests.support.servers.proxied_kafka import ProxiedKafka

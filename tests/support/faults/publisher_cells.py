@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.fault_points import POINTS
 from tests.support.faults.matrix import HELD, Group, Matrix, Page, Row
 from tests.support.faults.publisher_scenario import Stage
 
@@ -28,6 +29,13 @@ happened and since when. These cells are played with Kafka 4.2.1 now, in each CI
 """,
     fault="fault",
 )
+
+ALL = [point for point in POINTS if point.startswith(("delivery.", "transaction."))]
+STEPS = ALL[ALL.index("delivery.after_read") :]
+"""What each transaction passes."""
+OPENING = ALL[: ALL.index("delivery.after_read")]
+"""What a lane passes when it is taken over."""
+AFTER_KAFKAS_COMMIT = "transaction.after_commit"
 
 
 @dataclass(frozen=True)

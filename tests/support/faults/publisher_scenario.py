@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -282,3 +283,7 @@ class Stage:
             if each.is_alive():
                 each.kill()
         self.watcher.__exit__(kind, error, trace)
+
+
+SetUp = Callable[..., Stage]
+"""Makes a test's stage, on the run's servers unless told otherwise."""

@@ -16,13 +16,13 @@ from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
+from tests.support.lanes import RECORD
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
-from tests.unit.publisher.delivery.test_history import RECORD
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from publisher.delivery.transaction import RecordRefusedError
 from publisher.kafka.progress_reader import Newest
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.lease import Lease, LeaseLostError
-from tests.unit.publisher.delivery.test_history import RECORD
-from tests.unit.publisher.kafka.test_coordinator_link import opened
+from tests.support.lanes import RECORD, opened
 
 LEASE: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 0, "lease_token": 1, "lease_s": 3.0})
 

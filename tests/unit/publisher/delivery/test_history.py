@@ -6,25 +6,12 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.delivery.history import Identity, Mirror, Position, check_later, check_parked, decide
+from publisher.delivery.history import Mirror, Position, check_later, check_parked, decide
 from publisher.delivery.progress import Progress, Totals
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import Cursor
+from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 
-OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
-IDENTITY = Identity(OUTBOX, "cluster")
-RECORD = Progress(
-    outbox_uuid=OUTBOX,
-    cluster_id="cluster",
-    epoch=1,
-    lane=0,
-    seq=7,
-    after=Cursor(3),
-    cursor=Cursor(4, "key"),
-    commit_id=COMMIT,
-    sessions=10,
-    events=200,
-)
 MIRROR = Mirror(seq=7, cursor=Cursor(4, "key"), last_delivery=7)
 START = Position(0, Cursor(0), None)
 FRESH = Mirror(seq=0, cursor=Cursor(0), last_delivery=0)

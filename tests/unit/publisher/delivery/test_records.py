@@ -12,7 +12,6 @@ from publisher.delivery.records import (
     NO_EXTRAS,
     ExtraHeaders,
     Record,
-    Row,
     batch_size,
     is_plain,
     produce_plain,
@@ -20,22 +19,7 @@ from publisher.delivery.records import (
     value_bytes,
 )
 from publisher.delivery.refusals import TopicLimits, refusal
-
-PLAIN = Row(
-    batch_id=5,
-    session_key="k",
-    revision=0,
-    session_topic_ids=["T"],
-    session_partitions=[3],
-    session_ends=[99],
-    session_outputs=[3],
-    topics=["out"] * 3,
-    values=[b"a", None, b"c"],
-    keys=None,
-    headers=None,
-    partitions=None,
-    timestamps_ms=None,
-)
+from tests.support.lanes import PLAIN
 
 
 def as_records(calls: list[tuple[Any, ...]]) -> list[Record]:

@@ -17,8 +17,7 @@ from publisher.delivery.records import Row
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import Asked, Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
-from tests.unit.publisher.delivery.test_records import PLAIN
-from tests.unit.publisher.kafka.test_coordinator_link import opened
+from tests.support.lanes import PLAIN, opened
 
 
 def deliver(

@@ -9,8 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.refusals import no_row_s_fault
 from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
-from tests.unit.publisher.delivery.test_history import RECORD
-from tests.unit.publisher.delivery.test_records import PLAIN
+from tests.support.lanes import PLAIN, RECORD
 
 
 class FakeProducer:

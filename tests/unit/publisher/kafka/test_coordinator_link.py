@@ -1,70 +1,19 @@
 """A lane whose connection to Kafka broke takes a new epoch, after what it delivered and before it delivers more."""
 
 import logging
-import threading
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from publisher.delivery.context import Context
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.stop_reasons import StartOverError
 from publisher.kafka.coordinator_link import CoordinatorLink
-from publisher.lane.lane import Lane
-from publisher.lane.reader import Chunk
 from publisher.monitoring import metrics
-from publisher.outbox.cursor import Cursor, Epoch
-from service.settings import KafkaSettings, PublisherSettings
-from tests.unit.publisher.delivery.test_history import IDENTITY
+from tests.support.lanes import CLOSED, opened
 
 # As librdkafka 2.16 writes it.
-CLOSED = (
-    "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Disconnected: connection closed by peer: receive 0 after POLLIN"
-    " (after 11024ms in state UP)"
-)
 TIMED_OUT = "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Timed out EndTxnRequest in flight (after 60000ms, timeout #0)"
 ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
-
-
-class FakeLane(Lane):
-    """An open lane whose chunks are there at once, and whose producer hears of a broken connection while it delivers."""
-
-    outcome = Outcome.DELIVERED
-    breaks = False
-    fails: Exception | None = None
-
-    def _next_chunk(self, connection: Any) -> Any:
-        if self.outcome is not Outcome.DELIVERED:
-            self._hear()
-            return self.outcome
-        return Chunk([], Cursor(1), None, True, None)
-
-    def _deliver(self, *_: Any) -> None:
-        if self.fails is not None:
-            raise self.fails
-        self._hear()
-
-    def _hear(self) -> None:
-        if self.breaks:
-            self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
-
-
-def opened(outcome: Outcome, *, breaks: bool) -> FakeLane:
-    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
-    stop = threading.Event()
-    context = SimpleNamespace(
-        settings=settings,
-        topics=SimpleNamespace(describe=lambda *_, **__: {}),
-        identity=IDENTITY,
-        stop=stop,
-        give_up=stop.is_set,
-        outbox=None,
-    )
-    lane = FakeLane(cast(Context, context), Epoch(1, 1, 1), 0)
-    lane.outcome, lane.breaks = outcome, breaks
-    lane._tenure = cast(Any, SimpleNamespace(connection=None, producer=None))
-    return lane
 
 
 def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:

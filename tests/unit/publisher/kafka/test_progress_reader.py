@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from publisher.kafka.progress_reader import Record, later_than
-from tests.unit.publisher.delivery.test_history import RECORD
+from tests.support.lanes import RECORD
 
 
 def records(*written: tuple[int, int, bool], read: list[int] | None = None) -> Iterator[Record]:

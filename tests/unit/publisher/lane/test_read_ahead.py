@@ -16,8 +16,7 @@ from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
 from service.settings import KafkaSettings, PublisherSettings
-from tests.unit.publisher.delivery.test_history import COMMIT, IDENTITY
-from tests.unit.publisher.delivery.test_records import PLAIN
+from tests.support.lanes import COMMIT, IDENTITY, PLAIN
 
 
 class FakeProducer:

@@ -10,7 +10,7 @@ from publisher.resume.plan import Way, move
 from publisher.resume.planning import LanePlan, Plan, Planner, Request
 from publisher.resume.survey import LaneEpoch
 from service.errors import ContinuityError
-from tests.unit.publisher.resume.test_plan import found, record
+from tests.support.surveys import found, record
 
 BEFORE = [LaneEpoch(Epoch(1, 1, 1), None)]
 CHANGED = [LaneEpoch(Epoch(1, 1, 1), 4), LaneEpoch(Epoch(2, 5, 3), None)]
