@@ -18,7 +18,7 @@ import psycopg
 import typer
 from pydantic import SecretStr
 
-from benchmarks.world import world
+from benchmarks.servers import started_servers
 from db.migrate import upgrade
 from db.statements import statement
 from publisher.retention.drop import drop_partition
@@ -146,7 +146,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Length of the run without any drop.")] = 15.0,
 ) -> None:
     """Measure."""
-    with world() as servers:
+    with started_servers() as servers:
         dsn, last = servers.stack.create_database("outbox"), partitions * 3 * 10_000
         upgrade(dsn)
         outbox = Outbox(dsn, "pages")

@@ -19,7 +19,7 @@ from tests.support.pipeline.feed import clean, ends_of, starts_of, write
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
-from tests.support.servers.secured_kafka import PASSWORD, GuardedKafka, right
+from tests.support.servers.secured_kafka import PASSWORD, SecuredKafka, right
 
 SECRET = "a-secret-of-the-keystore"
 TOO_LATE_MS = 9_300_000_000_000_000
@@ -123,10 +123,10 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[GuardedKafka]:
+def guarded(tmp_path: Path) -> Iterator[SecuredKafka]:
     """A broker that wants TLS, a password and rights."""
     (tmp_path / "guarded").mkdir()
-    server = GuardedKafka(tmp_path / "guarded")
+    server = SecuredKafka(tmp_path / "guarded")
     with ExitStack() as cleanup:
         cleanup.callback(server.destroy)
         server.start()
@@ -136,12 +136,12 @@ def guarded(tmp_path: Path) -> Iterator[GuardedKafka]:
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_one_section_serves_both_clients_and_what_kafka_refuses_either_of_them_ends_the_job(
-    database: str, guarded: GuardedKafka, topic_prefix: str, tmp_path: Path
+    database: str, guarded: SecuredKafka, topic_prefix: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret.toml"
     options: Options = {
         "kafka": {
-            "bootstrap_servers": guarded.guarded_servers,
+            "bootstrap_servers": guarded.secured_servers,
             "options": guarded.options(),
             "secret_options_file": str(secret),
         },

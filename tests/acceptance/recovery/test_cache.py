@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.support.pipeline.cache_damage import DAMAGES, bring_back, damage
+from tests.support.pipeline.cache_damage import CACHE_DAMAGES, bring_back, damage
 from tests.support.pipeline.pipeline import Pipeline
 
 
@@ -20,7 +20,7 @@ def test_whatever_happens_to_the_cache_the_job_goes_on_and_reads_again_only_what
     pipeline.hold_open(30)  # a state is its content: from here on another one than what was copied
 
     goes_on(pipeline, 62, finds_again=False)
-    for number, how in enumerate(DAMAGES):
+    for number, how in enumerate(CACHE_DAMAGES):
         damage(pipeline.cache, how)
         goes_on(pipeline, 63 + number, finds_again=True)
     assert pipeline.restarts() == []

@@ -15,7 +15,7 @@ from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
 from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
 from tests.support.proxies.postgres import Cut, PostgresProxy, When
-from tests.support.servers.postgres_on_small_disk import CrowdedPostgres
+from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk
 
 DISK_MEGABYTES = 32
 
@@ -115,7 +115,7 @@ def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobod
 
 
 def test_a_full_disk_is_named_nothing_is_half_written_and_room_is_all_it_takes(tmp_path: Path) -> None:
-    server = CrowdedPostgres(tmp_path / "postgres", DISK_MEGABYTES)
+    server = PostgresOnSmallDisk(tmp_path / "postgres", DISK_MEGABYTES)
     try:
         server.start()
         dsn = server.create("outbox")

@@ -12,7 +12,7 @@ from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from tests.support.faults.outages import TIMEOUT_S, go_on
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.servers.postgres_on_small_disk import CrowdedPostgres
+from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk
 
 DATABASE = "outbox"
 DISK_MEGABYTES = 128
@@ -71,7 +71,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
 def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_on(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
-    server = CrowdedPostgres(tmp_path / "postgres", DISK_MEGABYTES)
+    server = PostgresOnSmallDisk(tmp_path / "postgres", DISK_MEGABYTES)
     try:
         server.start()
         dsn = server.create(DATABASE)

@@ -7,27 +7,27 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from service.fault_points import Plan
-from tests.support.faults.job_cells import DRIVER, PAGE, TASK, Cell, Situation
-from tests.support.faults.job_scenario import Play, options
+from tests.support.faults.faulty_jobs import OF_A_TASK, OF_THE_DRIVER, FailingDriver, FaultyJob, KilledWorker
+from tests.support.faults.job_cells import DRIVER, PAGE, TASK, JobCell, Situation
+from tests.support.faults.job_scenario import JobScenario, options
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.state import Kind
-from tests.support.faults.victim import OF_A_TASK, OF_THE_DRIVER, FailingDriver, KilledWorker, Victim
 from tests.support.pipeline.cache_damage import DELETED
 from tests.support.pipeline.pipeline import Pipeline
 
-GROUPS = [(title, victim) for title in DRIVER for victim in OF_THE_DRIVER] + [
-    (title, victim) for title in TASK for victim in OF_A_TASK
+GROUPS = [(title, faulty_job) for title in DRIVER for faulty_job in OF_THE_DRIVER] + [
+    (title, faulty_job) for title in TASK for faulty_job in OF_A_TASK
 ]
 SAMPLES = {
     FailingDriver: Situation(
         "a sample",
         (
-            Cell("sink.after_ledger", with_rows=True),
-            Cell("sink.after_commit", Kind.UNHEARD, with_rows=True),
+            JobCell("sink.after_ledger", with_rows=True),
+            JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True),
         ),
         one_by_one=True,
     ),
-    KilledWorker: Situation("a sample", (Cell("task.during_rebuild", cache=DELETED),), one_by_one=True),
+    KilledWorker: Situation("a sample", (JobCell("task.during_rebuild", cache=DELETED),), one_by_one=True),
 }
 
 
@@ -43,29 +43,29 @@ def faulty(
 
 @pytest.mark.faults
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize(("title", "victim"), GROUPS)
+@pytest.mark.parametrize(("title", "faulty_job"), GROUPS)
 def test_a_fault_at_any_step_loses_and_repeats_nothing(
     faulty: tuple[Pipeline, Plan],
     matrix: Matrix,
     tell: Callable[[str], None],
     title: str,
-    victim: type[Victim],
+    faulty_job: type[FaultyJob],
 ) -> None:
     pipeline, plan = faulty
     situations = (DRIVER | TASK)[title]
-    rows = [row for situation in situations for row in situation.rows(victim.name)]
-    group = matrix.declare(f"{title}, {victim.name}", rows)
-    Play(pipeline, victim(pipeline, plan), group, tell, seed=1_000).run(situations)
+    rows = [row for situation in situations for row in situation.rows(faulty_job.name)]
+    group = matrix.declare(f"{title}, {faulty_job.name}", rows)
+    JobScenario(pipeline, faulty_job(pipeline, plan), group, tell, seed=1_000).run(situations)
 
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
-    "victim", SAMPLES
+    "faulty_job", SAMPLES
 )  # tests/acceptance/exactly_once/test_kill_loops.py kills the driver
 def test_a_fault_just_before_and_one_just_after_commit_and_one_of_a_worker_lose_and_repeat_nothing(
-    faulty: tuple[Pipeline, Plan], victim: type[Victim]
+    faulty: tuple[Pipeline, Plan], faulty_job: type[FaultyJob]
 ) -> None:
     pipeline, plan = faulty
-    situation = SAMPLES[victim]
-    group = Matrix(PAGE).declare(situation.title, situation.rows(victim.name))
-    Play(pipeline, victim(pipeline, plan), group, print, seed=2_000).run([situation])
+    situation = SAMPLES[faulty_job]
+    group = Matrix(PAGE).declare(situation.title, situation.rows(faulty_job.name))
+    JobScenario(pipeline, faulty_job(pipeline, plan), group, print, seed=2_000).run([situation])

@@ -19,7 +19,7 @@ from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
 from service.errors import SchemaError, UnavailableError
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.paths import ROOT
 
 
@@ -164,7 +164,7 @@ def test_services_refuse_a_database_without_an_outbox(blank_database: str) -> No
 @pytest.mark.parametrize(
     ("found", "mended_by"), [("0000", "run `alembic upgrade head`"), ("9999", "run the release that made it")]
 )
-def test_services_refuse_another_revision(outbox: Outbox, found: str, mended_by: str) -> None:
+def test_services_refuse_another_revision(outbox: OutboxRows, found: str, mended_by: str) -> None:
     outbox.connection.execute("UPDATE outbox.alembic_version SET version_num = %s", [found])
     with pytest.raises(
         SchemaError, match=f"is at schema revision {found}, this code needs {HEAD}: {mended_by}"
@@ -172,13 +172,13 @@ def test_services_refuse_another_revision(outbox: Outbox, found: str, mended_by:
         require_current(outbox.connection)
 
 
-def test_services_refuse_a_migration_that_never_finished(outbox: Outbox) -> None:
+def test_services_refuse_a_migration_that_never_finished(outbox: OutboxRows) -> None:
     outbox.connection.execute("DELETE FROM outbox.alembic_version")
     with pytest.raises(SchemaError, match="has no outbox"):
         require_current(outbox.connection)
 
 
-def test_the_check_works_for_each_role_and_keeps_the_transaction(outbox: Outbox) -> None:
+def test_the_check_works_for_each_role_and_keeps_the_transaction(outbox: OutboxRows) -> None:
     for role in ROLES:
         with outbox.connection.transaction(force_rollback=True):
             outbox.connection.execute("SELECT set_config('role', %s, true)", [role])

@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 
 from db.migrate import ROLES
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 OWNER = "owner"
@@ -29,7 +29,7 @@ _COPY = re.compile(r"COPY (outbox\.\w+) \(([^)]*)\) FROM STDIN")
 
 
 @pytest.mark.parametrize(("role", "service", "name"), STATEMENTS, ids=lambda value: str(value))
-def test_its_role_may_run_it(outbox: Outbox, role: str, service: str, name: str) -> None:
+def test_its_role_may_run_it(outbox: OutboxRows, role: str, service: str, name: str) -> None:
     """EXPLAIN checks names, types and privileges as a run does, and writes nothing; NULL stands for each parameter."""
     text = files(service).joinpath("sql", name).read_text("utf-8")
     statement = re.sub(r"%\(\w+\)s", "NULL", text).replace("%%", "%")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.support.faults.matrix import Page, Row
+from tests.support.faults.matrix import MatrixPage, MatrixRow
 from tests.support.faults.state import Kind
-from tests.support.pipeline.cache_damage import DAMAGES, DELETED, OLD
+from tests.support.pipeline.cache_damage import CACHE_DAMAGES, DELETED, OLD
 
-PAGE = Page(
+PAGE = MatrixPage(
     "faults.md",
     """# The fault matrix
 
@@ -35,7 +35,7 @@ BEFORE_THE_STARTS_COMMIT = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class JobCell:
     """One fault and what it must leave."""
 
     point: str
@@ -54,7 +54,7 @@ class Situation:
     """Cells that follow one another."""
 
     title: str
-    cells: Sequence[Cell]
+    cells: Sequence[JobCell]
     after: str | None = None
     """The fault that makes the situation."""
     one_by_one: bool = False
@@ -62,10 +62,12 @@ class Situation:
     settings: Mapping[str, str] = field(default_factory=dict)
     """OUTBOX_ variables of the lives in it and after it."""
 
-    def rows(self, action: str) -> list[Row]:
+    def rows(self, action: str) -> list[MatrixRow]:
         """As they are shown."""
         return [
-            Row(self.title + (f", cache {cell.cache}" if cell.cache else ""), cell.point, action, cell.hit)
+            MatrixRow(
+                self.title + (f", cache {cell.cache}" if cell.cache else ""), cell.point, action, cell.hit
+            )
             for cell in self.cells
         ]
 
@@ -73,72 +75,72 @@ class Situation:
 NEW_BATCH = Situation(
     "a new batch",
     (
-        Cell("query.before_action"),
-        Cell("query.before_action", hit=2),  # after the batch before
-        Cell("query.after_action"),
-        Cell("sink.before_transaction"),
-        Cell("sink.after_lock"),
-        Cell("sink.after_continuity"),
-        Cell("sink.during_copy", hit=5),
-        Cell("sink.after_copy", with_rows=True),
-        Cell("sink.after_dead_letters", with_rows=True),
-        Cell("sink.after_ledger", with_rows=True),
-        Cell("sink.after_commit", Kind.UNHEARD, with_rows=True),
-        Cell("query.before_return", with_rows=True),
+        JobCell("query.before_action"),
+        JobCell("query.before_action", hit=2),  # after the batch before
+        JobCell("query.after_action"),
+        JobCell("sink.before_transaction"),
+        JobCell("sink.after_lock"),
+        JobCell("sink.after_continuity"),
+        JobCell("sink.during_copy", hit=5),
+        JobCell("sink.after_copy", with_rows=True),
+        JobCell("sink.after_dead_letters", with_rows=True),
+        JobCell("sink.after_ledger", with_rows=True),
+        JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True),
+        JobCell("query.before_return", with_rows=True),
     ),
     one_by_one=True,
 )
 FIRST_START = Situation(
     "the first start",
     (
-        Cell("start.begins", Kind.NOTHING),
-        Cell("start.after_take_over", Kind.NOTHING),
-        Cell("start.after_decision", Kind.NOTHING),
-        Cell("start.after_generation", Kind.NOTHING),
-        Cell("start.after_run", Kind.NOTHING),
-        Cell("start.after_commit", Kind.UNUSED, opens=True),
-        Cell("start.before_query", Kind.UNUSED),
+        JobCell("start.begins", Kind.NOTHING),
+        JobCell("start.after_take_over", Kind.NOTHING),
+        JobCell("start.after_decision", Kind.NOTHING),
+        JobCell("start.after_generation", Kind.NOTHING),
+        JobCell("start.after_run", Kind.NOTHING),
+        JobCell("start.after_commit", Kind.UNUSED, opens=True),
+        JobCell("start.before_query", Kind.UNUSED),
     ),
 )
 RESTART = Situation(
     "a restart",
     (
-        Cell("start.begins"),
-        Cell("start.after_take_over"),
-        Cell("start.after_decision"),
-        Cell("start.after_run"),
-        Cell("start.after_commit"),
-        Cell("start.before_query"),
-        Cell("query.before_action"),
+        JobCell("start.begins"),
+        JobCell("start.after_take_over"),
+        JobCell("start.after_decision"),
+        JobCell("start.after_run"),
+        JobCell("start.after_commit"),
+        JobCell("start.before_query"),
+        JobCell("query.before_action"),
     ),
     after="sink.after_commit",
 )
 LOST_CACHE = Situation(
     "open sessions lost",
     (
-        Cell("start.begins", cache=DELETED),
-        Cell("start.after_take_over"),
-        Cell("start.after_run"),
-        Cell("start.after_commit"),
-        Cell("start.before_query"),
-        Cell("query.after_action"),
-        Cell("sink.after_ledger", with_rows=True, cache=DELETED),
-        Cell("sink.after_commit", Kind.UNHEARD, with_rows=True, cache=DELETED),
-        Cell("query.before_return", cache=DELETED),
+        JobCell("start.begins", cache=DELETED),
+        JobCell("start.after_take_over"),
+        JobCell("start.after_run"),
+        JobCell("start.after_commit"),
+        JobCell("start.before_query"),
+        JobCell("query.after_action"),
+        JobCell("sink.after_ledger", with_rows=True, cache=DELETED),
+        JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True, cache=DELETED),
+        JobCell("query.before_return", cache=DELETED),
     ),
     after="sink.after_ledger",
 )
 ACCEPTED = Situation(
     "a generation opens",
     (
-        Cell("start.begins"),
-        Cell("start.after_take_over"),
-        Cell("start.after_decision"),
-        Cell("start.after_generation"),
-        Cell("start.after_run"),
-        Cell("start.after_commit", Kind.UNUSED, opens=True),
-        Cell("start.before_query", Kind.UNUSED),
-        Cell("sink.after_ledger", Kind.UNUSED, with_rows=True, cache=DELETED),
+        JobCell("start.begins"),
+        JobCell("start.after_take_over"),
+        JobCell("start.after_decision"),
+        JobCell("start.after_generation"),
+        JobCell("start.after_run"),
+        JobCell("start.after_commit", Kind.UNUSED, opens=True),
+        JobCell("start.before_query", Kind.UNUSED),
+        JobCell("sink.after_ledger", Kind.UNUSED, with_rows=True, cache=DELETED),
     ),
     after="sink.after_commit",
     # Another description that judges everything alike, so that what must come out stays the same.
@@ -146,25 +148,25 @@ ACCEPTED = Situation(
 )
 DAMAGED_CACHE = Situation(
     "a restart",
-    tuple(Cell("sink.after_ledger", cache=damage, with_rows=True) for damage in (OLD, *DAMAGES)),
+    tuple(JobCell("sink.after_ledger", cache=damage, with_rows=True) for damage in (OLD, *CACHE_DAMAGES)),
     one_by_one=True,
 )
 TASKS = Situation(
     "a task of a batch",
     (
-        Cell("task.before_open"),
-        Cell("task.after_assembly"),
-        Cell("task.during_cache"),
-        Cell("task.after_cache"),
+        JobCell("task.before_open"),
+        JobCell("task.after_assembly"),
+        JobCell("task.during_cache"),
+        JobCell("task.after_cache"),
     ),
     one_by_one=True,
 )
 REBUILDS = Situation(
     "a task that finds open sessions again",
     (
-        Cell("task.before_open", cache=DELETED),
-        Cell("task.during_rebuild", cache=DELETED),
-        Cell("task.after_rebuild", cache=DELETED),
+        JobCell("task.before_open", cache=DELETED),
+        JobCell("task.during_rebuild", cache=DELETED),
+        JobCell("task.after_rebuild", cache=DELETED),
     ),
     one_by_one=True,
 )

@@ -1,14 +1,14 @@
-"""Playing the job's cells: one fault after the other on one pipeline, each judged at once and again after the recovery."""
+"""The job's cells, run one by one: one fault after the other on one pipeline, each judged at once and again after the recovery."""
 
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.fault_points import Plan
-from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, Cell, Situation
-from tests.support.faults.matrix import HELD, Group, Row
+from tests.support.faults.faulty_jobs import FaultyJob
+from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, JobCell, Situation
+from tests.support.faults.matrix import HELD, Group, MatrixRow
 from tests.support.faults.state import State, assert_nothing_half_way, resumed_at
-from tests.support.faults.victim import Victim
 from tests.support.pipeline.cache_damage import DELETED, OLD, bring_back, damage
 from tests.support.pipeline.feed import rounds, write
 from tests.support.pipeline.options import Options
@@ -29,35 +29,35 @@ def options(plan: Plan) -> Options:
     }
 
 
-class Play:
+class JobScenario:
     """One group of cells on one pipeline."""
 
     def __init__(
-        self, pipeline: Pipeline, victim: Victim, group: Group, tell: Callable[[str], None], seed: int
+        self, pipeline: Pipeline, faulty_job: FaultyJob, group: Group, tell: Callable[[str], None], seed: int
     ) -> None:
         """`tell` gets a line for each cell."""
-        self._pipeline, self._victim, self._group = pipeline, victim, group
+        self._pipeline, self._faulty_job, self._group = pipeline, faulty_job, group
         self._tell, self._seed = tell, seed
         self._old_cache = pipeline.cache.with_name("old-cache")
         self._damaged: State | None = None  # the state then, if it was since the last recovery
 
     def run(self, situations: Sequence[Situation]) -> None:
-        """Play all cells, then ask for the whole verdict. The group's rows are those of the situations, in their order."""
+        """Run all cells, then ask for the whole verdict. The group's rows are those of the situations, in their order."""
         try:
-            self._group.verdict = f"{HELD}: {self._play(situations)}"
+            self._group.verdict = f"{HELD}: {self._run_situations(situations)}"
         except BaseException as error:
             self._group.verdict = f"FAILED: {type(error).__name__}"
             raise
         finally:
             self._tell(f"{self._group.title}: {self._group.verdict}")
 
-    def _play(self, situations: Sequence[Situation]) -> str:
+    def _run_situations(self, situations: Sequence[Situation]) -> str:
         self._pipeline.publisher.start()
         self._pipeline.hold_open(6)  # so that there is always something to find again
         self._feed(SESSIONS)
         rows = iter(self._group.rows)
         if any(cell.cache == OLD for situation in situations for cell in situation.cells):
-            self._victim.recover()
+            self._faulty_job.recover()
             shutil.copytree(self._pipeline.cache, self._old_cache)
             self._feed(SESSIONS)
         for situation in situations:
@@ -72,14 +72,14 @@ class Play:
             f"{len(expected.letters)} dead letters"
         )
 
-    def _situation(self, situation: Situation, rows: Sequence[Row]) -> None:
+    def _situation(self, situation: Situation, rows: Sequence[MatrixRow]) -> None:
         if situation.one_by_one or situation.after is not None:
-            self._victim.recover()
+            self._faulty_job.recover()
         if situation.after is not None:
-            self._strike(Cell(situation.after, with_rows=True))
+            self._strike(JobCell(situation.after, with_rows=True))
         if situation.settings:
-            self._victim.end()
-            self._victim.settings = situation.settings
+            self._faulty_job.end()
+            self._faulty_job.settings = situation.settings
         for cell, row in zip(situation.cells, rows, strict=True):
             try:
                 found = self._cell(cell, row)
@@ -96,7 +96,7 @@ class Play:
                     f"{row.situation}: {row.place} {row.action}: {row.found}; {row.then}: {row.result}"
                 )
 
-    def _cell(self, cell: Cell, row: Row) -> State:
+    def _cell(self, cell: JobCell, row: MatrixRow) -> State:
         """Let the fault happen and judge what it left."""
         if cell.cache:
             self._damage(cell.cache)
@@ -114,7 +114,7 @@ class Play:
         return found
 
     def _damage(self, how: str) -> None:
-        self._victim.end()
+        self._faulty_job.end()
         if how == OLD:
             bring_back(self._pipeline.cache, self._old_cache)
         elif how == DELETED:
@@ -123,10 +123,10 @@ class Play:
             damage(self._pipeline.cache, how)
         self._damaged = State.read(self._pipeline)
 
-    def _strike(self, cell: Cell) -> State:
+    def _strike(self, cell: JobCell) -> State:
         # Starts take no batch: their work piles up until a later cell's batches.
         sessions = FEW_SESSIONS if cell.point.startswith("start.") else SESSIONS
-        self._victim.strike(cell.point, cell.hit, lambda: self._feed(sessions), with_rows=cell.with_rows)
+        self._faulty_job.strike(cell.point, cell.hit, lambda: self._feed(sessions), with_rows=cell.with_rows)
         return State.read(self._pipeline)
 
     def _feed(self, sessions: int) -> None:
@@ -136,7 +136,7 @@ class Play:
 
     def _recovery(self, found: State) -> str:
         """Let the job recover and judge what it made of what the fault had left; return that for the table."""
-        self._victim.recover()
+        self._faulty_job.recover()
         now = State.read(self._pipeline)
         assert_nothing_half_way(self._pipeline)
         assert now.unheard == found.unheard, f"{found} became {now}"
@@ -150,7 +150,7 @@ class Play:
             )
         self._damaged = None
         opened = f"{again} events read again" if again else "nothing read again"
-        if not self._victim.new_run:
+        if not self._faulty_job.new_run:
             assert now.runs == found.runs, f"{found} became {now}"
             return f"the run went on; {opened}"
         assert now.runs == found.runs + 1, f"{found} became {now}"

@@ -20,7 +20,7 @@ HELD = "ok"
 
 
 @dataclass(frozen=True)
-class Page:
+class MatrixPage:
     """What a service's page says around its tables."""
 
     file: str
@@ -31,7 +31,7 @@ class Page:
 
 
 @dataclass
-class Row:
+class MatrixRow:
     """One cell as it is shown."""
 
     situation: str
@@ -60,7 +60,7 @@ class Group:
     """Cells that share an outbox, and the verdict on the whole of it."""
 
     title: str
-    rows: list[Row]
+    rows: list[MatrixRow]
     verdict: str = NOT_RUN
 
     @property
@@ -73,12 +73,12 @@ class Group:
 class Matrix:
     """All groups of a service in a run."""
 
-    page: Page
+    page: MatrixPage
     groups: list[Group] = field(default_factory=list)
     servers: dict[str, str] = field(default_factory=dict)
     """{server: version}"""
 
-    def declare(self, title: str, rows: Sequence[Row]) -> Group:
+    def declare(self, title: str, rows: Sequence[MatrixRow]) -> Group:
         """Add a group; what is declared and not filled in shows as not run."""
         self.groups.append(Group(title, list(rows)))
         return self.groups[-1]
@@ -89,7 +89,7 @@ class Matrix:
         return bool(self.groups) and all(group.is_green for group in self.groups)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[MatrixRow]:
         """The cells of all groups."""
         return [row for group in self.groups for row in group.rows]
 

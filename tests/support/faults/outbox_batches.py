@@ -13,7 +13,7 @@ from spark_job import OutputEvent
 from spark_job.recovery import position
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
-from tests.support.outbox.sink_batches import Row, World, letter, session
+from tests.support.outbox.sink_batches import Row, SinkRun, letter, session
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -36,7 +36,7 @@ class Batches:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         with connected(dsn) as connection:
-            self._world = World(connection)
+            self._sink_run = SinkRun(connection)
         self.written = 0
 
     def write(self, connection: Connection) -> Committed | None:
@@ -44,10 +44,10 @@ class Batches:
         number = self.written
         at = position.read(connection)
         assert at is not None
-        self._world.plan(number, (number * 100, 0), (number * 100 + 100, 0))
-        if at.end == self._world.planned[number].end:
+        self._sink_run.plan(number, (number * 100, 0), (number * 100 + 100, 0))
+        if at.end == self._sink_run.planned[number].end:
             return None
-        return self._world.write(number, *rows(number), sink=self._world.new_sink(connection, at=at))
+        return self._sink_run.write(number, *rows(number), sink=self._sink_run.new_sink(connection, at=at))
 
     def fail(self, connection: Connection) -> OutboxError:
         """Let the write fail; return what the job would end with. Nothing but the whole batch may be there then."""

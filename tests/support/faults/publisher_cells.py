@@ -1,13 +1,13 @@
-"""Cells of the publisher's matrix, and playing them: one fault after the other on one stage, each judged at once and at the end."""
+"""The cells of the publisher's matrix, run one fault after the other in one scenario, each judged at once and at the end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.fault_points import POINTS
-from tests.support.faults.matrix import HELD, Group, Matrix, Page, Row
-from tests.support.faults.publisher_scenario import Stage
+from tests.support.faults.matrix import HELD, Group, Matrix, MatrixPage, MatrixRow
+from tests.support.faults.publisher_scenario import PublisherScenario
 
-PAGE = Page(
+PAGE = MatrixPage(
     "faults-publisher.md",
     """# The publisher's fault matrix
 
@@ -39,35 +39,39 @@ AFTER_KAFKAS_COMMIT = "transaction.after_commit"
 
 
 @dataclass(frozen=True)
-class Cell:
+class PublisherCell:
     """One fault. `strike` makes it happen and says what it left; `recover` heals it, judges, and says what came of it."""
 
     situation: str
     fault: str
     action: str
-    strike: Callable[[Stage], str]
-    recover: Callable[[Stage], str] | None = Stage.recover
+    strike: Callable[[PublisherScenario], str]
+    recover: Callable[[PublisherScenario], str] | None = PublisherScenario.recover
     """None: the next cell's fault hits the recovery from this one."""
     hit: int = 1
     detail: str = ""
     """What the fault is, where `fault` is not the name of a fault point."""
 
-    def row(self) -> Row:
+    def row(self) -> MatrixRow:
         """As it is shown."""
-        return Row(self.situation, self.fault, self.action, self.hit, detail=self.detail)
+        return MatrixRow(self.situation, self.fault, self.action, self.hit, detail=self.detail)
 
 
-def play(
-    matrix: Matrix, title: str, cells: Sequence[Cell], stage: Stage, tell: Callable[[str], None]
+def run_cells(
+    matrix: Matrix,
+    title: str,
+    cells: Sequence[PublisherCell],
+    scenario: PublisherScenario,
+    tell: Callable[[str], None],
 ) -> None:
-    """Play a group of cells; `tell` gets a line for each."""
+    """Run a group of cells; `tell` gets a line for each."""
     group = matrix.declare(title, [cell.row() for cell in cells])
     try:
         for cell, row in zip(cells, group.rows, strict=True):
-            _play(cell, row, stage, tell)
-        stage.start()
-        stage.judge()
-        count = f"{len(stage.watcher.seen)} events in {stage.transactions()} transactions"
+            _run_cell(cell, row, scenario, tell)
+        scenario.start()
+        scenario.judge()
+        count = f"{len(scenario.watcher.seen)} events in {scenario.transactions()} transactions"
         group.verdict = f"{HELD}: {count} delivered once, bytes and order as written"
     except BaseException as error:
         group.verdict = f"FAILED: {type(error).__name__}"
@@ -76,10 +80,12 @@ def play(
         _tell_verdict(group, tell)
 
 
-def _play(cell: Cell, row: Row, stage: Stage, tell: Callable[[str], None]) -> None:
+def _run_cell(
+    cell: PublisherCell, row: MatrixRow, scenario: PublisherScenario, tell: Callable[[str], None]
+) -> None:
     try:
-        row.found = cell.strike(stage)
-        row.then = "the next fault hits its recovery" if cell.recover is None else cell.recover(stage)
+        row.found = cell.strike(scenario)
+        row.then = "the next fault hits its recovery" if cell.recover is None else cell.recover(scenario)
         row.result = HELD
     except BaseException as error:
         row.result = f"FAILED: {type(error).__name__}"

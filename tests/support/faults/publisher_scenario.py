@@ -32,8 +32,8 @@ _ENDED = {"CompleteCommit", "CompleteAbort", "Empty"}
 _PARTITIONS = 3
 
 
-class Stage:
-    """Where cells are played one after the other, each going on from what the one before it left."""
+class PublisherScenario:
+    """What the cells of a group share: each going on from what the one before it left."""
 
     def __init__(
         self,
@@ -285,5 +285,5 @@ class Stage:
         self.watcher.__exit__(kind, error, trace)
 
 
-SetUp = Callable[..., Stage]
-"""Makes a test's stage, on the run's servers unless told otherwise."""
+SetUp = Callable[..., PublisherScenario]
+"""Makes a test's scenario, on the run's servers unless told otherwise."""

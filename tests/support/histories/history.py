@@ -102,7 +102,7 @@ class Process:
 
 
 class History:
-    """The life of one outbox. `run` plays it; the tables then hold what came of it, and `expected` what must have."""
+    """The life of one outbox. `steps.run_history` makes it; the tables then hold what came of it, and `expected` what must have."""
 
     def __init__(self, dsn: str, folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)

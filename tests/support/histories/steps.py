@@ -26,7 +26,7 @@ _BATCH_POINTS = [point for point in POINTS if point.startswith(("query.", "task.
 _START_POINTS = [point for point in POINTS if point.startswith("start.after")]
 
 
-def play(of: History, steps: int, kind: str) -> None:
+def run_history(of: History, steps: int, kind: str) -> None:
     """Play so many random steps of a kind, then read the input to its end."""
     acts, weights = zip(*_STEPS[kind], strict=True)
     for _ in range(steps):

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from tests.support.outbox.valid_rows import NO_OFFSETS, Outbox
+from tests.support.outbox.valid_rows import NO_OFFSETS, OutboxRows
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "audit.md").read_text("utf-8")
@@ -31,7 +31,7 @@ def offsets(batch: int) -> Jsonb:
     return Jsonb({"topic": {"0": batch * 100}})
 
 
-def make_world(outbox: Outbox) -> None:
+def fill_audited_outbox(outbox: OutboxRows) -> None:
     """Fill an empty outbox.
 
     Batch n is committed at n minutes past noon. Row d of batch 2 was parked and goes out again as batch 5. Lane 0 has delivered everything
@@ -103,7 +103,7 @@ def ledger_row(number: int) -> dict[str, Any]:
 Cursor = tuple[int, str | None]
 
 
-def _deliver(outbox: Outbox, lane: int, transactions: list[tuple[Cursor, Cursor, int, float]]) -> None:
+def _deliver(outbox: OutboxRows, lane: int, transactions: list[tuple[Cursor, Cursor, int, float]]) -> None:
     """Record transactions (cursor before, cursor after, rows, minutes past noon) of a lane, and its mirror."""
     last = transactions[-1][1]
     outbox.insert(

@@ -12,7 +12,7 @@ from spark_job.dead_letters.store import Filter
 from spark_job.recovery.generations import Connection
 from spark_job.sessions import AssemblySettings
 from spark_job.sink.commit import Committed
-from tests.support.outbox.sink_batches import Row, World, letter, still_open
+from tests.support.outbox.sink_batches import Row, SinkRun, letter, still_open
 
 HERE = "tests.support.outbox.letters"
 WHOLE = ("start_event", "entry_event", "end_event")
@@ -74,14 +74,14 @@ def retry(
     return total
 
 
-def with_letters(connection: Connection, *letters: Row, end: int = 100, **options: Any) -> World:
+def with_letters(connection: Connection, *letters: Row, end: int = 100, **options: Any) -> SinkRun:
     """A generation whose batch 1 wrote these letters and read partition 0 to `end`."""
-    world = World(connection, **options)
-    world.plan(0, (0, 0), (end, 50))
-    written: Committed | None = world.write(0, *letters, still_open(0))
+    sink_run = SinkRun(connection, **options)
+    sink_run.plan(0, (0, 0), (end, 50))
+    written: Committed | None = sink_run.write(0, *letters, still_open(0))
     assert written is not None
     assert written.dead_letters == len(letters)
-    return world
+    return sink_run
 
 
 def states(connection: Connection) -> dict[str, tuple[str, int | None]]:

@@ -98,7 +98,7 @@ def still_open(source: int, *starts: int, events: int = 0, tombstones: bytes = b
     }
 
 
-class World:
+class SinkRun:
     """One generation, one run, and what Spark would say of each batch's range."""
 
     def __init__(

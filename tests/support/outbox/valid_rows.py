@@ -141,7 +141,7 @@ PARENTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Outbox:
+class OutboxRows:
     """A migrated database and a connection of its owner in autocommit mode."""
 
     dsn: str

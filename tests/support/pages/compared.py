@@ -14,7 +14,7 @@ _TEXT = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
-class Page:
+class ComparedPage:
     """A page's tables. A table is known by its first column; tables of one kind are parts of one table."""
 
     path: str
@@ -28,7 +28,7 @@ class Page:
     differences: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: str) -> "Page":
+    def read(cls, path: str) -> "ComparedPage":
         """Parse the page at this path below the project's root. A row that is there twice would not be compared: an error."""
         rows: dict[tuple[str, str], Row] = {}
         header: list[str] = []
@@ -64,7 +64,7 @@ class Page:
             if row.get(column) != cell
         ]
 
-    def play(self, command: str) -> list[str]:
+    def next_command(self, command: str) -> list[str]:
         """Return the words after the program's name of the page's next command, which must be this one."""
         assert self.commands, f"{self.path} says nothing of {command}"
         assert self.commands.pop(0) == command

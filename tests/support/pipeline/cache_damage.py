@@ -59,7 +59,7 @@ def _turned(content: bytes) -> bytes:
 
 DELETED = "deleted"
 OLD = "of an earlier run"
-DAMAGES: dict[str, Damage] = {
+CACHE_DAMAGES: dict[str, Damage] = {
     DELETED: _deleted,
     "emptied": _changed(_TABLES, lambda _: b""),
     "without events": _changed(_EVENTS, lambda _: b""),
@@ -77,7 +77,7 @@ def damage(cache: Path, how: str) -> None:
     """Do it to all partitions of a pipeline's cache."""
     folders = sorted(cache.glob("*/*"))
     assert len(folders) == _PARTITIONS, folders
-    DAMAGES[how](folders)
+    CACHE_DAMAGES[how](folders)
 
 
 def bring_back(cache: Path, copy: Path) -> None:

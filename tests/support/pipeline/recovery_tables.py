@@ -19,7 +19,7 @@ _REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
 
 
 @dataclass(frozen=True)
-class Places:
+class RecoveryTables:
     """Where things are: what the page's columns show. Two values with a slash are those of partition 0 and partition 1."""
 
     dsn: str

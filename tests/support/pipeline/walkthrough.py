@@ -15,10 +15,10 @@ from devstack.kafka import Kafka
 from devstack.topics import create_topics
 from service.fault_points import Action, Fault, Plan
 from service.topic_ids import topic_id_text
-from tests.support.pages.compared import Page
+from tests.support.pages.compared import ComparedPage
 from tests.support.pipeline import verdict
 from tests.support.pipeline.options import environment
-from tests.support.pipeline.recovery_tables import Places
+from tests.support.pipeline.recovery_tables import RecoveryTables
 from tests.support.pipeline.transforms import INPUT, LETTERS
 from tests.support.processes.commands import run_command
 from tests.support.processes.service import Service
@@ -29,11 +29,11 @@ EVENT_TYPES = {"start": "start_event", "entry": "entry_event", "end": "end_event
 _TIMEOUT_S = 1_200.0
 
 
-class Walk:
+class Walkthrough:
     """The servers and services of one walk, and the page that says what they do."""
 
     def __init__(self, dsn: str, bootstrap: str, outputs: Kafka, prefix: str, folder: Path) -> None:
-        self.page = Page.read("docs/recovery.md")
+        self.page = ComparedPage.read("docs/recovery.md")
         self.outputs = outputs
         self._bootstrap = bootstrap
         self._dsn = dsn
@@ -43,7 +43,7 @@ class Walk:
         ((outbox_uuid,),) = query(dsn, "SELECT outbox_uuid FROM outbox.identity")
         admin = AdminClient({"bootstrap.servers": bootstrap})
         described = admin.describe_topics(TopicCollection([prefix + INPUT]))
-        self.places = Places(
+        self.tables = RecoveryTables(
             dsn=dsn,
             cache=folder / "cache",
             log=folder / "spark-job.log",
@@ -64,7 +64,7 @@ class Walk:
                 "session": {"timeout_s": 86_400},
                 "transform": {"function": "tests.support.pipeline.transforms:letters"},
                 "job": {
-                    "cache": str(self.places.cache),
+                    "cache": str(self.tables.cache),
                     "master": "local[1]",
                     "driver_memory": "1g",
                     "heartbeat_s": 0.5,
@@ -79,7 +79,7 @@ class Walk:
         }
         kafka = "OUTBOX_KAFKA__BOOTSTRAP_SERVERS"
         self._environment = settings | {kafka: bootstrap}
-        self.job = Service("spark_job", self._environment, self.places.log)
+        self.job = Service("spark_job", self._environment, self.tables.log)
         self.publisher = Service(
             "publisher", settings | {kafka: outputs.bootstrap_servers}, folder / "publisher.log"
         )
@@ -97,18 +97,18 @@ class Walk:
         for letter in letters:
             kind, key = events[letter].split()
             value = {"session_key": key, "event_type": EVENT_TYPES[kind], "letter": letter}
-            producer.produce(self.places.input_topic, orjson.dumps(value), key, partition)
+            producer.produce(self.tables.input_topic, orjson.dumps(value), key, partition)
         assert producer.flush(30) == 0
 
     def job_step(self, step: str) -> None:
         """Compare what the page says of a step of the job."""
-        self.page.compare("job step", step, self.places.job())
+        self.page.compare("job step", step, self.tables.job())
 
     def publisher_step(self, step: str, *, kafka: bool = True, log: bool = False) -> None:
         """Compare what the page says of a step of the publisher; `log`: the unreadable records, too."""
-        found = dict(self.places.publisher(kafka=kafka))
+        found = dict(self.tables.publisher(kafka=kafka))
         if log:
-            unreadable = len(self.places.in_the_log()) - len(self.places.visible())
+            unreadable = len(self.tables.in_the_log()) - len(self.tables.visible())
             found["in the log, not readable"] = str(unreadable)
         self.page.compare("publisher step", step, found)
 
@@ -161,13 +161,13 @@ class Walk:
 
     def lose_cache(self) -> None:
         """Delete the folder of the open sessions with all that is in it."""
-        shutil.rmtree(self.places.cache)
+        shutil.rmtree(self.tables.cache)
 
     def command(self, text: str, **settings: str) -> str:
         """Run the page's next command, which must be this one; return what it printed. `settings`: OUTBOX_ variables of it."""
         done = run_command(
             "spark_job",
-            *self.page.play(text),
+            *self.page.next_command(text),
             variables=self._environment | settings,
             folder=self._folder,
             timeout_s=_TIMEOUT_S,
@@ -177,7 +177,7 @@ class Walk:
 
     def run_as_told(self, text: str, **settings: str) -> None:
         """Start the job by the page's next command, which must be this one."""
-        self.job.start(*self.page.play(text)[1:], **settings)
+        self.job.start(*self.page.next_command(text)[1:], **settings)
 
     def stop_as_told(self) -> None:
         """Stop the job by the page's next command."""
@@ -206,7 +206,7 @@ class Walk:
 
     def wait_for_start(self, number: int) -> None:
         """Wait until the job has started so many times."""
-        self.wait_for(lambda: len(self.places.events_read_again()) == number, f"start {number}", self.job)
+        self.wait_for(lambda: len(self.tables.events_read_again()) == number, f"start {number}", self.job)
 
     def wait_for_mirror(self, batch: int) -> None:
         """Wait until the publisher has recorded that it came to the end of a batch of the ledger."""
@@ -219,15 +219,15 @@ class Walk:
     def compare_records(self) -> None:
         """Compare the ledger, the outputs, the generations and the starts of the job so far."""
         for kind, rows in (
-            ("batch", self.places.ledger()),
-            ("outbox-id", self.places.outputs()),
-            ("generation", self.places.generations()),
-            ("start of the job", self.places.runs()),
+            ("batch", self.tables.ledger()),
+            ("outbox-id", self.tables.outputs()),
+            ("generation", self.tables.generations()),
+            ("start of the job", self.tables.runs()),
         ):
             for key, row in rows.items():
                 self.page.compare(kind, key, row)
 
     def compare_fork(self, dsn: str) -> None:
         """Compare the generations of another outbox."""
-        for key, row in self.places.generations(dsn).items():
+        for key, row in self.tables.generations(dsn).items():
             self.page.compare("generation of the fork", key, row)

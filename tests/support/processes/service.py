@@ -16,6 +16,7 @@ from tests.support.processes.environment import without_settings
 from tests.support.waiting import LONG_DEADLINE_S, wait_until
 
 _LOG_LINES = 60
+_SIGNALS_FROM = 256 - 64
 
 
 class Service:
@@ -78,13 +79,14 @@ class Service:
         return self.wait()
 
     def wait(self, timeout_s: float = LONG_DEADLINE_S) -> int:
-        """Wait for the end of it and all that it started, and return the exit code."""
+        """Wait for the end of it and all that it started, and return the exit code; -9 after SIGKILL, as `subprocess` has it."""
         process = self._started()
         assert process.guardian is not None
         wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s)
         code = process.guardian.wait(timeout_s)
         self.destroy()
-        return code
+        # The guardian ends with what is left of a negative number in a byte.
+        return code - 256 if code >= _SIGNALS_FROM else code
 
     def pause(self) -> None:
         """SIGSTOP to it and all that it started."""

@@ -17,7 +17,7 @@ _SETTINGS = {"log.index.size.max.bytes": "65536", "log.segment.bytes": str(1 << 
 _LAST_WORDS = ("No space left on device", "KafkaStorageException", "SIGBUS", "have failed")
 
 
-class CrowdedKafka(Kafka):
+class KafkaOnSmallDisk(Kafka):
     """The disk belongs to a process that sleeps: whoever enters its mount namespace sees the disk, the broker too."""
 
     def __init__(self, data_dir: Path, megabytes: int) -> None:

@@ -18,7 +18,7 @@ _TABLESPACE = sql.Identifier("small")
 _FILLER = sql.Identifier("filler")
 
 
-class CrowdedPostgres(Postgres):
+class PostgresOnSmallDisk(Postgres):
     """A server with one small tablespace, which is lost when the server stops. `create` puts databases there."""
 
     def __init__(self, data_dir: Path, megabytes: int) -> None:

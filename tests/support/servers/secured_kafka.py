@@ -24,7 +24,7 @@ USER = "publisher"
 PASSWORD = "right-horse-battery"
 
 
-class GuardedKafka:
+class SecuredKafka:
     """`bootstrap_servers` lets tests in as they are; `guarded_servers` is for those who have the password."""
 
     def __init__(self, directory: Path) -> None:
@@ -32,8 +32,8 @@ class GuardedKafka:
         settings = {"super.users": "User:ANONYMOUS"}
         self.kafka = Kafka(directory / "kafka", settings=settings)
         self.authority = directory / "ca.pem"
-        self.guarded_servers = f"{LOOPBACK}:{self._guarded.number}"
-        listeners = f"PLAINTEXT://{self.kafka.bootstrap_servers},GUARDED://{self.guarded_servers}"
+        self.secured_servers = f"{LOOPBACK}:{self._guarded.number}"
+        listeners = f"PLAINTEXT://{self.kafka.bootstrap_servers},GUARDED://{self.secured_servers}"
         settings |= {
             "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._controller.number}",
             "advertised.listeners": listeners,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.support.faults.matrix import HELD, NOT_RUN, Matrix, Page, Row
+from tests.support.faults.matrix import HELD, NOT_RUN, Matrix, MatrixPage, MatrixRow
 
-PAGE = Page("a-service.md", "# A service\n\n{date}: {count}. With {servers}.\n", "what fails")
+PAGE = MatrixPage("a-service.md", "# A service\n\n{date}: {count}. With {servers}.\n", "what fails")
 
 
 def declared() -> Matrix:
@@ -16,7 +16,10 @@ def declared() -> Matrix:
     matrix = Matrix(PAGE, servers={"Postgres": "18.4"})
     matrix.declare(
         "a service, killed",
-        [Row("a batch", "sink.after_copy", "kill"), Row("a batch", "sink.during_copy", "kill", 5)],
+        [
+            MatrixRow("a batch", "sink.after_copy", "kill"),
+            MatrixRow("a batch", "sink.during_copy", "kill", 5),
+        ],
     )
     return matrix
 
@@ -69,6 +72,6 @@ def test_only_a_green_matrix_is_written_to_its_page(tmp_path: Path) -> None:
 def test_a_fault_that_is_no_fault_point_says_itself_what_it_is() -> None:
     matrix = Matrix(PAGE)
     matrix.declare(
-        "brokers", [Row("a transaction", "broker killed", "SIGKILL", detail="its records are sent")]
+        "brokers", [MatrixRow("a transaction", "broker killed", "SIGKILL", detail="its records are sent")]
     )
     assert "| broker killed | its records are sent | SIGKILL |" in matrix.markdown()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages.compared import Page
+from tests.support.pages.compared import ComparedPage
 
 PAGE = """
 Prose.
@@ -24,28 +24,28 @@ Prose.
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Page:
+def page(tmp_path: Path) -> ComparedPage:
     return parsed(tmp_path, PAGE)
 
 
-def test_tables_with_the_same_first_column_are_parts_of_one_table(page: Page) -> None:
+def test_tables_with_the_same_first_column_are_parts_of_one_table(page: ComparedPage) -> None:
     assert page.column("step", "what happens") == ["the first batch", "the second"]
 
 
-def test_a_page_that_says_what_was_found_is_right(page: Page) -> None:
+def test_a_page_that_says_what_was_found_is_right(page: ComparedPage) -> None:
     page.compare("step", "1", {"end": "1/1"})
     page.compare("step", "2", {"end": "3/3"})
     page.assert_true()
 
 
-def test_a_number_that_differs_is_named(page: Page) -> None:
+def test_a_number_that_differs_is_named(page: ComparedPage) -> None:
     page.compare("step", "1", {"end": "1/1"})
     page.compare("step", "2", {"end": "3/2"})
     with pytest.raises(AssertionError, match="step 2, 'end': the page says '3/3', found '3/2'"):
         page.assert_true()
 
 
-def test_a_column_or_a_row_that_the_page_leaves_out_is_a_difference(page: Page) -> None:
+def test_a_column_or_a_row_that_the_page_leaves_out_is_a_difference(page: ComparedPage) -> None:
     page.compare("step", "1", {"end": "1/1", "start": "0/0"})
     page.compare("step", "2", {"end": "3/3"})
     page.compare("step", "3", {"end": "4/4"})
@@ -55,7 +55,7 @@ def test_a_column_or_a_row_that_the_page_leaves_out_is_a_difference(page: Page) 
     ]
 
 
-def test_a_row_that_was_never_looked_at_is_an_error(page: Page) -> None:
+def test_a_row_that_was_never_looked_at_is_an_error(page: ComparedPage) -> None:
     page.compare("step", "1", {"end": "1/1"})
     with pytest.raises(AssertionError, match=r"never looked at: \[\('step', '2'\)\]"):
         page.assert_true()
@@ -66,7 +66,7 @@ def test_a_row_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
         parsed(tmp_path, PAGE + PAGE)
 
 
-def parsed(folder: Path, text: str) -> Page:
+def parsed(folder: Path, text: str) -> ComparedPage:
     file = folder / "page.md"
     file.write_text(text, "utf-8")
-    return Page.read(str(file))
+    return ComparedPage.read(str(file))

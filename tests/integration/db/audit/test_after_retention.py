@@ -4,14 +4,14 @@ import pytest
 
 from db.statements import statement
 from tests.support.outbox.audited import ledger_row, minutes
-from tests.support.outbox.valid_rows import NO_OFFSETS, Outbox
+from tests.support.outbox.valid_rows import NO_OFFSETS, OutboxRows
 
 FLOOR = 10_000
 FOUND = "SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation ORDER BY batch_id, check_name"
 
 
 @pytest.fixture
-def pruned(outbox: Outbox) -> Outbox:
+def pruned(outbox: OutboxRows) -> OutboxRows:
     """The ledger from batch 9,980 on, a retry among its stream batches, and what retention left of it below its first partition."""
     outbox.insert("generation")
     outbox.insert("lane_epoch", lanes=2)
@@ -43,13 +43,13 @@ def pruned(outbox: Outbox) -> Outbox:
     return outbox
 
 
-def test_single_rows_that_retention_leaves_in_the_ledger_are_no_break(pruned: Outbox) -> None:
+def test_single_rows_that_retention_leaves_in_the_ledger_are_no_break(pruned: OutboxRows) -> None:
     kept = "SELECT batch_id FROM outbox.batch WHERE batch_id < 10000 ORDER BY 1"
     assert pruned.rows(kept) == [(9_990,), (9_994,), (9_999,)]
     assert pruned.rows(FOUND) == []
 
 
-def test_a_break_where_rows_are_kept_is_named_after_retention_too(pruned: Outbox) -> None:
+def test_a_break_where_rows_are_kept_is_named_after_retention_too(pruned: OutboxRows) -> None:
     pruned.connection.execute(
         """UPDATE outbox.batch SET end_offsets = '{"topic": {"0": 1}}', start_offsets = '{}' WHERE batch_id = 10003"""
     )
@@ -59,13 +59,13 @@ def test_a_break_where_rows_are_kept_is_named_after_retention_too(pruned: Outbox
     ]
 
 
-def test_a_generation_of_which_the_first_rows_are_pruned_is_no_break(pruned: Outbox) -> None:
+def test_a_generation_of_which_the_first_rows_are_pruned_is_no_break(pruned: OutboxRows) -> None:
     """The first that is left need not begin where the generation does."""
     pruned.connection.execute("""UPDATE outbox.generation SET start_offsets = '{"topic": {"0": 5}}'""")
     assert pruned.rows(FOUND) == []
 
 
-def test_a_break_below_what_is_kept_is_named_where_no_row_is_missing(pruned: Outbox) -> None:
+def test_a_break_below_what_is_kept_is_named_where_no_row_is_missing(pruned: OutboxRows) -> None:
     pruned.insert(
         "batch", **ledger_row(13) | {"batch_id": 9_991, "sessions": 0, "created_at": minutes(9_991)}
     )
@@ -76,31 +76,33 @@ def test_a_break_below_what_is_kept_is_named_where_no_row_is_missing(pruned: Out
 LOST = "SELECT batch_id, severity, detail FROM outbox.audit_reconciliation WHERE check_name = 'rows_kept'"
 
 
-def test_a_partition_that_is_gone_before_it_was_delivered_is_named(world: Outbox) -> None:
+def test_a_partition_that_is_gone_before_it_was_delivered_is_named(audited_outbox: OutboxRows) -> None:
     """Lane 1 stands after batch 3. Retention takes no such partition; a DETACH or a restore without it does."""
-    world.connection.execute(
+    audited_outbox.connection.execute(
         "ALTER TABLE outbox.session_output DETACH PARTITION outbox.session_output_p00000000"
     )
     detail = "session_output_p00000000 is not there, and of its 5 sessions in batches 4 to 5 some were not delivered"
-    assert world.rows(LOST) == [(4, "critical", detail)]
-    assert world.rows("SELECT 1 FROM outbox.audit_reconcile(6) WHERE check_name = 'rows_kept'") == []
-    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
-    assert world.rows(LOST) == []
+    assert audited_outbox.rows(LOST) == [(4, "critical", detail)]
+    assert audited_outbox.rows("SELECT 1 FROM outbox.audit_reconcile(6) WHERE check_name = 'rows_kept'") == []
+    audited_outbox.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
+    assert audited_outbox.rows(LOST) == []
 
 
-def test_the_partition_of_a_lane_that_no_publisher_has_run_is_missed(world: Outbox) -> None:
-    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
-    world.insert("lane_epoch", epoch=2, from_batch=6, lanes=1)
-    world.insert("batch", batch_id=20_000, spark_batch=9, sessions=7)
-    assert [batch for batch, *_ in world.rows(LOST)] == [20_000]
+def test_the_partition_of_a_lane_that_no_publisher_has_run_is_missed(audited_outbox: OutboxRows) -> None:
+    audited_outbox.connection.execute("UPDATE outbox.lane SET cursor_batch = 5")
+    audited_outbox.insert("lane_epoch", epoch=2, from_batch=6, lanes=1)
+    audited_outbox.insert("batch", batch_id=20_000, spark_batch=9, sessions=7)
+    assert [batch for batch, *_ in audited_outbox.rows(LOST)] == [20_000]
 
 
 def test_what_was_delivered_and_dropped_before_a_resume_set_the_lane_back_is_not_missed(
-    world: Outbox,
+    audited_outbox: OutboxRows,
 ) -> None:
-    world.connection.execute("DROP TABLE outbox.session_output_p00000000")
-    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 5 WHERE lane = 0")
-    world.insert("delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6)
-    world.insert("delivery", lane=1, seq=3, kind="resume", after_batch=5, to_batch=1, sessions=0, events=0)
-    world.connection.execute("UPDATE outbox.lane SET cursor_batch = 1, seq = 3 WHERE lane = 1")
-    assert world.rows(LOST) == []
+    audited_outbox.connection.execute("DROP TABLE outbox.session_output_p00000000")
+    audited_outbox.connection.execute("UPDATE outbox.lane SET cursor_batch = 5 WHERE lane = 0")
+    audited_outbox.insert("delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6)
+    audited_outbox.insert(
+        "delivery", lane=1, seq=3, kind="resume", after_batch=5, to_batch=1, sessions=0, events=0
+    )
+    audited_outbox.connection.execute("UPDATE outbox.lane SET cursor_batch = 1, seq = 3 WHERE lane = 1")
+    assert audited_outbox.rows(LOST) == []

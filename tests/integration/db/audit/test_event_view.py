@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 COMMIT = uuid.UUID(int=7)
 
 
 @pytest.fixture
-def ledger(outbox: Outbox) -> Outbox:
+def ledger(outbox: OutboxRows) -> OutboxRows:
     """Batches 1 to 3 of one generation, two lanes."""
     outbox.insert("generation")
     for batch in (1, 2, 3):
@@ -37,7 +37,7 @@ def several_sessions(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_ids_count_from_zero_within_each_session(ledger: Outbox) -> None:
+def test_ids_count_from_zero_within_each_session(ledger: OutboxRows) -> None:
     ledger.insert("session_output", **several_sessions())
     found = ledger.rows(
         """SELECT outbox_id, topic, session_start_offset, session_end_offset, input_topic_id, input_partition,
@@ -51,7 +51,7 @@ def test_ids_count_from_zero_within_each_session(ledger: Outbox) -> None:
     ]
 
 
-def test_a_row_without_outputs_shows_no_event(ledger: Outbox) -> None:
+def test_a_row_without_outputs_shows_no_event(ledger: OutboxRows) -> None:
     ledger.insert("session_output", session_outputs=[0], topics=[], values=[])
     assert ledger.rows("SELECT * FROM outbox.event") == []
     assert ledger.value("SELECT count(*) FROM outbox.session_output") == 1
@@ -81,13 +81,13 @@ def test_a_row_without_outputs_shows_no_event(ledger: Outbox) -> None:
     ids=lambda value: repr(value)[:24],
 )
 def test_values_are_shown_as_they_are_and_as_json_where_they_are_json(
-    ledger: Outbox, value: bytes | None, shown: Any
+    ledger: OutboxRows, value: bytes | None, shown: Any
 ) -> None:
     ledger.insert("session_output", session_outputs=[1], topics=["out"], values=[value])
     assert ledger.rows("SELECT value, value_json FROM outbox.event") == [(value, shown)]
 
 
-def test_json_null_is_json_and_a_tombstone_is_not(ledger: Outbox) -> None:
+def test_json_null_is_json_and_a_tombstone_is_not(ledger: OutboxRows) -> None:
     ledger.insert("session_output", values=[b"null", None])
     assert ledger.rows("SELECT jsonb_typeof(value_json), value IS NULL FROM outbox.event") == [
         ("null", False),
@@ -95,13 +95,13 @@ def test_json_null_is_json_and_a_tombstone_is_not(ledger: Outbox) -> None:
     ]
 
 
-def test_what_an_event_leaves_open_is_shown_as_sent(ledger: Outbox) -> None:
+def test_what_an_event_leaves_open_is_shown_as_sent(ledger: OutboxRows) -> None:
     ledger.insert("session_output", session_key="kéy")
     row = ledger.rows("SELECT key, headers, target_partition, event_timestamp FROM outbox.event LIMIT 1")
     assert row == [("kéy".encode(), None, None, None)]
 
 
-def test_keys_headers_partitions_and_times_belong_to_their_event(ledger: Outbox) -> None:
+def test_keys_headers_partitions_and_times_belong_to_their_event(ledger: OutboxRows) -> None:
     headers = [["content-type", "text/plain"], ["raw", {"base64": "AP8="}], ["empty", None]]
     ledger.insert(
         "session_output",
@@ -116,7 +116,7 @@ def test_keys_headers_partitions_and_times_belong_to_their_event(ledger: Outbox)
     assert found == [(b"\xff\x00", None, None, 1.234), (b"key", headers, 3, None)]
 
 
-def states(ledger: Outbox) -> list[tuple[int, str, str]]:
+def states(ledger: OutboxRows) -> list[tuple[int, str, str]]:
     """What the view says of each row."""
     return [
         (batch, key, state)
@@ -126,14 +126,14 @@ def states(ledger: Outbox) -> list[tuple[int, str, str]]:
     ]
 
 
-def test_everything_is_pending_before_the_first_delivery(ledger: Outbox) -> None:
+def test_everything_is_pending_before_the_first_delivery(ledger: OutboxRows) -> None:
     ledger.insert("session_output")
     assert states(ledger) == [(1, "key", "pending")]
     ledger.insert("lane")
     assert states(ledger) == [(1, "key", "pending")]
 
 
-def test_the_cursor_divides_delivered_from_pending(ledger: Outbox) -> None:
+def test_the_cursor_divides_delivered_from_pending(ledger: OutboxRows) -> None:
     for batch in (1, 2, 3):
         for key in ("a", "b", "é"):
             ledger.insert("session_output", batch_id=batch, session_key=key)
@@ -156,7 +156,7 @@ def test_the_cursor_divides_delivered_from_pending(ledger: Outbox) -> None:
     assert (3, "a", "pending") in states(ledger)
 
 
-def test_the_cursor_is_that_of_the_epoch_of_the_batch(ledger: Outbox) -> None:
+def test_the_cursor_is_that_of_the_epoch_of_the_batch(ledger: OutboxRows) -> None:
     ledger.insert("lane_epoch", epoch=2, from_batch=3, lanes=1)
     ledger.insert("lane", epoch=1, cursor_batch=2, cursor_commit_id=COMMIT)
     ledger.insert("lane", epoch=2)
@@ -165,7 +165,7 @@ def test_the_cursor_is_that_of_the_epoch_of_the_batch(ledger: Outbox) -> None:
     assert [state for _, _, state in states(ledger)] == ["delivered", "delivered", "pending"]
 
 
-def test_parked_rows_say_so_though_the_cursor_is_past_them(ledger: Outbox) -> None:
+def test_parked_rows_say_so_though_the_cursor_is_past_them(ledger: OutboxRows) -> None:
     ledger.insert("lane", cursor_batch=3, cursor_commit_id=COMMIT)
     for key in ("discarded", "parked", "requeued", "sent"):
         ledger.insert("session_output", session_key=key)
@@ -180,7 +180,7 @@ def test_parked_rows_say_so_though_the_cursor_is_past_them(ledger: Outbox) -> No
     ]
 
 
-def test_a_parallel_plan_can_show_json(ledger: Outbox) -> None:
+def test_a_parallel_plan_can_show_json(ledger: OutboxRows) -> None:
     """Postgres 15 and 16 fail on an exception block in a parallel plan, so the function must keep such plans away."""
     assert (
         ledger.value("SELECT proparallel FROM pg_proc WHERE oid = 'outbox.try_json(bytea)'::regprocedure")
@@ -194,7 +194,7 @@ def test_a_parallel_plan_can_show_json(ledger: Outbox) -> None:
         assert ledger.rows("SELECT value_json FROM outbox.event") == [(None,), ({},)]
 
 
-def test_a_batch_is_looked_up_without_reading_the_others(ledger: Outbox) -> None:
+def test_a_batch_is_looked_up_without_reading_the_others(ledger: OutboxRows) -> None:
     ledger.insert("session_output")
     ledger.connection.execute("SELECT outbox.ensure_partitions(20000, 60000)")
     explained = ledger.rows("EXPLAIN SELECT * FROM outbox.event WHERE batch_id = 1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 ROWS = """
     INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
@@ -27,7 +27,7 @@ DELIVERIES = """
 
 
 @pytest.fixture(scope="module")
-def many(module_outbox: Outbox) -> Outbox:
+def many(module_outbox: OutboxRows) -> OutboxRows:
     """100,000 rows of four lanes in 1,000 batches, the last ten of which are undelivered."""
     module_outbox.insert("generation")
     for statement in (
@@ -52,7 +52,7 @@ def many(module_outbox: Outbox) -> Outbox:
         ("SELECT * FROM outbox.check_emitted_twice(500, 520)", "(lane = ANY "),
     ],
 )
-def test_rows_are_looked_up_by_lane_and_batch(many: Outbox, query: str, condition: str) -> None:
+def test_rows_are_looked_up_by_lane_and_batch(many: OutboxRows, query: str, condition: str) -> None:
     plan = [str(line) for (line,) in many.rows(f"EXPLAIN {query}")]
     assert not [line for line in plan if "Seq Scan on session_output_p00000000" in line], "\n".join(plan)
     assert [line for line in plan if "Index Cond" in line and condition in line and "batch_id" in line], (
@@ -60,7 +60,7 @@ def test_rows_are_looked_up_by_lane_and_batch(many: Outbox, query: str, conditio
     )
 
 
-def test_a_range_of_batches_has_the_rows_of_lanes_that_no_epoch_has_too(many: Outbox) -> None:
+def test_a_range_of_batches_has_the_rows_of_lanes_that_no_epoch_has_too(many: OutboxRows) -> None:
     with many.connection.transaction(force_rollback=True):
         many.connection.execute(
             "UPDATE outbox.session_output SET lane = 9 WHERE batch_id = 500 AND session_starts[1] < 49903"
@@ -78,7 +78,7 @@ MANY_DELIVERIES = """
 """
 
 
-def test_a_row_finds_its_delivery_by_batch_where_its_lane_has_many(many: Outbox) -> None:
+def test_a_row_finds_its_delivery_by_batch_where_its_lane_has_many(many: OutboxRows) -> None:
     """Not from the lane's first one on: the planner takes min(seq) for a reason to walk the primary key."""
     with many.connection.transaction(force_rollback=True):
         index = many.value("SELECT pg_get_indexdef('outbox.delivery_batches_idx'::regclass)")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.outbox.audited import QUERIES
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 BY_INDEX = {
     "session_history": ("session_output_p", "delivery"),
@@ -48,7 +48,7 @@ ANALYZE;
 
 
 @pytest.fixture(scope="module")
-def loaded(module_outbox: Outbox) -> Iterator[Outbox]:
+def loaded(module_outbox: OutboxRows) -> Iterator[OutboxRows]:
     """20,000 sessions over three partitions, nearly all delivered over the last 20 days."""
     module_outbox.insert("generation")
     module_outbox.insert("lane_epoch", lanes=4)
@@ -60,7 +60,7 @@ def loaded(module_outbox: Outbox) -> Iterator[Outbox]:
 
 
 @pytest.mark.parametrize("name", BY_INDEX)
-def test_the_query_finds_its_rows_by_index(loaded: Outbox, name: str) -> None:
+def test_the_query_finds_its_rows_by_index(loaded: OutboxRows, name: str) -> None:
     ((plan,),) = loaded.connection.execute(
         f"EXPLAIN (ANALYZE, FORMAT JSON) {QUERIES[name]}".encode()
     ).fetchall()
@@ -78,7 +78,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def test_a_plan_that_reads_a_partition_from_end_to_end_would_be_seen(loaded: Outbox) -> None:
+def test_a_plan_that_reads_a_partition_from_end_to_end_would_be_seen(loaded: OutboxRows) -> None:
     """Else the tests above could not fail."""
     query = "EXPLAIN (FORMAT JSON) SELECT count(revision) FROM outbox.session_output"
     plan = loaded.value(query)[0]["Plan"]

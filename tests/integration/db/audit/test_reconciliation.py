@@ -3,17 +3,17 @@
 import pytest
 
 from tests.support.outbox.audited import minutes
-from tests.support.outbox.valid_rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 ROW = "UPDATE outbox.session_output SET {} WHERE session_key = '{}' AND batch_id = {}"
 
 
-def test_no_rows_when_all_is_well(shared_world: Outbox) -> None:
-    assert shared_world.rows("SELECT * FROM outbox.audit_reconciliation") == []
-    assert shared_world.rows("SELECT * FROM outbox.audit_ledger") == []
+def test_no_rows_when_all_is_well(shared_audited_outbox: OutboxRows) -> None:
+    assert shared_audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    assert shared_audited_outbox.rows("SELECT * FROM outbox.audit_ledger") == []
 
 
-def test_no_rows_in_an_empty_outbox(outbox: Outbox) -> None:
+def test_no_rows_in_an_empty_outbox(outbox: OutboxRows) -> None:
     assert outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
@@ -89,10 +89,10 @@ DAMAGES = [
     ("sql", "checks", "batch", "words"), DAMAGES, ids=[words[:40] for *_, words in DAMAGES]
 )
 def test_what_does_not_agree_is_named(
-    world: Outbox, sql: str, checks: set[str], batch: int | None, words: str
+    audited_outbox: OutboxRows, sql: str, checks: set[str], batch: int | None, words: str
 ) -> None:
-    assert world.connection.execute(sql.encode()).rowcount > 0
-    found = world.rows("SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation")
+    assert audited_outbox.connection.execute(sql.encode()).rowcount > 0
+    found = audited_outbox.rows("SELECT check_name, batch_id, detail FROM outbox.audit_reconciliation")
     assert {check for check, _, _ in found} == checks
     assert any(where == batch and words in detail for _, where, detail in found), found
 
@@ -118,71 +118,73 @@ SOUND = [
 
 
 @pytest.mark.parametrize("sql", SOUND)
-def test_what_is_no_break_is_not_named(world: Outbox, sql: str) -> None:
-    world.connection.execute(sql.encode())
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+def test_what_is_no_break_is_not_named(audited_outbox: OutboxRows, sql: str) -> None:
+    audited_outbox.connection.execute(sql.encode())
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
-def test_a_parked_row_that_is_gone_is_named(world: Outbox) -> None:
-    world.insert("parked", session_key="c", batch_id=4, lane=1)
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
-    world.connection.execute("DELETE FROM outbox.session_output WHERE session_key = 'c' AND batch_id = 4")
-    found = world.rows(
+def test_a_parked_row_that_is_gone_is_named(audited_outbox: OutboxRows) -> None:
+    audited_outbox.insert("parked", session_key="c", batch_id=4, lane=1)
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    audited_outbox.connection.execute(
+        "DELETE FROM outbox.session_output WHERE session_key = 'c' AND batch_id = 4"
+    )
+    found = audited_outbox.rows(
         "SELECT session_key, detail FROM outbox.audit_reconciliation WHERE check_name = 'parked_kept'"
     )
     assert found == [("c", "parked, but the row is gone")]
 
 
-def test_rows_of_a_lane_that_only_a_wider_epoch_had_are_named(world: Outbox) -> None:
+def test_rows_of_a_lane_that_only_a_wider_epoch_had_are_named(audited_outbox: OutboxRows) -> None:
     """The index serves lane by lane, so lanes below the most there ever were are a case of their own."""
-    world.insert("lane_epoch", epoch=2, from_batch=6, lanes=8)
-    world.connection.execute(
+    audited_outbox.insert("lane_epoch", epoch=2, from_batch=6, lanes=8)
+    audited_outbox.connection.execute(
         "UPDATE outbox.session_output SET lane = 5 WHERE session_key = 'c' AND batch_id = 4"
     )
     found = "SELECT session_key, batch_id, lane, epoch, lanes FROM outbox.check_stray_row"
-    assert world.rows(found) == [("c", 4, 5, 1, 2)]
+    assert audited_outbox.rows(found) == [("c", 4, 5, 1, 2)]
 
 
-def test_rows_before_the_first_epoch_are_named(world: Outbox) -> None:
-    world.connection.execute("UPDATE outbox.lane_epoch SET from_batch = 2")
+def test_rows_before_the_first_epoch_are_named(audited_outbox: OutboxRows) -> None:
+    audited_outbox.connection.execute("UPDATE outbox.lane_epoch SET from_batch = 2")
     found = "SELECT DISTINCT batch_id, epoch FROM outbox.check_stray_row"
-    assert world.rows(found) == [(1, None)]
+    assert audited_outbox.rows(found) == [(1, None)]
 
 
-def test_a_range_of_batches_leaves_the_others_out(world: Outbox) -> None:
-    world.connection.execute("UPDATE outbox.batch SET sessions = 3 WHERE batch_id IN (1, 3)")
+def test_a_range_of_batches_leaves_the_others_out(audited_outbox: OutboxRows) -> None:
+    audited_outbox.connection.execute("UPDATE outbox.batch SET sessions = 3 WHERE batch_id IN (1, 3)")
     checks = "SELECT batch_id FROM outbox.audit_reconcile({}) ORDER BY 1"
-    assert world.rows(checks.format("")) == [(1,), (3,)]
-    assert world.rows(checks.format("2, NULL")) == [(3,)]
-    assert world.rows(checks.format("NULL, 2")) == [(1,)]
-    assert world.rows(checks.format("2, 2")) == []
+    assert audited_outbox.rows(checks.format("")) == [(1,), (3,)]
+    assert audited_outbox.rows(checks.format("2, NULL")) == [(3,)]
+    assert audited_outbox.rows(checks.format("NULL, 2")) == [(1,)]
+    assert audited_outbox.rows(checks.format("2, 2")) == []
 
 
-def test_what_retention_has_taken_is_no_break(world: Outbox) -> None:
+def test_what_retention_has_taken_is_no_break(audited_outbox: OutboxRows) -> None:
     """Rows go first, then deliveries and ledger rows below the oldest partition; the ledger may have gaps there."""
-    world.connection.execute(
+    audited_outbox.connection.execute(
         "UPDATE outbox.lane SET seq = 2, cursor_batch = 5, sessions = 8, events = 16 WHERE lane = 1"
     )
-    world.insert(
+    audited_outbox.insert(
         "delivery", lane=1, seq=2, after_batch=3, to_batch=5, sessions=3, events=6, committed_at=minutes(6)
     )
-    world.insert(
+    audited_outbox.insert(
         "delivery", lane=0, seq=3, after_batch=4, to_batch=5, sessions=0, events=0, committed_at=minutes(6)
     )
-    world.connection.execute("UPDATE outbox.lane SET seq = 3, cursor_batch = 5 WHERE lane = 0")
-    world.connection.execute(
+    audited_outbox.connection.execute("UPDATE outbox.lane SET seq = 3, cursor_batch = 5 WHERE lane = 0")
+    audited_outbox.connection.execute(
         "UPDATE outbox.lane SET cursor_commit_id = (SELECT commit_id FROM outbox.batch WHERE batch_id = 5)"
     )
-    world.connection.execute("DROP TABLE outbox.session_output_p00000000")
-    world.connection.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 2)")
-    world.connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
-    world.connection.execute("UPDATE outbox.lane SET pruned_seq = 1 WHERE lane = 0")
-    world.connection.execute("DELETE FROM outbox.parked")
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    audited_outbox.connection.execute("DROP TABLE outbox.session_output_p00000000")
+    audited_outbox.connection.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 2)")
+    audited_outbox.connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
+    audited_outbox.connection.execute("UPDATE outbox.lane SET pruned_seq = 1 WHERE lane = 0")
+    audited_outbox.connection.execute("DELETE FROM outbox.parked")
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
-def test_a_resume_is_no_break_of_the_chain(world: Outbox) -> None:
-    world.insert(
+def test_a_resume_is_no_break_of_the_chain(audited_outbox: OutboxRows) -> None:
+    audited_outbox.insert(
         "delivery",
         lane=0,
         seq=3,
@@ -193,53 +195,59 @@ def test_a_resume_is_no_break_of_the_chain(world: Outbox) -> None:
         events=0,
         committed_at=minutes(7),
     )
-    world.insert(
+    audited_outbox.insert(
         "delivery", lane=0, seq=4, after_batch=3, to_batch=4, sessions=2, events=4, committed_at=minutes(8)
     )
-    world.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    audited_outbox.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
-def test_a_clock_that_was_set_back_is_told_by_the_ledger_alone(world: Outbox) -> None:
+def test_a_clock_that_was_set_back_is_told_by_the_ledger_alone(audited_outbox: OutboxRows) -> None:
     """It breaks nothing, and nothing would take it away for weeks."""
-    world.connection.execute("UPDATE outbox.batch SET created_at = '2026-01-01 11:00+00' WHERE batch_id = 4")
-    ((batch, problem, detail),) = world.rows("SELECT batch_id, problem, detail FROM outbox.audit_ledger")
+    audited_outbox.connection.execute(
+        "UPDATE outbox.batch SET created_at = '2026-01-01 11:00+00' WHERE batch_id = 4"
+    )
+    ((batch, problem, detail),) = audited_outbox.rows(
+        "SELECT batch_id, problem, detail FROM outbox.audit_ledger"
+    )
     assert (batch, problem) == (4, "time")
     assert "before batch 3" in detail
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
 
 
 @pytest.mark.parametrize("bounds", [(1, 2**63 - 1), (None, 2**63 - 1), (5, 3)])
-def test_any_bounds_are_taken(world: Outbox, bounds: tuple[int | None, int]) -> None:
-    world.connection.execute("UPDATE outbox.delivery SET sessions = 99 WHERE lane = 0 AND seq = 2")
-    found = world.rows("SELECT check_name FROM outbox.audit_reconcile(%s, %s)", *bounds)
+def test_any_bounds_are_taken(audited_outbox: OutboxRows, bounds: tuple[int | None, int]) -> None:
+    audited_outbox.connection.execute("UPDATE outbox.delivery SET sessions = 99 WHERE lane = 0 AND seq = 2")
+    found = audited_outbox.rows("SELECT check_name FROM outbox.audit_reconcile(%s, %s)", *bounds)
     assert (("delivery_counts",) in found) == (bounds != (5, 3))
 
 
-def test_a_row_that_was_parked_after_its_first_delivery_counts_in_that_one(world: Outbox) -> None:
+def test_a_row_that_was_parked_after_its_first_delivery_counts_in_that_one(
+    audited_outbox: OutboxRows,
+) -> None:
     """A resume led back to it, and now Kafka refuses it: the second delivery goes without it."""
-    _park_on_the_second_pass(world)
-    assert world.rows("SELECT * FROM outbox.audit_reconciliation") == []
+    _park_on_the_second_pass(audited_outbox)
+    assert audited_outbox.rows("SELECT * FROM outbox.audit_reconciliation") == []
     sent = "SELECT session_key, sent_at FROM outbox.audit_sent WHERE batch_id = 4 AND lane = 0 AND topic = 'out' ORDER BY 2, 1"
-    assert world.rows(sent) == [("a", minutes(4.5)), ("b", minutes(4.5)), ("a", minutes(8))]
+    assert audited_outbox.rows(sent) == [("a", minutes(4.5)), ("b", minutes(4.5)), ("a", minutes(8))]
     minute = "SELECT output_events FROM outbox.audit_topic_minute WHERE topic = 'out' AND minute = %s"
-    assert world.rows(minute, minutes(4)) == [(5,)]
-    assert world.rows(minute, minutes(8)) == [(1,)]
+    assert audited_outbox.rows(minute, minutes(4)) == [(5,)]
+    assert audited_outbox.rows(minute, minutes(8)) == [(1,)]
     state = "SELECT state, delivered_at FROM outbox.audit_session WHERE session_key = 'b' AND batch_id = 4"
-    assert world.rows(state) == [("parked", minutes(4.5))]
+    assert audited_outbox.rows(state) == [("parked", minutes(4.5))]
     history = "SELECT at, what FROM outbox.audit_history WHERE session_key = 'b' AND batch_id = 4 ORDER BY at"
-    assert world.rows(history) == [
+    assert audited_outbox.rows(history) == [
         (minutes(4), "closed"),
         (minutes(4.5), "delivered"),
         (minutes(7.5), "parked"),
     ]
 
 
-def _park_on_the_second_pass(world: Outbox) -> None:
-    world.insert("delivery", lane=0, seq=3, kind="resume", after_batch=4, to_batch=3, sessions=0, events=0,
+def _park_on_the_second_pass(audited_outbox: OutboxRows) -> None:
+    audited_outbox.insert("delivery", lane=0, seq=3, kind="resume", after_batch=4, to_batch=3, sessions=0, events=0,
                  committed_at=minutes(7))  # fmt: skip
-    world.insert("parked", session_key="b", batch_id=4, lane=0, created_at=minutes(7.5))
-    world.insert(
+    audited_outbox.insert("parked", session_key="b", batch_id=4, lane=0, created_at=minutes(7.5))
+    audited_outbox.insert(
         "delivery", lane=0, seq=4, after_batch=3, to_batch=4, sessions=1, events=2, committed_at=minutes(8)
     )
-    world.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")
+    audited_outbox.connection.execute("UPDATE outbox.lane SET seq = 4 WHERE lane = 0")

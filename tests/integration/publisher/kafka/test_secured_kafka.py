@@ -12,23 +12,23 @@ from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
-from tests.support.servers.secured_kafka import PASSWORD, USER, GuardedKafka, right
+from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, right
 from tests.support.servers.topic_limits import set_config
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """The module's broker."""
-    server = GuardedKafka(tmp_path_factory.mktemp("guarded"))
+    server = SecuredKafka(tmp_path_factory.mktemp("guarded"))
     server.start()
     yield server
     server.destroy()
 
 
 @pytest.fixture
-def settings(outbox: Outbox, kafka: GuardedKafka, tmp_path: Path) -> Settings:
+def settings(outbox: Outbox, kafka: SecuredKafka, tmp_path: Path) -> Settings:
     """Settings of a publisher that comes by the guarded listener, with all the rights it needs (docs/ecosystem.md)."""
     kafka.allow(
         right("topic", outbox.topic, "describe"),
@@ -42,12 +42,12 @@ def settings(outbox: Outbox, kafka: GuardedKafka, tmp_path: Path) -> Settings:
         right("transactional_id", "outbox-", "describe", prefix=True),
         right("group", "outbox-publisher-progress", "describe"),
     )
-    return guarded(settings_for(outbox.dsn, kafka.guarded_servers), kafka, tmp_path, PASSWORD)
+    return guarded(settings_for(outbox.dsn, kafka.secured_servers), kafka, tmp_path, PASSWORD)
 
 
 def guarded(
     settings: Settings,
-    kafka: GuardedKafka,
+    kafka: SecuredKafka,
     tmp_path: Path,
     password: str,
     request_timeout_s: int = 30,
@@ -59,7 +59,7 @@ def guarded(
     return settings.model_copy(
         update={
             "kafka": KafkaSettings(
-                bootstrap_servers=kafka.guarded_servers,
+                bootstrap_servers=kafka.secured_servers,
                 options=kafka.options(**options),
                 secret_options_file=secret,
                 request_timeout_s=request_timeout_s,
@@ -100,7 +100,7 @@ def test_events_go_out_over_tls_with_a_password_from_a_file(
     ],
 )
 def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_secret(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, tmp_path: Path, options: dict[str, str], password: str, named: str
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, tmp_path: Path, options: dict[str, str], password: str, named: str
 ) -> None:  # fmt: skip
     with RelayThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
         wait_until(running.ended, "the publisher to end")
@@ -119,7 +119,7 @@ def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_
     ],
 )
 def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher, kind: str, name: str, operation: str
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher, kind: str, name: str, operation: str
 ) -> None:  # fmt: skip
     needed = right(kind, name.format(topic=outbox.topic), operation, prefix="{" not in name)
     outbox.batch({"a": [Session([b"1"], 10)]})
@@ -142,7 +142,7 @@ def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
 
 
 def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_mended(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
 ) -> None:
     set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "2")
     outbox.batch({"a": [Session([b"1"], 10)]})
@@ -155,7 +155,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
 
 @pytest.mark.faults
 def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
 ) -> None:
     set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "0")
     outbox.batch({"a": [Session([b"1", b"2"], 10)]})
@@ -169,7 +169,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
 
 @pytest.mark.faults
 def test_a_quota_only_slows_the_lanes_down(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
 ) -> None:
     quota(kafka, "--add-config producer_byte_rate=20000")
     try:
@@ -185,7 +185,7 @@ def test_a_quota_only_slows_the_lanes_down(
 
 @pytest.mark.faults
 def test_a_backlog_gets_through_a_quota_that_no_full_transaction_fits_into(
-    outbox: Outbox, settings: Settings, kafka: GuardedKafka, watcher: Watcher
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
 ) -> None:
     """A thousand rows of 1 kB take longer than the transaction's timeout: sent again and again as they are, none would get through."""
     publisher = settings.publisher.model_copy(update={"transaction_timeout_ms": 5_000})
@@ -208,7 +208,7 @@ def test_a_backlog_gets_through_a_quota_that_no_full_transaction_fits_into(
         quota(kafka, "--delete-config producer_byte_rate")
 
 
-def quota(kafka: GuardedKafka, change: str) -> None:
+def quota(kafka: SecuredKafka, change: str) -> None:
     """Change what the publisher's user may send."""
     kafka.run_tool(
         "kafka.admin.ConfigCommand",

@@ -53,7 +53,7 @@ def before_it_happens(request: pytest.FixtureRequest, outbox: Outbox) -> Callabl
 def happens(request: pytest.FixtureRequest, outbox: Outbox, settings: Settings) -> Callable[..., None]:
     """Lets something happen to an outbox that has delivered all it has, and expects the stop with these words."""
 
-    def play(damage: Callable[[], None], *words: str) -> None:
+    def stops_after(damage: Callable[[], None], *words: str) -> None:
         if request.param == "at the start":
             deliver(outbox, settings)
             damage()
@@ -66,7 +66,7 @@ def happens(request: pytest.FixtureRequest, outbox: Outbox, settings: Settings) 
             outbox.batch(simple(50, keys=4))
             wait_for_stop(outbox, relay, *words)
 
-    return play
+    return stops_after
 
 
 def test_an_older_database_is_found(

@@ -30,7 +30,7 @@ from spark_job.recovery import exported as exported_savepoints
 from spark_job.recovery import ownership, savepoints
 from spark_job.recovery.description import described
 from spark_job.recovery.generations import Generation, newest_generation
-from tests.support.outbox.sink_batches import TOPIC_ID, World, session, still_open
+from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
@@ -40,7 +40,7 @@ RECORDS = 100
 EVENTS = [OutputEvent("out", b"1"), OutputEvent("out", b"2")]
 
 
-class Outbox:
+class JobOutbox:
     """An outbox that a job has written into and left, and its real input topic."""
 
     def __init__(self, dsn: str, connection: Connection, bootstrap: str, topic: str) -> None:
@@ -48,7 +48,9 @@ class Outbox:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
         self.topic_id = topic_id_text(description.topic_id)
-        self.world = World(connection, topic=(topic, self.topic_id), assembly=described(load_settings(None)))
+        self.sink_run = SinkRun(
+            connection, topic=(topic, self.topic_id), assembly=described(load_settings(None))
+        )
 
     def batch(
         self,
@@ -59,9 +61,9 @@ class Outbox:
         opened: tuple[int, ...] = (),
     ) -> None:
         """Write a batch with a session of ten events in partition 0 for each of `ends`; those that began at `opened` stay open."""
-        self.world.plan(number, start, end)
+        self.sink_run.plan(number, start, end)
         rows = [session(f"key-{at}", at - 9, at, EVENTS) for at in ends]
-        self.world.write(number, *rows, still_open(0, *opened))
+        self.sink_run.write(number, *rows, still_open(0, *opened))
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Let retention take the records before `offset`."""
@@ -83,7 +85,7 @@ class Outbox:
 @pytest.fixture
 def outbox(
     database: str, kafka: KafkaServer, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Outbox]:
+) -> Iterator[JobOutbox]:
     """Batch 1 ends at 40 with a session open since 31; batches 2 and 3 close four more sessions."""
     topic = f"{topic_prefix}in"
     create_topics(kafka.bootstrap_servers, {topic: (2, {})})
@@ -98,12 +100,12 @@ def outbox(
     monkeypatch.setenv("OUTBOX_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([topic]))
     with psycopg.connect(database, autocommit=True, options=ROLE) as connection:
-        made = Outbox(database, connection, kafka.bootstrap_servers, topic)
+        made = JobOutbox(database, connection, kafka.bootstrap_servers, topic)
         made.batch(0, (0, 0), (40, 20), 9, 19, opened=(31,))
         run("savepoint", "create", "monday")
         made.batch(1, (40, 20), (60, 20), 45, 55, opened=(58,))
         made.batch(2, (60, 20), (90, 20), 70, 80, opened=(85,))
-        ownership.give_back(connection, made.world.run_id)
+        ownership.give_back(connection, made.sink_run.run_id)
         yield made
 
 
@@ -123,7 +125,7 @@ def run_json(*arguments: str) -> Any:
     return json.loads(run(*arguments, "--json"))
 
 
-def test_a_savepoint_is_shown_with_what_kafka_still_has_of_it(outbox: Outbox) -> None:
+def test_a_savepoint_is_shown_with_what_kafka_still_has_of_it(outbox: JobOutbox) -> None:
     (found,) = run_json("savepoint", "list")
     assert found["name"] == "monday"
     assert (found["generation"], found["batch"], found["revision"]) == (1, 1, 0)
@@ -143,7 +145,7 @@ def test_a_savepoint_is_shown_with_what_kafka_still_has_of_it(outbox: Outbox) ->
 
 
 def test_the_list_is_shown_although_kafka_does_not_answer(
-    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+    outbox: JobOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTBOX_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setenv("OUTBOX_KAFKA__REQUEST_TIMEOUT_S", "1")
@@ -151,7 +153,7 @@ def test_the_list_is_shown_although_kafka_does_not_answer(
     assert (found["name"], found["state"], found["events_after"]) == ("monday", "unknown", None)
 
 
-def test_names_are_unique_until_deleted(outbox: Outbox) -> None:
+def test_names_are_unique_until_deleted(outbox: JobOutbox) -> None:
     assert "spark-job savepoint delete monday" in run("savepoint", "create", "monday", code=2)
     assert "spark-job savepoint delete monday" in run("stop", "--savepoint", "monday", code=2)
     assert "cannot be a savepoint's name" in run("savepoint", "create", "mon day", code=2)
@@ -161,13 +163,13 @@ def test_names_are_unique_until_deleted(outbox: Outbox) -> None:
     assert run_json("savepoint", "create", "monday")["batch"] == 3
 
 
-def test_a_stop_where_nobody_runs_makes_the_savepoint_all_the_same(outbox: Outbox) -> None:
+def test_a_stop_where_nobody_runs_makes_the_savepoint_all_the_same(outbox: JobOutbox) -> None:
     found = run_json("stop", "--savepoint", "end")
     assert (found["stopped"], found["savepoint"]["batch"]) == (False, 3)
     assert run_json("stop") == {"stopped": False, "text": "no job runs", "savepoint": None}
 
 
-def test_a_skip_goes_on_at_the_greatest_position_and_sends_nothing_twice(outbox: Outbox) -> None:
+def test_a_skip_goes_on_at_the_greatest_position_and_sends_nothing_twice(outbox: JobOutbox) -> None:
     found = run_json("savepoint", "restore", "--yes")
     assert found["foreseen"] | {"explanation": ""} == {
         "reason": "skip",
@@ -186,7 +188,7 @@ def test_a_skip_goes_on_at_the_greatest_position_and_sends_nothing_twice(outbox:
     assert ownership.read_owner(outbox.connection).run_id is None
 
 
-def test_a_reissue_sends_again_from_the_savepoint_on_with_a_new_revision(outbox: Outbox) -> None:
+def test_a_reissue_sends_again_from_the_savepoint_on_with_a_new_revision(outbox: JobOutbox) -> None:
     for revision in (1, 2):
         found = run_json("savepoint", "restore", "monday", "--policy", "reissue", "--yes")
         assert (found["policy"], found["revision"], found["savepoint"]) == ("reissue", revision, "monday")
@@ -202,7 +204,7 @@ def test_a_reissue_sends_again_from_the_savepoint_on_with_a_new_revision(outbox:
 
 
 def test_a_restore_says_first_what_it_will_do_and_asks(
-    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+    outbox: JobOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reissue = ["savepoint", "restore", "monday", "--policy", "reissue"]
     assert "say --yes" in run(*reissue, code=2)
@@ -221,7 +223,7 @@ def test_a_restore_says_first_what_it_will_do_and_asks(
     assert outbox.generations()[-1] == (2, "savepoint", "reissue", 1)
 
 
-def test_an_expired_savepoint_is_refused_with_what_is_lost(outbox: Outbox) -> None:
+def test_an_expired_savepoint_is_refused_with_what_is_lost(outbox: JobOutbox) -> None:
     outbox.delete_before(0, 35)
     reissue = ["savepoint", "restore", "monday", "--policy", "reissue", "--yes"]
     refused = run(*reissue, code=5)
@@ -237,7 +239,7 @@ def test_an_expired_savepoint_is_refused_with_what_is_lost(outbox: Outbox) -> No
 
 
 def test_a_savepoint_of_other_session_settings_needs_a_word(
-    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+    outbox: JobOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTBOX_SESSION__TIMEOUT_S", "90")
     reissue = ["savepoint", "restore", "monday", "--policy", "reissue", "--yes"]
@@ -253,7 +255,7 @@ def test_a_savepoint_of_other_session_settings_needs_a_word(
     assert row == ("90.0", "60")
 
 
-def test_an_unknown_savepoint_and_a_reissue_without_one_are_refused(outbox: Outbox) -> None:
+def test_an_unknown_savepoint_and_a_reissue_without_one_are_refused(outbox: JobOutbox) -> None:
     assert "Did you mean 'monday'" in run(
         "savepoint", "restore", "mondy", "--policy", "reissue", "--yes", code=2
     )
@@ -269,7 +271,7 @@ def test_an_unknown_savepoint_and_a_reissue_without_one_are_refused(outbox: Outb
 
 
 @pytest.fixture
-def exported(outbox: Outbox, tmp_path: Path) -> Path:
+def exported(outbox: JobOutbox, tmp_path: Path) -> Path:
     """The savepoint as a file."""
     file = tmp_path / "monday.json"
     run("savepoint", "export", "monday", "--output", str(file))
@@ -278,7 +280,7 @@ def exported(outbox: Outbox, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def another(
-    outbox: Outbox, postgres: PostgresServer, template_database: str, monkeypatch: pytest.MonkeyPatch
+    outbox: JobOutbox, postgres: PostgresServer, template_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Connection]:
     """The settings name another outbox, which is empty."""
     name = f"test_{uuid.uuid4().hex}"
@@ -311,7 +313,7 @@ def test_an_export_is_what_another_outbox_needs_and_says_so_where_it_was_spoiled
 
 
 def test_a_fork_begins_an_empty_outbox_at_the_savepoint(
-    outbox: Outbox, exported: Path, another: Connection
+    outbox: JobOutbox, exported: Path, another: Connection
 ) -> None:
     saved = savepoints.get(outbox.connection, "monday")
     found = run_json("fork", str(exported))
@@ -326,7 +328,7 @@ def test_a_fork_begins_an_empty_outbox_at_the_savepoint(
 
 
 def test_a_fork_whose_offsets_expired_needs_a_word(
-    outbox: Outbox, exported: Path, another: Connection
+    outbox: JobOutbox, exported: Path, another: Connection
 ) -> None:
     outbox.delete_before(0, 50)
     refused = run("fork", str(exported), code=5)
@@ -350,7 +352,11 @@ def test_a_fork_with_other_session_settings_needs_a_word(
 
 
 def test_a_fork_of_other_topics_is_refused(
-    outbox: Outbox, exported: Path, another: Connection, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+    outbox: JobOutbox,
+    exported: Path,
+    another: Connection,
+    kafka: KafkaServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = f"{outbox.topic}-other"
     create_topics(kafka.bootstrap_servers, {other: (2, {})})
@@ -375,20 +381,20 @@ def test_a_fork_waits_for_no_living_job(exported: Path, another: Connection) -> 
 # Who is in the way
 
 
-def test_a_run_that_hangs_is_fenced_by_a_restore(outbox: Outbox) -> None:
+def test_a_run_that_hangs_is_fenced_by_a_restore(outbox: JobOutbox) -> None:
     """It must not write behind the new generation when it wakes."""
     with psycopg.connect(outbox.dsn, autocommit=True, options=ROLE) as hanging:
         with hanging.transaction():
-            ownership.take_over(hanging, outbox.world.run_id, load_settings(None).job, force=False)
+            ownership.take_over(hanging, outbox.sink_run.run_id, load_settings(None).job, force=False)
         hanging.execute("UPDATE outbox.writer SET heartbeat_at = clock_timestamp() - interval '1 hour'")
         run("savepoint", "restore", "--yes")
         with pytest.raises(MovedError, match="no later one does"), hanging.transaction():
-            ownership.lock_and_check(hanging, outbox.world.run_id)
+            ownership.lock_and_check(hanging, outbox.sink_run.run_id)
     assert ownership.read_owner(outbox.connection).run_id is None
 
 
 def test_a_restore_killed_while_it_opens_the_generation_leaves_nothing_and_can_be_given_again(
-    outbox: Outbox,
+    outbox: JobOutbox,
 ) -> None:
     command = [sys.executable, "-m", "spark_job", "savepoint", "restore", "--yes"]
     with psycopg.connect(outbox.dsn) as blocker:

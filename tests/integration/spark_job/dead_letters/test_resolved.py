@@ -12,17 +12,17 @@ from spark_job.input.offsets import Offsets
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
 from tests.support.outbox.letters import failed, states, unended, with_letters
-from tests.support.outbox.sink_batches import P0, P1, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, SinkRun, letter, session, still_open
 
 OUT = [OutputEvent("t", b"v")]
 
 
-def reading_again(connection: Connection, revision: int = 1) -> World:
+def reading_again(connection: Connection, revision: int = 1) -> SinkRun:
     """A generation that reads everything again: its first batch goes to 100, its second to 200."""
-    world = World(connection, revision=revision)
-    world.plan(0, (0, 0), (100, 50))
-    world.plan(1, (100, 50), (200, 90))
-    return world
+    sink_run = SinkRun(connection, revision=revision)
+    sink_run.plan(0, (0, 0), (100, 50))
+    sink_run.plan(1, (100, 50), (200, 90))
+    return sink_run
 
 
 def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(writing: Connection) -> None:
@@ -34,8 +34,8 @@ def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(wri
         failed("twice", 50),
         failed("twice", 60),
     )
-    world = reading_again(writing)
-    world.write(
+    sink_run = reading_again(writing)
+    sink_run.write(
         0,
         session("same", 10, 12, OUT),
         session("longer", 20, 90, OUT),
@@ -55,10 +55,10 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
 ) -> None:
     """With a longer timeout: the letter closed at 30, the session at 150."""
     with_letters(writing, unended("k", 20, 30))
-    world = reading_again(writing)
-    world.write(0, still_open(0, 20))
+    sink_run = reading_again(writing)
+    sink_run.write(0, still_open(0, 20))
     assert states(writing) == {"k": ("open", None)}
-    world.write(1, session("k", 20, 150, OUT), sink=world.new_sink())
+    sink_run.write(1, session("k", 20, 150, OUT), sink=sink_run.new_sink())
     assert states(writing) == {"k": ("resolved", 3)}
 
 
@@ -122,9 +122,9 @@ def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(wr
 def test_a_generation_that_sends_nothing_again_resolves_no_letter_by_a_letter(writing: Connection) -> None:
     """It has the revision of the letters before it."""
     with_letters(writing, letter("k", 11, 11, "malformed"), revision=1)
-    world = World(writing, Offsets({P0: 100, P1: 50}), revision=1, reason="changed_assembly")
-    world.plan(0, (100, 50), (200, 90))
-    world.write(0, letter("k", 11, 120, "timed_out"))
+    sink_run = SinkRun(writing, Offsets({P0: 100, P1: 50}), revision=1, reason="changed_assembly")
+    sink_run.plan(0, (100, 50), (200, 90))
+    sink_run.write(0, letter("k", 11, 120, "timed_out"))
     assert [found[3] for found in judgements(writing)] == ["open", "open"]
 
 
@@ -145,9 +145,9 @@ def test_discarded_letters_stay_discarded(writing: Connection) -> None:
 def test_a_letter_is_resolved_by_the_part_that_holds_its_session(writing: Connection) -> None:
     big = [OutputEvent("t", b"x" * 900)]
     with_letters(writing, failed("k", 10), failed("k", 20))
-    world = reading_again(writing)
-    world.write(
-        0, session("k", 10, 12, big), session("k", 20, 22, big), sink=world.new_sink(max_row_bytes=1_000)
+    sink_run = reading_again(writing)
+    sink_run.write(
+        0, session("k", 10, 12, big), session("k", 20, 22, big), sink=sink_run.new_sink(max_row_bytes=1_000)
     )
     batches = writing.execute(
         "SELECT resolved_batch FROM outbox.dead_letter ORDER BY first_offset"
@@ -157,14 +157,14 @@ def test_a_letter_is_resolved_by_the_part_that_holds_its_session(writing: Connec
 
 def test_resolving_is_part_of_the_batch(writing: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     with_letters(writing, failed("k", 10))
-    world = reading_again(writing)
+    sink_run = reading_again(writing)
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("after the letters")
 
     monkeypatch.setattr("spark_job.sink.ledger.insert_rows", fail)
     with pytest.raises(RuntimeError, match="after the letters"):
-        world.write(0, session("k", 10, 12, OUT))
+        sink_run.write(0, session("k", 10, 12, OUT))
     assert states(writing) == {"k": ("open", None)}
 
 
@@ -180,16 +180,16 @@ def test_a_generation_that_reads_nothing_again_never_asks(
         return statement(package, name)
 
     monkeypatch.setattr(covered, "statement", counted)
-    world = reading_again(writing)
-    world.write(0, session("x", 70, 80, OUT), still_open(0, 50))
+    sink_run = reading_again(writing)
+    sink_run.write(0, session("x", 70, 80, OUT), still_open(0, 50))
     assert asked == ["letter_horizon"]
     assert horizon(writing)
-    world.write(1, session("y", 50, 120, OUT))
+    sink_run.write(1, session("y", 50, 120, OUT))
     assert asked.count("resolve_covered") == 1
     assert not horizon(writing)
-    world.plan(2, (200, 90), (300, 90))
+    sink_run.plan(2, (200, 90), (300, 90))
     asked.clear()
-    world.write(2, session("z", 210, 220, OUT), sink=world.new_sink())
+    sink_run.write(2, session("z", 210, 220, OUT), sink=sink_run.new_sink())
     assert asked == ["letter_horizon"]
 
 

@@ -28,7 +28,7 @@ from tests.support.outbox.letters import (
     unended,
     with_letters,
 )
-from tests.support.outbox.sink_batches import P0, P1, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, SinkRun, letter, session, still_open
 from tests.support.waiting import wait_until
 
 E = OutputEvent
@@ -46,7 +46,7 @@ def reasons(outcome: Any) -> dict[int, str]:
 def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     writing: Connection, database: str
 ) -> None:
-    world = with_letters(writing, failed("a"))
+    sink_run = with_letters(writing, failed("a"))
     owner = ownership.read_owner(writing)
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN outbox_batch")
@@ -78,8 +78,8 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     newest = position.newest_row(writing, 1)
     assert newest is not None
     assert newest.batch_id == 1
-    world.plan(1, (100, 50), (200, 50))
-    written = world.write(1, session("b", 120, 130, [E("t", b"v")]))
+    sink_run.plan(1, (100, 50), (200, 50))
+    written = sink_run.write(1, session("b", 120, 130, [E("t", b"v")]))
     assert written is not None
     assert written.batch_id == 3
 
@@ -93,7 +93,7 @@ def test_a_retry_writes_the_row_that_the_sink_would_have_written(writing: Connec
         ' topics, "values", keys, headers, partitions, timestamps_ms'
     )
     retried = writing.execute(f"SELECT {columns} FROM outbox.session_output ORDER BY 1").fetchall()  # noqa: S608
-    again = World(writing, revision=1)
+    again = SinkRun(writing, revision=1)
     again.plan(0, (0, 0), (100, 50))
     value = {"key": "k", "ends": 12, "events": [[kind, n, 10 + n] for n, kind in enumerate(WHOLE)]}
     moved = [[kind, n, 20 + n] for n, kind in enumerate(WHOLE)]
@@ -132,7 +132,7 @@ def test_a_letter_that_the_stream_will_judge_again_is_refused(
 ) -> None:
     """A restored savepoint reads it again and sends its outputs; a retry would send them twice."""
     with_letters(writing, failed("a", closing - 2), end=200)
-    World(writing, Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
+    SinkRun(writing, Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
     outcome = retry(writing, database)
     if closing < 100:
         assert states(writing) == {"a": ("resolved", 2)}
@@ -147,9 +147,9 @@ def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
 ) -> None:
     """During a reissue the end grows with the generation's batches; retries between them change nothing."""
     with_letters(writing, failed("a", 100), failed("b", 160), end=200)
-    world = World(writing, Offsets({P0: 50, P1: 0}), revision=1)
-    world.plan(0, (50, 0), (150, 50))
-    world.write(0, still_open(0))
+    sink_run = SinkRun(writing, Offsets({P0: 50, P1: 0}), revision=1)
+    sink_run.plan(0, (50, 0), (150, 50))
+    sink_run.write(0, still_open(0))
     assert set(reasons(retry(writing, database))) == {2}
     assert set(reasons(retry(writing, database))) == {2}
     assert [state for state, _ in states(writing).values()] == ["resolved", "open"]
@@ -263,13 +263,13 @@ def test_two_retries_at_once_send_the_outputs_once(
     assert one(writing, "SELECT count(*) FROM outbox.batch") == 2
 
 
-def restored(connection: Connection, *written: dict[str, Any]) -> World:
+def restored(connection: Connection, *written: dict[str, Any]) -> SinkRun:
     """A savepoint at offset 10 is restored with policy reissue; its first batch wrote these rows, where there are any."""
-    world = World(connection, Offsets({P0: 10, P1: 0}), revision=1)
-    world.plan(0, (10, 0), (200, 50))
+    sink_run = SinkRun(connection, Offsets({P0: 10, P1: 0}), revision=1)
+    sink_run.plan(0, (10, 0), (200, 50))
     if written:
-        world.write(0, *written)
-    return world
+        sink_run.write(0, *written)
+    return sink_run
 
 
 def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(

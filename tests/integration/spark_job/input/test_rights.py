@@ -13,16 +13,16 @@ from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery.published import Delivered, newest_delivered
-from tests.support.servers.secured_kafka import PASSWORD, GuardedKafka, right
+from tests.support.servers.secured_kafka import PASSWORD, SecuredKafka, right
 
 OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
 INPUT, PROGRESS = "session-in", f"outbox-progress-{OUTBOX}"
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """A broker with an input topic and a progress record."""
-    server = GuardedKafka(tmp_path_factory.mktemp("guarded"))
+    server = SecuredKafka(tmp_path_factory.mktemp("guarded"))
     try:
         server.start()
         compacted = {"cleanup.policy": "compact"}
@@ -37,11 +37,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
         server.destroy()
 
 
-def test_the_listed_rights_are_enough_and_each_is_needed(kafka: GuardedKafka, tmp_path: Path) -> None:
+def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tmp_path: Path) -> None:
     secret = tmp_path / "secret.toml"
     secret.write_text(f'"sasl.password" = "{PASSWORD}"\n', "utf-8")
     settings = KafkaSettings(
-        bootstrap_servers=kafka.guarded_servers, options=kafka.options(), secret_options_file=secret
+        bootstrap_servers=kafka.secured_servers, options=kafka.options(), secret_options_file=secret
     )
     client = KafkaInput(settings, [INPUT], "")
     with pytest.raises(RefusedError, match="It needs Describe, DescribeConfigs and Read"):
@@ -70,7 +70,7 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: GuardedKafka, tm
     assert newest_delivered(whole, OUTBOX) == [Delivered(7, COMMIT, epoch=1)]
 
 
-def test_a_compacted_input_topic_is_refused(kafka: GuardedKafka) -> None:
+def test_a_compacted_input_topic_is_refused(kafka: SecuredKafka) -> None:
     client = KafkaInput(KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), [INPUT, PROGRESS], "")
     with pytest.raises(SettingsError, match=f"'{PROGRESS}' has cleanup.policy=compact"):
         client.check_policies()

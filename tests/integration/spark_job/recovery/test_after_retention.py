@@ -81,14 +81,14 @@ def small_template(postgres: PostgresServer, template_database: str) -> Iterator
 
 
 @pytest.fixture
-def play(
+def run_history(
     postgres: PostgresServer, small_template: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Play]:
     """Plays the history of a seed; returns what is wrong at its end."""
     stand_ins(monkeypatch)
     pruned = dropped = 0
 
-    def play(seed: int) -> list[str]:
+    def run_history(seed: int) -> list[str]:
         nonlocal pruned, dropped
         name = f"retained_{os.getpid()}_{seed}"
         dsn = postgres.create_database(name, template=small_template)
@@ -96,7 +96,7 @@ def play(
             history = KeptShort(dsn, tmp_path / f"{seed}", seed, monkeypatch)
             try:
                 history.begin()
-                history_steps.play(history, 5 + seed % 36, KINDS[seed % len(KINDS)])
+                history_steps.run_history(history, 5 + seed % 36, KINDS[seed % len(KINDS)])
                 pruned, dropped = pruned + history.pruned, dropped + len(history.dropped)
                 return [*wrong_outputs(history), *wrong_letters(history)]
             finally:
@@ -104,20 +104,20 @@ def play(
         finally:
             postgres.drop_database(name)
 
-    yield play
+    yield run_history
     assert pruned > 0, "retention never pruned anything: the histories prove nothing"
     assert dropped > 0, "retention never dropped anything: the histories prove nothing"
 
 
 @pytest.mark.timeout(1_800)
-def test_every_history_ends_as_without_retention(play: Play) -> None:
+def test_every_history_ends_as_without_retention(run_history: Play) -> None:
     for seed in range(9, 9 + HISTORIES):
-        assert play(seed) == [], f"seed {seed}"
+        assert run_history(seed) == [], f"seed {seed}"
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
-def test_each_generations_newest_row_is_needed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_generations_newest_row_is_needed(run_history: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that rule, a skip does not find the greatest position, or a start not its own."""
     rule = "AND (a.kind <> 'stream' OR a.batch_id < newest.batch_id)"
 
@@ -129,7 +129,7 @@ def test_each_generations_newest_row_is_needed(play: Play, monkeypatch: pytest.M
     monkeypatch.setattr(pruning, "statement", without)
     for seed in range(200):
         try:
-            found = play(seed)
+            found = run_history(seed)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever it leads to
             found = [repr(error)]
         if found:

@@ -44,13 +44,13 @@ Play = Callable[..., list[str]]
 
 
 @pytest.fixture
-def play(
+def run_history(
     postgres: PostgresServer, template_database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Play:
     """Plays the history of a seed, or a script over its input, in an outbox of its own; returns what is wrong at its end."""
     stand_ins(monkeypatch)
 
-    def play(seed: int, kind: str = "", script: Callable[[History], None] | None = None) -> list[str]:
+    def run_history(seed: int, kind: str = "", script: Callable[[History], None] | None = None) -> list[str]:
         name = f"history_{os.getpid()}_{seed}"
         dsn = postgres.create_database(name, template=template_database)
         try:
@@ -58,7 +58,7 @@ def play(
             try:
                 history.begin()
                 if script is None:
-                    history_steps.play(history, 5 + seed % 36, kind or KINDS[seed % len(KINDS)])
+                    history_steps.run_history(history, 5 + seed % 36, kind or KINDS[seed % len(KINDS)])
                 else:
                     script(history)
                     history.finish()
@@ -71,13 +71,13 @@ def play(
         finally:
             postgres.drop_database(name)
 
-    return play
+    return run_history
 
 
 @pytest.mark.timeout(1_800)
-def test_every_history_leaves_exactly_what_the_reference_model_says(play: Play) -> None:
+def test_every_history_leaves_exactly_what_the_reference_model_says(run_history: Play) -> None:
     for seed in range(SEED, SEED + HISTORIES):
-        assert play(seed) == [], f"HISTORY_SEED={seed}"
+        assert run_history(seed) == [], f"HISTORY_SEED={seed}"
 
 
 def skip_after_an_unfinished_reissue(history: History) -> None:
@@ -91,8 +91,8 @@ def skip_after_an_unfinished_reissue(history: History) -> None:
     history.batch(most=5)
 
 
-def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(play: Play) -> None:
-    assert play(3, script=skip_after_an_unfinished_reissue) == []
+def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(run_history: Play) -> None:
+    assert run_history(3, script=skip_after_an_unfinished_reissue) == []
 
 
 def skip_over_two_descriptions(history: History) -> None:
@@ -109,8 +109,8 @@ def skip_over_two_descriptions(history: History) -> None:
 
 
 @pytest.mark.parametrize("seed", [6, 11, 15, 16])  # where another lineage judges otherwise
-def test_after_a_skip_each_description_judges_what_it_judged_before(play: Play, seed: int) -> None:
-    assert play(seed, script=skip_over_two_descriptions) == []
+def test_after_a_skip_each_description_judges_what_it_judged_before(run_history: Play, seed: int) -> None:
+    assert run_history(seed, script=skip_over_two_descriptions) == []
 
 
 # What an obvious implementation would do instead of a rule of recovery
@@ -297,7 +297,7 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_each_rule_is_needed(
-    play: Play,
+    run_history: Play,
     monkeypatch: pytest.MonkeyPatch,
     mutant: Callable[[pytest.MonkeyPatch], None],
     kind: str,
@@ -307,7 +307,7 @@ def test_each_rule_is_needed(
     mutant(monkeypatch)
     for tried in range(seed, seed + TRIES_FOR_A_MUTANT):
         try:
-            found = play(tried, kind)
+            found = run_history(tried, kind)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever the mutant leads to
             found = [f"{type(error).__name__}: {error}"]
         if found:

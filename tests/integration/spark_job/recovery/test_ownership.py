@@ -15,7 +15,7 @@ from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import ledger
-from tests.support.outbox.sink_batches import World, session
+from tests.support.outbox.sink_batches import SinkRun, session
 from tests.support.waiting import wait_until
 
 Connection = psycopg.Connection[TupleRow]
@@ -58,7 +58,7 @@ def test_a_process_takes_over_from_its_own_former_run_although_that_seems_alive(
     database: str, connection: Connection
 ) -> None:
     """After a cut network Postgres still sees the old connection; the restart inside the process must not wait for it."""
-    former, run_id = World(connection).run_id, uuid4()
+    former, run_id = SinkRun(connection).run_id, uuid4()
     with psycopg.connect(database, autocommit=True, options=ROLE) as other, other.transaction():
         ownership.take_over(other, run_id, SETTINGS, force=False, own={former})
         assert ownership.read_owner(other).run_id == run_id
@@ -102,8 +102,8 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
 
 
 def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection) -> None:
-    world, fenced = World(connection), threading.Event()
-    run_id = world.run_id
+    sink_run, fenced = SinkRun(connection), threading.Event()
+    run_id = sink_run.run_id
     with ownership.Heartbeat(
         as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, condition=Condition()
     ):
@@ -146,8 +146,8 @@ def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
     database: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """psycopg ends such a transaction silently; Spark would be told that the batch is stored."""
-    world = World(connection)
-    world.plan(0, (0, 0), (100, 50))
+    sink_run = SinkRun(connection)
+    sink_run.plan(0, (0, 0), (100, 50))
     insert = ledger.insert_rows
 
     def insert_and_lose_the_connection(*arguments: object, **options: object) -> None:
@@ -156,6 +156,6 @@ def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
 
     monkeypatch.setattr(ledger, "insert_rows", insert_and_lose_the_connection)
     with pytest.raises(UnavailableError, match="was closed during a batch"):
-        world.write(0, session("a", 0, 9, [OutputEvent("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [OutputEvent("t", b"v")]))
     with psycopg.connect(database) as other:
         assert other.execute("SELECT count(*) FROM outbox.batch").fetchone() == (0,)

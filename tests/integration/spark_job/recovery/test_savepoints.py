@@ -15,7 +15,7 @@ from spark_job.recovery import requests, savepoints
 from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.savepoints import Savepoint
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
@@ -35,12 +35,12 @@ def create(connection: Connection, name: str) -> Savepoint:
 
 
 def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection) -> None:
-    world = World(connection)
-    world.plan(0, (0, 0), (10, 5))
-    world.write(0, session("a", 0, 6, EVENT), still_open(0, 7, events=10))
+    sink_run = SinkRun(connection)
+    sink_run.plan(0, (0, 0), (10, 5))
+    sink_run.write(0, session("a", 0, 6, EVENT), still_open(0, 7, events=10))
     made = create(connection, "before-deploy")
-    world.plan(1, (10, 5), (20, 5))
-    world.write(1, session("a", 10, 19, EVENT))
+    sink_run.plan(1, (10, 5), (20, 5))
+    sink_run.write(1, session("a", 10, 19, EVENT))
 
     found = savepoints.get(connection, "before-deploy")
     assert found == made
@@ -54,9 +54,9 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
 
 
 def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
-    World(connection)
+    SinkRun(connection)
     start, opened = Offsets({P0: 30, P1: 9}), OpenPartitions({P0: OpenPartition(12, 1, 2, 10, "digest")})
-    World(connection, start, revision=2, reason="savepoint", opened=opened)
+    SinkRun(connection, start, revision=2, reason="savepoint", opened=opened)
     found = create(connection, "opened")
     assert (found.generation, found.batch_id, found.revision) == (2, None, 2)
     assert (found.end, found.open) == (start, opened)
@@ -65,13 +65,13 @@ def test_in_a_generation_without_batches_it_is_the_generations_own_start(connect
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ü", "a" * 101, "x\n", "a/b"])
 def test_a_name_that_cannot_be_typed_safely_is_refused(connection: Connection, name: str) -> None:
-    World(connection)
+    SinkRun(connection)
     with pytest.raises(SettingsError, match="cannot be a savepoint's name"):
         create(connection, name)
 
 
 def test_a_name_in_use_is_refused_and_the_transaction_goes_on(connection: Connection) -> None:
-    World(connection)
+    SinkRun(connection)
     create(connection, "x")
     with connection.transaction():
         connection.execute(statement("spark_job", "take_writer_lock"))
@@ -89,10 +89,10 @@ def test_an_outbox_without_a_generation_has_nothing_to_save(connection: Connecti
 def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
     connection: Connection,
 ) -> None:
-    world = World(connection)
+    sink_run = SinkRun(connection)
     create(connection, "monday")
-    world.plan(0, (0, 0), (10, 5))
-    world.write(0, still_open(0))
+    sink_run.plan(0, (0, 0), (10, 5))
+    sink_run.write(0, still_open(0))
     savepoints.delete(connection, "monday")
     assert savepoints.all(connection) == []
     assert create(connection, "monday").batch_id == 1
@@ -105,13 +105,13 @@ def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
 def test_the_greatest_position_is_over_all_generations_each_partition_with_what_is_open_there(
     connection: Connection,
 ) -> None:
-    first = World(connection)
+    first = SinkRun(connection)
     first.plan(0, (0, 0), (10, 50))
     first.write(0, still_open(0), still_open(1, 44))
     first.plan(1, (10, 50), (100, 50))
     first.write(1, still_open(0, 90))
     # A reissue goes back behind that.
-    second = World(connection, Offsets({P0: 40, P1: 20}), revision=1, reason="savepoint")
+    second = SinkRun(connection, Offsets({P0: 40, P1: 20}), revision=1, reason="savepoint")
     found = greatest_position(connection)
     assert found.end == {P0: 100, P1: 50}
     assert found.open == {
@@ -124,7 +124,7 @@ def test_the_greatest_position_is_over_all_generations_each_partition_with_what_
     assert found.end == {P0: 100, P1: 70}
     assert {where: opened.safe for where, opened in found.open.items()} == {P0: 90, P1: 66}
     # A start counts even before its generation has a batch.
-    World(connection, Offsets({P0: 200, P1: 0}), reason="data_loss")
+    SinkRun(connection, Offsets({P0: 200, P1: 0}), reason="data_loss")
     found = greatest_position(connection)
     assert found.end == {P0: 200, P1: 70}
     assert list(found.open) == [P1]
@@ -169,11 +169,11 @@ def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> Non
 
 def test_what_was_read_of_offsets_that_kafka_gives_out_again_does_not_count(connection: Connection) -> None:
     """Kafka lost the end of partition 0: its offsets from 100 on mean other records since."""
-    world = World(connection)
-    world.plan(0, (0, 0), (150, 40))
-    world.write(0, session("a", 0, 140, EVENT), still_open(0, 90, 120), still_open(1, 30))
+    sink_run = SinkRun(connection)
+    sink_run.plan(0, (0, 0), (150, 40))
+    sink_run.write(0, session("a", 0, 140, EVENT), still_open(0, 90, 120), still_open(1, 30))
     create(connection, "before-the-cut")
-    after = World(
+    after = SinkRun(
         connection, Offsets({P0: 100, P1: 40}), revision=1, reason="truncation", cut=Offsets({P0: 100})
     )
     after.plan(0, (100, 40), (120, 40))
@@ -187,6 +187,6 @@ def test_what_was_read_of_offsets_that_kafka_gives_out_again_does_not_count(conn
     }
     assert old.safe == {P0: 90, P1: 30}
     assert create(connection, "after-the-cut").end == {P0: 120, P1: 40}
-    World(connection, Offsets({P0: 80, P1: 40}), revision=2, reason="truncation", cut=Offsets({P0: 80}))
+    SinkRun(connection, Offsets({P0: 80, P1: 40}), revision=2, reason="truncation", cut=Offsets({P0: 80}))
     assert savepoints.get(connection, "before-the-cut").end == {P0: 80, P1: 40}
     assert P0 not in savepoints.get(connection, "before-the-cut").open

@@ -22,7 +22,7 @@ from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
 from spark_job.recovery.start import RequestRefusedError, Start, Started
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 from tests.support.reference.tombstones import tombstones
 
 MOST = 1_000
@@ -72,22 +72,22 @@ def connection(as_writer: Callable[[], Connection]) -> Connection:
 
 
 @pytest.fixture
-def world(connection: Connection) -> World:
+def sink_run(connection: Connection) -> SinkRun:
     """Two batches of a job that was stopped. It has read to 100 and 50; two sessions are open in partition 0."""
-    world = World(connection, assembly=described(settings()))
-    world.plan(0, (0, 0), (70, 50))
-    world.write(0, session("a", 0, 9, OUTPUT), still_open(0, 40))
+    sink_run = SinkRun(connection, assembly=described(settings()))
+    sink_run.plan(0, (0, 0), (70, 50))
+    sink_run.write(0, session("a", 0, 9, OUTPUT), still_open(0, 40))
     savepoints.create(connection, "monday")
-    world.plan(1, (70, 50), (100, 50))
-    world.write(1, session("b", 71, 79, OUTPUT), still_open(0, 40, 60, tombstones=TOMBSTONES))
-    leave(world)
-    return world
+    sink_run.plan(1, (70, 50), (100, 50))
+    sink_run.write(1, session("b", 71, 79, OUTPUT), still_open(0, 40, 60, tombstones=TOMBSTONES))
+    leave(sink_run)
+    return sink_run
 
 
-def leave(world: World, because: str = runs.STOPPED) -> None:
-    """End the world's run."""
-    runs.end(world.connection, world.run_id, because)
-    ownership.give_back(world.connection, world.run_id)
+def leave(sink_run: SinkRun, because: str = runs.STOPPED) -> None:
+    """End the run."""
+    runs.end(sink_run.connection, sink_run.run_id, because)
+    ownership.give_back(sink_run.connection, sink_run.run_id)
 
 
 def start(
@@ -180,7 +180,7 @@ def test_the_first_start_stores_where_it_begins_as_numbers(
 
 
 def test_a_start_goes_on_where_the_ledger_ends_with_what_is_open_there(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     started = start(connection)
     row = run_row(connection)
@@ -192,7 +192,7 @@ def test_a_start_goes_on_where_the_ledger_ends_with_what_is_open_there(
 
 
 def test_a_partition_that_was_added_begins_at_its_earliest_record(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     kafka = Input(earliest={P0: 0, P1: 0, ADDED: 3}, latest={P0: 500, P1: 500, ADDED: 9})
     assert start(connection, kafka).begun.resumes_at == {P0: 100, P1: 50, ADDED: 3}
@@ -209,7 +209,7 @@ def test_a_partition_that_was_added_begins_at_its_earliest_record(
     ],
 )
 def test_a_run_that_ended_without_a_batch_makes_the_next_one_take_fewer_events(
-    world: World, connection: Connection, database: str, because: str | None, before: int, takes: int
+    sink_run: SinkRun, connection: Connection, database: str, because: str | None, before: int, takes: int
 ) -> None:
     start(connection)
     with psycopg.connect(database, autocommit=True) as owner:
@@ -222,14 +222,16 @@ def test_a_run_that_ended_without_a_batch_makes_the_next_one_take_fewer_events(
     assert run_row(connection)["max_events"] == takes
 
 
-def test_a_run_that_got_on_leaves_the_next_one_its_full_batches(world: World, connection: Connection) -> None:
+def test_a_run_that_got_on_leaves_the_next_one_its_full_batches(
+    sink_run: SinkRun, connection: Connection
+) -> None:
     """However it ended: the run of the fixture has written two batches."""
-    leave(world, "UnavailableError: gone")
+    leave(sink_run, "UnavailableError: gone")
     assert start(connection).begun.max_events == MOST
 
 
 def test_a_topic_that_was_added_to_the_settings_opens_a_generation_by_itself(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     added = TopicPartition("another", 0)
     kafka = Input(
@@ -346,7 +348,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
-    world: World, connection: Connection, case: Case
+    sink_run: SinkRun, connection: Connection, case: Case
 ) -> None:
     before = everything(connection)
     every = ("outbox_behind", "new_topic", "truncation", "data_loss", "changed_assembly")
@@ -380,16 +382,18 @@ def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
     assert (run_row(connection)["restored"], newest(connection).number) == ("position", 2)
 
 
-def test_a_revision_after_a_cut_is_greater_than_any_before(world: World, connection: Connection) -> None:
+def test_a_revision_after_a_cut_is_greater_than_any_before(sink_run: SinkRun, connection: Connection) -> None:
     """A skip has gone back to revision 0 after a reissue: 1 is used up."""
-    World(connection, Offsets({P0: 70, P1: 50}), revision=1, reason="savepoint")
-    after = World(connection, Offsets({P0: 100, P1: 50}), reason="skip", assembly=described(settings()))
+    SinkRun(connection, Offsets({P0: 70, P1: 50}), revision=1, reason="savepoint")
+    after = SinkRun(connection, Offsets({P0: 100, P1: 50}), reason="skip", assembly=described(settings()))
     leave(after)
     start(connection, Input(latest={P0: 90, P1: 500}), "truncation")
     assert newest(connection).revision == 2
 
 
-def test_what_retention_took_and_nobody_needs_is_no_finding(world: World, connection: Connection) -> None:
+def test_what_retention_took_and_nobody_needs_is_no_finding(
+    sink_run: SinkRun, connection: Connection
+) -> None:
     start(connection, Input(earliest={P0: 40, P1: 50}))
     assert newest(connection).number == 1
 
@@ -406,7 +410,7 @@ def test_what_retention_took_and_nobody_needs_is_no_finding(world: World, connec
     ],
 )
 def test_a_batch_that_was_delivered_and_is_not_in_the_ledger_needs_a_word(
-    world: World, connection: Connection, delivered: list[Delivered], batch_id: int, says: str
+    sink_run: SinkRun, connection: Connection, delivered: list[Delivered], batch_id: int, says: str
 ) -> None:
     before = everything(connection)
     delivered.append(Delivered(batch_id, uuid4()))
@@ -421,7 +425,7 @@ def test_a_batch_that_was_delivered_and_is_not_in_the_ledger_needs_a_word(
 
 
 def test_a_lost_end_that_was_accepted_stops_no_later_start_and_another_one_does(
-    world: World, connection: Connection, delivered: list[Delivered]
+    sink_run: SinkRun, connection: Connection, delivered: list[Delivered]
 ) -> None:
     """The publisher's lanes wait for `publisher resume`: their records stay as they are meanwhile."""
     delivered += [Delivered(9, uuid4(), epoch=2), Delivered(1, uuid4()), Delivered(7, None)]
@@ -440,7 +444,7 @@ def test_a_lost_end_that_was_accepted_stops_no_later_start_and_another_one_does(
 
 
 def test_what_was_delivered_and_is_in_the_ledger_or_pruned_is_no_finding(
-    world: World, connection: Connection, delivered: list[Delivered], database: str
+    sink_run: SinkRun, connection: Connection, delivered: list[Delivered], database: str
 ) -> None:
     delivered += [
         Delivered(*row)
@@ -469,7 +473,11 @@ def test_an_empty_outbox_of_which_something_was_delivered_needs_a_word(
 
 @pytest.mark.parametrize("is_promoted", [True, False])
 def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
-    world: World, connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch, is_promoted: bool
+    sink_run: SinkRun,
+    connection: Connection,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_promoted: bool,
 ) -> None:
     def away(_settings: Settings, _uuid: UUID) -> list[Delivered]:
         raise UnavailableError("Kafka does not answer")
@@ -490,7 +498,7 @@ def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
 
 
 def test_a_start_is_refused_while_another_owner_lives_and_takes_over_where_it_is_told_to(
-    world: World,
+    sink_run: SinkRun,
     connection: Connection,
     as_writer: Callable[[], Connection],
     database: str,
@@ -517,7 +525,7 @@ def test_a_start_is_refused_while_another_owner_lives_and_takes_over_where_it_is
 
 
 def test_an_owner_that_is_gone_and_a_former_run_of_this_process_are_no_obstacle(
-    world: World, connection: Connection, as_writer: Callable[[], Connection]
+    sink_run: SinkRun, connection: Connection, as_writer: Callable[[], Connection]
 ) -> None:
     hanging, run_id = as_writer(), uuid4()
     with hanging.transaction():
@@ -526,7 +534,10 @@ def test_an_owner_that_is_gone_and_a_former_run_of_this_process_are_no_obstacle(
 
 
 def test_kafka_is_asked_for_the_bounds_after_the_last_owners_last_commit_and_for_nothing_else_then(
-    world: World, connection: Connection, as_writer: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+    sink_run: SinkRun,
+    connection: Connection,
+    as_writer: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Bounds from before look as if Kafka had lost the input's end. Whatever else is asked is asked without the writer lock."""
     observer, under_lock = as_writer(), list[str]()
@@ -559,7 +570,7 @@ def ask(connection: Connection, **arguments: Any) -> Request:
 
 
 def test_a_reissue_begins_at_the_savepoint_with_what_was_open_there(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     asked = ask(connection, savepoint="monday", policy="reissue")
     start(connection, request=asked)
@@ -581,7 +592,7 @@ def test_a_reissue_begins_at_the_savepoint_with_what_was_open_there(
 
 
 def test_a_reissue_reads_a_partition_that_was_added_since_from_its_first_record_on(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     kafka = Input(earliest={P0: 0, P1: 0, ADDED: 0}, latest={P0: 500, P1: 500, ADDED: 9})
     start(connection, kafka, request=ask(connection, savepoint="monday", policy="reissue"))
@@ -592,7 +603,9 @@ def test_a_reissue_reads_a_partition_that_was_added_since_from_its_first_record_
     assert newest(connection).start == {P0: 70, P1: 50, ADDED: 3}
 
 
-def test_a_skip_ends_a_reissue_where_the_outbox_has_been_before(world: World, connection: Connection) -> None:
+def test_a_skip_ends_a_reissue_where_the_outbox_has_been_before(
+    sink_run: SinkRun, connection: Connection
+) -> None:
     start(connection, request=ask(connection, savepoint="monday", policy="reissue"))
     start(connection, request=ask(connection, policy="skip"))
     generation = newest(connection)
@@ -602,7 +615,7 @@ def test_a_skip_ends_a_reissue_where_the_outbox_has_been_before(world: World, co
 
 
 def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     """Or a skip would later go on behind records that nobody has read."""
     start(connection, request=ask(connection, savepoint="monday", policy="reissue"))
@@ -647,7 +660,12 @@ def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
     ],
 )
 def test_a_request_that_cannot_be_fulfilled_is_refused_and_the_outbox_stays_as_it_was(
-    world: World, connection: Connection, arguments: dict[str, Any], kafka: Input, timeout_s: int, says: str
+    sink_run: SinkRun,
+    connection: Connection,
+    arguments: dict[str, Any],
+    kafka: Input,
+    timeout_s: int,
+    says: str,
 ) -> None:
     before = everything(connection)
     asked = ask(connection, **arguments)
@@ -661,7 +679,7 @@ def test_a_request_that_cannot_be_fulfilled_is_refused_and_the_outbox_stays_as_i
 
 
 def test_a_request_is_not_fulfilled_where_the_database_lost_its_end_meanwhile(
-    world: World, connection: Connection, delivered: list[Delivered]
+    sink_run: SinkRun, connection: Connection, delivered: list[Delivered]
 ) -> None:
     delivered.append(Delivered(9, uuid4()))
     with pytest.raises(RequestRefusedError, match="may have lost its newest batches"):
@@ -669,7 +687,7 @@ def test_a_request_is_not_fulfilled_where_the_database_lost_its_end_meanwhile(
 
 
 def test_a_command_that_gave_up_waiting_gets_nothing_done_any_more(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     before = everything(connection)
     asked = ask(connection, policy="skip")
@@ -685,7 +703,7 @@ def test_a_command_that_gave_up_waiting_gets_nothing_done_any_more(
 def test_an_upgraded_outbox_goes_on_with_whatever_is_found_open(connection: Connection) -> None:
     """Its generation names safe offsets and no digests; what silence closes on the way may have no letter yet."""
     opened = OpenPartitions({P0: OpenPartition(40, 0, 0, 0, None)})
-    upgraded = World(
+    upgraded = SinkRun(
         connection,
         Offsets({P0: 100, P1: 50}),
         reason="upgrade",

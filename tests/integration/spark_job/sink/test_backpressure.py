@@ -13,23 +13,23 @@ from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, Backpressure
-from tests.support.outbox.sink_batches import World, session
+from tests.support.outbox.sink_batches import SinkRun, session
 from tests.support.waiting import wait_until
 
-LANES = 4  # as World opens the epoch
+LANES = 4  # as SinkRun opens the epoch
 VALUE = b"12345678"
 
 
 @pytest.fixture
-def world(database: str) -> Iterator[World]:
+def sink_run(database: str) -> Iterator[SinkRun]:
     """Three batches of one session with two outputs each."""
     with psycopg.connect(database, autocommit=True) as connection:
-        world = World(connection)
+        sink_run = SinkRun(connection)
         for n in range(3):
-            world.plan(n, (10 * n, 0), (10 * n + 10, 0))
+            sink_run.plan(n, (10 * n, 0), (10 * n + 10, 0))
             outputs = [OutputEvent("t", VALUE), OutputEvent("t", VALUE)]
-            world.write(n, session(f"key-{n}", 10 * n, 10 * n + 9, outputs))
-        yield world
+            sink_run.write(n, session(f"key-{n}", 10 * n, 10 * n + 9, outputs))
+        yield sink_run
 
 
 def advance(
@@ -44,33 +44,33 @@ def advance(
     )
 
 
-def events(world: World) -> int:
-    return backpressure.read(world.connection).events
+def events(sink_run: SinkRun) -> int:
+    return backpressure.read(sink_run.connection).events
 
 
-def test_all_of_it_waits_while_no_publisher_has_run(world: World) -> None:
-    found = backpressure.read(world.connection)
+def test_all_of_it_waits_while_no_publisher_has_run(sink_run: SinkRun) -> None:
+    found = backpressure.read(sink_run.connection)
     assert found.events == 6
     assert found.bytes >= 6 * len(VALUE)
 
 
-def test_the_slowest_lane_counts(world: World) -> None:
-    advance(world.connection, 3, lanes=LANES - 1)
-    assert events(world) == 6, "one lane has not begun"
-    advance(world.connection, 2)
-    assert events(world) == 2
-    advance(world.connection, 3, "key-1")
-    assert events(world) == 2, "a batch counts until all of it is through"
-    advance(world.connection, 3)
-    assert backpressure.read(world.connection) == Backlog(0, 0)
+def test_the_slowest_lane_counts(sink_run: SinkRun) -> None:
+    advance(sink_run.connection, 3, lanes=LANES - 1)
+    assert events(sink_run) == 6, "one lane has not begun"
+    advance(sink_run.connection, 2)
+    assert events(sink_run) == 2
+    advance(sink_run.connection, 3, "key-1")
+    assert events(sink_run) == 2, "a batch counts until all of it is through"
+    advance(sink_run.connection, 3)
+    assert backpressure.read(sink_run.connection) == Backlog(0, 0)
 
 
-def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
-    world.connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 3, 1)")
-    advance(world.connection, 1)
-    assert events(world) == 4
-    advance(world.connection, 2)
-    assert events(world) == 2, "the new epoch's lane stands before its first batch"
+def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:
+    sink_run.connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 3, 1)")
+    advance(sink_run.connection, 1)
+    assert events(sink_run) == 4
+    advance(sink_run.connection, 2)
+    assert events(sink_run) == 2, "the new epoch's lane stands before its first batch"
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_an_epoch_that_is_through_does_not_count(world: World) -> None:
     ],
 )
 def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
-    world: World, database: str, settings: JobSettings, because: str
+    sink_run: SinkRun, database: str, settings: JobSettings, because: str
 ) -> None:
-    held = Backpressure(world.connection, world.run_id, settings, Condition())
+    held = Backpressure(sink_run.connection, sink_run.run_id, settings, Condition())
     waiting = threading.Thread(target=held.wait, args=(lambda: False,))
     with psycopg.connect(database, autocommit=True) as observer:
         waiting.start()
@@ -97,12 +97,12 @@ def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
         assert ownership.read_owner(observer).held_back_since is None
 
 
-def test_a_stop_ends_the_wait(world: World) -> None:
-    Backpressure(world.connection, world.run_id, JobSettings(max_backlog_events=1), Condition()).wait(
+def test_a_stop_ends_the_wait(sink_run: SinkRun) -> None:
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(max_backlog_events=1), Condition()).wait(
         lambda: True
     )
 
 
-def test_without_a_bound_nothing_is_asked(world: World) -> None:
-    world.connection.close()
-    Backpressure(world.connection, world.run_id, JobSettings(), Condition()).wait(lambda: False)
+def test_without_a_bound_nothing_is_asked(sink_run: SinkRun) -> None:
+    sink_run.connection.close()
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(), Condition()).wait(lambda: False)

@@ -12,7 +12,7 @@ from service.errors import ContinuityError
 from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
 from spark_job import OutputEvent
 from spark_job.recovery.generations import Connection
-from tests.support.outbox.sink_batches import Row, World, letter, session, still_open
+from tests.support.outbox.sink_batches import Row, SinkRun, letter, session, still_open
 
 SINK = [point for point in POINTS if point.startswith("sink.")]
 BATCH: list[Row] = [
@@ -24,10 +24,10 @@ BATCH: list[Row] = [
 
 
 @pytest.fixture
-def world(as_writer: Callable[[], Connection]) -> World:
-    world = World(as_writer())
-    world.plan(0, (0, 0), (100, 50))
-    return world
+def sink_run(as_writer: Callable[[], Connection]) -> SinkRun:
+    sink_run = SinkRun(as_writer())
+    sink_run.plan(0, (0, 0), (100, 50))
+    return sink_run
 
 
 @pytest.fixture
@@ -41,25 +41,25 @@ def plan(tmp_path: Path) -> Iterator[Plan]:
 
 @pytest.mark.parametrize("point", SINK)
 def test_a_failure_at_any_step_leaves_the_whole_batch_or_nothing_and_the_next_run_goes_on_from_there(
-    world: World, database: str, plan: Plan, point: str
+    sink_run: SinkRun, database: str, plan: Plan, point: str
 ) -> None:
     before = written(database)
     plan.write(Fault(point, Action.RAISE))
     with pytest.raises(InjectedFaultError):
-        world.write(0, *BATCH)
+        sink_run.write(0, *BATCH)
     assert plan.pending() == []
     assert locks(database) == []
     is_stored = point == "sink.after_commit"
     assert (written(database) != before) is is_stored
-    following = world.new_sink()
+    following = sink_run.new_sink()
     if is_stored:
         with pytest.raises(ContinuityError, match="does not begin where the ledger ends"):
-            world.write(0, *BATCH, sink=following)
+            sink_run.write(0, *BATCH, sink=following)
     else:
-        assert world.write(0, *BATCH, sink=following) is not None
+        assert sink_run.write(0, *BATCH, sink=following) is not None
     assert written(database) == ([(1, 0, 1, 8)], [("a", 1, 2), ("b", 1, 1)], [("c", 7, 1)])
-    world.plan(1, (100, 50), (200, 50))
-    committed = world.write(1, session("d", 100, 103, []), sink=following)
+    sink_run.plan(1, (100, 50), (200, 50))
+    committed = sink_run.write(1, session("d", 100, 103, []), sink=following)
     assert committed is not None
     assert committed.batch_id == 2
 

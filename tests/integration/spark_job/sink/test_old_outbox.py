@@ -23,7 +23,7 @@ from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink import backpressure
 from tests.support.outbox.letters import events, failed, retry, settings
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 
 ROUNDS = 12
 """After some executions psycopg prepares a statement, and after some more Postgres takes a plan that fits all parameters."""
@@ -58,10 +58,10 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
                 act()
             found[what] = max(connection.most, found.get(what, 0))
 
-        world = World(connection)
-        world.plan(0, (0, 0), (1_000, 50))
+        sink_run = SinkRun(connection)
+        sink_run.plan(0, (0, 0), (1_000, 50))
         # To be covered by outputs, by letters, and to be retried.
-        world.write(
+        sink_run.write(
             0,
             *[failed(f"covered-{n}", 30 * n) for n in range(ROUNDS)],
             *[
@@ -84,7 +84,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
             count("count", lambda: store.count(connection, Filter(state="open")), is_read=True)
         count("discard", lambda: store.discard(connection, Filter(ids=tuple(ids(connection, "again", 1)))))
 
-        reissue = World(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+        reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
         sink = reissue.new_sink()
         for n in range(ROUNDS):
             reissue.plan(n, (30 * n, 0), (30 * n + 30, 0))
@@ -96,7 +96,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
         assert not ids(connection, "covered", ROUNDS), "the batches resolve letters, or they prove little"
         assert not ids(connection, "retried", ROUNDS)
 
-        upgraded = World(connection, Offsets({P0: 400, P1: 0}), reason="upgrade")
+        upgraded = SinkRun(connection, Offsets({P0: 400, P1: 0}), reason="upgrade")
         upgraded.plan(0, (400, 0), (500, 0))
         count(
             "first batch after an upgrade", lambda: upgraded.write(0, letter("silent", 390, 399, "timed_out"))

@@ -22,7 +22,7 @@ from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
 from spark_job.sink import storing
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.failures import passes_by_itself
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, World, letter, session, still_open
+from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 
 Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
@@ -35,11 +35,11 @@ def connection(as_writer: Callable[[], Connection]) -> Connection:
 
 
 @pytest.fixture
-def world(connection: Connection) -> World:
-    world = World(connection)
-    world.plan(0, (0, 0), (100, 50))
-    world.plan(1, (100, 50), (200, 90))
-    return world
+def sink_run(connection: Connection) -> SinkRun:
+    sink_run = SinkRun(connection)
+    sink_run.plan(0, (0, 0), (100, 50))
+    sink_run.plan(1, (100, 50), (200, 90))
+    return sink_run
 
 
 def one(connection: Connection, query: LiteralString) -> Any:
@@ -65,14 +65,14 @@ def nothing_is_written(connection: Connection, *, but_batches: int = 0) -> bool:
     return bool(counts == (but_batches, but_batches, 0))
 
 
-def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Connection) -> None:
+def test_a_batch_is_stored_whole_and_byte_for_byte(sink_run: SinkRun, connection: Connection) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     outputs = [
         E("t.one", b"\x00\xff"),
         E("t.two", {"k": "ä"}, key="other", headers=[("h", "v")], partition=3, timestamp=moment),
         E("t.one", None),
     ]
-    committed = world.write(
+    committed = sink_run.write(
         0, session("schlüssel", 5, 9, outputs), session("empty", 1, 2, []), still_open(0, events=7)
     )
     assert committed is not None
@@ -90,7 +90,7 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(world: World, connection: Con
         connection,
         "SELECT kind, input_events, sessions, output_events, spark_batch, part, generation, run_id FROM outbox.batch",
     )
-    assert batch == ("stream", 7, 2, 3, 0, 0, 1, world.run_id)
+    assert batch == ("stream", 7, 2, 3, 0, 0, 1, sink_run.run_id)
 
 
 def counted(name: str, **labels: str) -> float:
@@ -98,27 +98,27 @@ def counted(name: str, **labels: str) -> float:
 
 
 def test_a_count_that_fails_after_the_commit_costs_only_itself(
-    world: World, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    sink_run: SinkRun, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(**_: object) -> None:
         raise ValueError("counters can only be incremented")
 
     monkeypatch.setattr(metrics, "committed", fails)
-    assert world.write(0, session("a", 0, 9, [E("t", b"v")])) is not None
+    assert sink_run.write(0, session("a", 0, 9, [E("t", b"v")])) is not None
     monkeypatch.undo()
     before = counted("batches"), counted("output_events")
-    assert world.write(1, session("a", 100, 109, [E("t", b"v")])) is not None
+    assert sink_run.write(1, session("a", 100, 109, [E("t", b"v")])) is not None
     assert (counted("batches") - before[0], counted("output_events") - before[1]) == (1, 1)
 
 
-def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: Connection) -> None:
+def test_what_the_job_stores_the_audit_finds_in_order(sink_run: SinkRun, connection: Connection) -> None:
     """Counts and bytes of the ledger are those of the rows, as the audit counts them: of values, whatever goes with them."""
     outputs = [
         E("t.one", b"\x00\xff"),
         E("t.two", {"k": "\u00e4"}, key="other", headers=[("h", "v")]),
         E("t.one", None),
     ]
-    world.write(0, session("a", 5, 9, outputs), session("empty", 1, 2, []), still_open(0, events=7))
+    sink_run.write(0, session("a", 5, 9, outputs), session("empty", 1, 2, []), still_open(0, events=7))
     connection.execute("SET ROLE outbox_auditor")
     assert connection.execute("SELECT * FROM outbox.audit_reconciliation").fetchall() == []
     assert one(connection, "SELECT output_bytes FROM outbox.batch") == len(b"\x00\xff") + len(
@@ -130,55 +130,55 @@ def test_what_the_job_stores_the_audit_finds_in_order(world: World, connection: 
 
 
 def test_a_zombie_is_fenced_and_writes_nothing(
-    world: World, database: str, as_writer: Callable[[], Connection]
+    sink_run: SinkRun, database: str, as_writer: Callable[[], Connection]
 ) -> None:
     before = counted("takeovers")
     rows = session("a", 0, 9, [E("t", b"v")])
     with psycopg.connect(database, autocommit=True) as other:
-        successor = World(other)
+        successor = SinkRun(other)
         assert counted("takeovers") - before == 1
         with pytest.raises(psycopg.OperationalError):
-            world.write(0, rows)  # the takeover has ended the zombie's own backend
+            sink_run.write(0, rows)  # the takeover has ended the zombie's own backend
         with pytest.raises(FencedError, match=rf"run {successor.run_id} .* has taken this outbox over"):
-            world.write(0, rows, sink=world.new_sink(as_writer()))
+            sink_run.write(0, rows, sink=sink_run.new_sink(as_writer()))
         assert nothing_is_written(other)
 
 
 def test_a_zombie_is_fenced_by_its_run_where_the_position_is_still_its_own(
-    world: World, connection: Connection, database: str
+    sink_run: SinkRun, connection: Connection, database: str
 ) -> None:
     """The next run has begun, and written nothing yet; nobody was allowed to end the zombie's backend."""
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute("UPDATE outbox.writer SET run_id = gen_random_uuid()")
     with pytest.raises(FencedError):
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     assert nothing_is_written(connection)
 
 
 def test_a_zombie_in_an_outbox_that_nobody_owns_has_to_look_anew(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     """A command used it meanwhile."""
-    ownership.give_back(connection, world.run_id)
+    ownership.give_back(connection, sink_run.run_id)
     with pytest.raises(MovedError, match=r"no later one does.*Nothing was written") as caught:
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     assert passes_by_itself(caught.value)
     assert nothing_is_written(connection)
 
 
 @pytest.mark.parametrize("has_an_owner", [True, False])
 def test_an_outbox_that_does_not_know_the_run_has_moved_and_the_next_attempt_looks_anew(
-    world: World, connection: Connection, database: str, has_an_owner: bool
+    sink_run: SinkRun, connection: Connection, database: str, has_an_owner: bool
 ) -> None:
     """A failover to a standby that has not got the start: nobody owns the outbox there, or a run of before does."""
-    ownership.give_back(connection, world.run_id)
+    ownership.give_back(connection, sink_run.run_id)
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute("DELETE FROM outbox.run")
     if has_an_owner:
         with connection.transaction():
             ownership.take_over(connection, uuid4(), JobSettings(), force=False)
     with pytest.raises(MovedError, match="Nothing was written") as caught:
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     assert passes_by_itself(caught.value)
     assert nothing_is_written(connection)
 
@@ -187,65 +187,65 @@ def test_an_outbox_that_does_not_know_the_run_has_moved_and_the_next_attempt_loo
 
 
 def test_a_batch_that_is_in_the_outbox_cannot_be_written_again(
-    world: World, connection: Connection, as_writer: Callable[[], Connection]
+    sink_run: SinkRun, connection: Connection, as_writer: Callable[[], Connection]
 ) -> None:
     """By the same run neither, which did not learn of its commit, nor by one that begins at an older position."""
-    before = world.sink.position
+    before = sink_run.sink.position
     rows = session("a", 0, 9, [E("t", b"v")])
-    world.write(0, rows)
+    sink_run.write(0, rows)
     with pytest.raises(ContinuityError, match=r"does not begin where the ledger ends: .*/0: 0 != 100"):
-        world.write(0, rows)
+        sink_run.write(0, rows)
     for number in (0, 1):
-        world.plan(number, (0, 0), (100, 50))
+        sink_run.plan(number, (0, 0), (100, 50))
         with pytest.raises(MovedError, match=r"ledger ends with batch 1 .* this run has written batch None"):
-            world.write(number, rows, sink=world.new_sink(at=before))
+            sink_run.write(number, rows, sink=sink_run.new_sink(at=before))
     assert nothing_is_written(connection, but_batches=1)
 
 
 def test_a_batch_that_starts_elsewhere_than_the_ledger_ends_is_refused(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
-    world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     for start in (99, 101):
-        world.plan(1, (start, 50), (200, 90))
+        sink_run.plan(1, (start, 50), (200, 90))
         with pytest.raises(
             ContinuityError, match=rf"does not begin where the ledger ends: .*/0: {start} != 100"
         ):
-            world.write(1, session("b", 110, 119, [E("t", b"v")]))
+            sink_run.write(1, session("b", 110, 119, [E("t", b"v")]))
     assert nothing_is_written(connection, but_batches=1)
 
 
 def test_a_ledger_that_lost_its_end_is_not_gone_on_with(
-    world: World, connection: Connection, database: str
+    sink_run: SinkRun, connection: Connection, database: str
 ) -> None:
     """The database was restored under the running job."""
-    world.write(0, session("a", 0, 9, [E("t", b"v")]))
+    sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute("DELETE FROM outbox.session_output")
         owner.execute("DELETE FROM outbox.batch")
     with pytest.raises(MovedError, match="ledger ends with batch None") as caught:
-        world.write(1, session("b", 110, 119, [E("t", b"v")]))
+        sink_run.write(1, session("b", 110, 119, [E("t", b"v")]))
     assert passes_by_itself(caught.value)
     assert nothing_is_written(connection)
 
 
 def test_a_generation_that_a_command_opened_meanwhile_is_not_written_into(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
-    sink = world.sink
-    World(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    sink = sink_run.sink
+    SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
     with connection.transaction():
-        ownership.take_over(connection, world.run_id, JobSettings(), force=True)
+        ownership.take_over(connection, sink_run.run_id, JobSettings(), force=True)
     with pytest.raises(MovedError, match="of generation 2, this run has written batch None of generation 1"):
-        world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
     assert nothing_is_written(connection)
 
 
 def test_spark_counts_anew_with_each_run_and_the_ledger_does_not(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
-    world.write(0, session("a", 0, 9, [E("t", b"v")]))
-    after = World(connection, Offsets({P0: 100, P1: 50}), reason="savepoint")
+    sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
+    after = SinkRun(connection, Offsets({P0: 100, P1: 50}), reason="savepoint")
     after.plan(0, (100, 50), (200, 90))
     after.write(0, session("b", 110, 119, [E("t", b"v")]))
     rows = "SELECT array_agg((batch_id, spark_batch, generation)::text ORDER BY batch_id) FROM outbox.batch"
@@ -255,23 +255,25 @@ def test_spark_counts_anew_with_each_run_and_the_ledger_does_not(
     assert found.batch_id == 2
 
 
-def test_a_number_of_spark_that_comes_twice_in_a_run_is_refused(world: World, connection: Connection) -> None:
-    world.write(0, session("a", 0, 9, [E("t", b"v")]))
-    world.plan(0, (100, 50), (200, 90))
+def test_a_number_of_spark_that_comes_twice_in_a_run_is_refused(
+    sink_run: SinkRun, connection: Connection
+) -> None:
+    sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
+    sink_run.plan(0, (100, 50), (200, 90))
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
-        world.write(0, session("b", 110, 119, [E("t", b"v")]))
+        sink_run.write(0, session("b", 110, 119, [E("t", b"v")]))
     assert caught.value.diag.constraint_name == "batch_spark_batch_key"
     assert nothing_is_written(connection, but_batches=1)
 
 
-def test_a_batch_without_offsets_writes_nothing(world: World, connection: Connection) -> None:
-    world.plan(0, (0, 0), (0, 0))
-    assert world.write(0) is None
+def test_a_batch_without_offsets_writes_nothing(sink_run: SinkRun, connection: Connection) -> None:
+    sink_run.plan(0, (0, 0), (0, 0))
+    assert sink_run.write(0) is None
     assert one(connection, "SELECT count(*) FROM outbox.batch") == 0
 
 
 def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_written(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     """And before the writer lock is taken: Kafka may take its time."""
 
@@ -281,20 +283,22 @@ def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         raise ContinuityError("the topic was made again")
 
-    sink = world.new_sink()
+    sink = sink_run.new_sink()
     sink._input_topics = input_topics
     with pytest.raises(ContinuityError, match="made again"):
-        world.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
     assert nothing_is_written(connection)
 
 
 # The open state
 
 
-def test_the_ledger_says_of_every_partition_what_is_open_there(world: World, connection: Connection) -> None:
+def test_the_ledger_says_of_every_partition_what_is_open_there(
+    sink_run: SinkRun, connection: Connection
+) -> None:
     """A partition without new records keeps its own, one without open sessions is not named."""
-    world.plan(0, (0, 0), (100, 50))
-    world.write(0, still_open(0, 40, 60), still_open(1, 20))
+    sink_run.plan(0, (0, 0), (100, 50))
+    sink_run.write(0, still_open(0, 40, 60), still_open(1, 20))
     assert of_batch(connection, 1) == (
         Offsets({P0: 0, P1: 0}),
         Offsets({P0: 100, P1: 50}),
@@ -305,8 +309,8 @@ def test_the_ledger_says_of_every_partition_what_is_open_there(world: World, con
             }
         ),
     )
-    world.plan(1, (100, 50), (200, 50))
-    world.write(1, still_open(0))
+    sink_run.plan(1, (100, 50), (200, 50))
+    sink_run.write(1, still_open(0))
     assert of_batch(connection, 2) == (
         Offsets({P0: 100, P1: 50}),
         Offsets({P0: 200, P1: 50}),
@@ -315,11 +319,11 @@ def test_the_ledger_says_of_every_partition_what_is_open_there(world: World, con
 
 
 def test_a_slice_of_nothing_but_aborted_records_moves_the_end_and_keeps_what_is_open(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     """It reaches no task. What is not open anywhere is needed from the end on."""
-    world.write(0, still_open(0, 40))
-    world.write(1)
+    sink_run.write(0, still_open(0, 40))
+    sink_run.write(1)
     start, end, opened = of_batch(connection, 2)
     assert (start, end) == (Offsets({P0: 100, P1: 50}), Offsets({P0: 200, P1: 90}))
     assert list(opened) == [P0]
@@ -329,44 +333,44 @@ def test_a_slice_of_nothing_but_aborted_records_moves_the_end_and_keeps_what_is_
 
 
 def test_tombstones_travel_on_the_ledger_row_and_hold_the_safe_offset_nowhere(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
-    world.write(0, still_open(0, tombstones=b"\x00too large"), still_open(1, 20))
+    sink_run.write(0, still_open(0, tombstones=b"\x00too large"), still_open(1, 20))
     _, _, opened = of_batch(connection, 1)
     assert opened[P0] == OpenPartition(100, 0, 0, 0, "digest of []", b"\x00too large")
-    world.write(1)  # nothing but aborted records
+    sink_run.write(1)  # nothing but aborted records
     _, _, opened = of_batch(connection, 2)
     assert {where: each.safe for where, each in opened.items()} == {P0: 200, P1: 20}
 
 
 def test_a_partition_that_appears_during_a_run_begins_where_spark_began_it(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     added = TopicPartition(TOPIC_ID, 2)
-    world.write(0)
-    world.topics = InputTopics({"input": TOPIC_ID}, {"input": [0, 1, 2]})
+    sink_run.write(0)
+    sink_run.topics = InputTopics({"input": TOPIC_ID}, {"input": [0, 1, 2]})
     end = Offsets({P0: 200, P1: 90, added: 7})
-    world.planned[1] = BatchRange(Offsets({P0: 100, P1: 50}), end)
-    world.write(1, session("a", 1, 2, [E("t", b"v")], source=2), still_open(2, 5))
+    sink_run.planned[1] = BatchRange(Offsets({P0: 100, P1: 50}), end)
+    sink_run.write(1, session("a", 1, 2, [E("t", b"v")], source=2), still_open(2, 5))
     start, found, opened = of_batch(connection, 2)
     assert (start.at(added), found, list(opened)) == (0, end, [added])
-    world.planned[2] = BatchRange(Offsets({**end, added: 6}), Offsets({**end, added: 9}))
+    sink_run.planned[2] = BatchRange(Offsets({**end, added: 6}), Offsets({**end, added: 9}))
     with pytest.raises(ContinuityError, match=r"/2: 6 != 7"):
-        world.write(2)
+        sink_run.write(2)
 
 
-def test_a_partition_that_came_from_two_tasks_is_refused(world: World, connection: Connection) -> None:
+def test_a_partition_that_came_from_two_tasks_is_refused(sink_run: SinkRun, connection: Connection) -> None:
     with pytest.raises(SettingsError, match="minPartitions"):
-        world.write(0, still_open(0), still_open(0))
+        sink_run.write(0, still_open(0), still_open(0))
     assert nothing_is_written(connection)
 
 
 # Rows and letters
 
 
-def test_all_sessions_of_a_key_in_a_batch_share_a_row(world: World, connection: Connection) -> None:
+def test_all_sessions_of_a_key_in_a_batch_share_a_row(sink_run: SinkRun, connection: Connection) -> None:
     """In closing order: nothing is lost to the unique constraint."""
-    world.write(
+    sink_run.write(
         0,
         session("k", 0, 5, [E("t", b"1")]),
         session("k", 6, 9, [E("t", b"2"), E("t", b"3")]),
@@ -380,12 +384,14 @@ def test_all_sessions_of_a_key_in_a_batch_share_a_row(world: World, connection: 
 
 
 def test_a_key_that_overfills_a_row_takes_several_batches_of_one_transaction(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     big = [E("t", b"x" * 900)]
     rows = (session("k", 0, 5, big), session("k", 6, 9, big), session("other", 10, 19, big))
-    sink = world.new_sink(max_row_bytes=1_000)
-    committed = world.write(0, *rows, letter("l", 1, 2, "timed_out"), still_open(0, 20, events=9), sink=sink)
+    sink = sink_run.new_sink(max_row_bytes=1_000)
+    committed = sink_run.write(
+        0, *rows, letter("l", 1, 2, "timed_out"), still_open(0, 20, events=9), sink=sink
+    )
     assert committed is not None
     assert (committed.batch_id, committed.sessions) == (2, 3)
     assert connection.execute(
@@ -393,12 +399,12 @@ def test_a_key_that_overfills_a_row_takes_several_batches_of_one_transaction(
         [TOPIC_ID],
     ).fetchall() == [(1, 0, 2, 9, 1, "100"), (2, 1, 1, 0, 0, "100")]
     assert of_batch(connection, 1) == of_batch(connection, 2)
-    world.write(1, session("k", 100, 105, big), sink=sink)
+    sink_run.write(1, session("k", 100, 105, big), sink=sink)
     assert one(connection, "SELECT max(batch_id) FROM outbox.batch") == 3
 
 
 def test_a_second_row_of_a_key_in_a_batch_is_refused(
-    world: World, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    sink_run: SinkRun, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_rows = storing.copy_rows
 
@@ -408,33 +414,33 @@ def test_a_second_row_of_a_key_in_a_batch_is_refused(
 
     monkeypatch.setattr(storing, "copy_rows", twice)
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     assert caught.value.diag.constraint_name == "session_output_p00000000_key"
     assert nothing_is_written(connection)
 
 
 def test_a_row_that_breaks_the_contract_takes_the_whole_batch_with_it(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     wrong = session("k", 0, 5, [E("t", b"v")]) | {"session_key": "x" * 1_025}
     with pytest.raises(psycopg.errors.CheckViolation) as caught:
-        world.write(0, session("a", 6, 9, [E("t", b"v")]), wrong, letter("b", 1, 2, "timed_out"))
+        sink_run.write(0, session("a", 6, 9, [E("t", b"v")]), wrong, letter("b", 1, 2, "timed_out"))
     assert caught.value.diag.constraint_name == "session_output_key_bounds"
     assert nothing_is_written(connection)
-    assert world.write(0, session("a", 6, 9, [E("t", b"v")])) is not None
+    assert sink_run.write(0, session("a", 6, 9, [E("t", b"v")])) is not None
 
 
 def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     letters = [
         letter(f"k{n}", 10 * n, 10 * n + 5, reason, [b"a", None, b""]) for n, reason in enumerate(REASONS)
     ]
     nobodys = letter(None, 70, 70, "malformed", [b"\xff\x00"])
-    committed = world.write(0, *letters, nobodys)
+    committed = sink_run.write(0, *letters, nobodys)
     assert committed is not None
     assert committed.dead_letters == len(REASONS) + 1
-    again = world.write(1, *letters, nobodys)
+    again = sink_run.write(1, *letters, nobodys)
     assert again is not None
     assert again.dead_letters == 0
     rows = connection.execute(
@@ -452,17 +458,17 @@ def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
 
 
 def test_a_partitions_first_slice_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
-    world: World, connection: Connection
+    sink_run: SinkRun, connection: Connection
 ) -> None:
     """The old version judged silence bucket by bucket: it may have written a letter already, or have seen the session go on and end."""
-    world.write(
+    sink_run.write(
         0,
         session("went-on", 10, 90, [E("t", b"v")]),
         letter("there", 30, 40, "timed_out"),
         letter("longer", 20, 45, "restarted", [b"x", b"y", b"z"]),
         letter("there", 30, 40, "timed_out") | {"source": 1},
     )
-    after = World(connection, Offsets({P0: 100, P1: 50}), reason="upgrade")
+    after = SinkRun(connection, Offsets({P0: 100, P1: 50}), reason="upgrade")
     after.plan(0, (100, 50), (200, 50))
     after.plan(1, (200, 50), (300, 90))
     missing = [
@@ -491,16 +497,16 @@ def test_a_partitions_first_slice_after_an_upgrade_writes_only_the_letters_that_
     assert committed.dead_letters == 1
 
 
-def test_the_publisher_is_woken_by_the_commit(world: World, database: str) -> None:
+def test_the_publisher_is_woken_by_the_commit(sink_run: SinkRun, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN outbox_batch")
-        world.write(0, session("a", 0, 9, [E("t", b"v")]))
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
         (notification,) = listener.notifies(timeout=10, stop_after=1)
         assert notification.payload == f"1 {lane_hash(b'a') % 4}"
 
 
-def test_the_lane_follows_the_current_epoch(world: World, connection: Connection) -> None:
-    world.write(0, *[session(f"k{n}", n, n, [], source=0) for n in range(40)])
+def test_the_lane_follows_the_current_epoch(sink_run: SinkRun, connection: Connection) -> None:
+    sink_run.write(0, *[session(f"k{n}", n, n, [], source=0) for n in range(40)])
     assert one(connection, "SELECT array_agg(DISTINCT lane ORDER BY lane) FROM outbox.session_output") == [
         0,
         1,

@@ -1,6 +1,7 @@
 """How a job meets a fault and goes on: killed, in a life of its own for each; failing, when the restart strategy brings it back; or in a
 worker, when Spark gives the task to another one."""
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -10,12 +11,11 @@ from tests.support.faults.state import has_told_all, input_ends, open_transactio
 from tests.support.pipeline.pipeline import Pipeline
 
 _TIMEOUT_S = 600.0
-_KILLED = 256 - 9  # what the guardian makes of SIGKILL
 _ROW = Fault("sink.during_copy", Action.PASS)
 _BETWEEN_ATTEMPTS = Fault("start.begins", Action.HOLD)
 
 
-class Victim(ABC):
+class FaultyJob(ABC):
     """`spark-job run` of a pipeline whose settings name the plan's file."""
 
     name: ClassVar[str]
@@ -86,7 +86,7 @@ class Victim(ABC):
         )
 
 
-class KilledDriver(Victim):
+class KilledDriver(FaultyJob):
     """Dies of SIGKILL at the point; the next life is a new process."""
 
     name = "driver killed"
@@ -95,11 +95,11 @@ class KilledDriver(Victim):
     def wait_until_struck(self) -> None:
         """Wait for the end of the process and its JVM."""
         pipeline = self.pipeline
-        assert pipeline.job.wait(_TIMEOUT_S) == _KILLED, pipeline.job.tail()
+        assert pipeline.job.wait(_TIMEOUT_S) == -signal.SIGKILL, pipeline.job.tail()
         pipeline.wait_until(pipeline.job_has_gone, "the end of the job's connections")
 
 
-class FailingDriver(Victim):
+class FailingDriver(FaultyJob):
     """Raises at the point; the same process tries again, and stands still before its next attempt so that it can be looked at."""
 
     name = "driver fails"
@@ -114,7 +114,7 @@ class FailingDriver(Victim):
         self._wait_for_the_plan("the next attempt")
 
 
-class KilledWorker(Victim):
+class KilledWorker(FaultyJob):
     """A Python worker dies of SIGKILL at the point; Spark runs its task again, and the run goes on."""
 
     name = "worker killed"
@@ -133,7 +133,7 @@ class FailingWorker(KilledWorker):
     action = Action.RAISE
 
 
-class Everything(Victim):
+class Everything(FaultyJob):
     """The machine's power fails while a task stands at the point."""
 
     name = "all killed there"

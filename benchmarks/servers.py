@@ -15,7 +15,7 @@ from service.settings import Settings
 
 
 @dataclass(frozen=True)
-class World:
+class Servers:
     """The servers, and a folder for whatever a measurement keeps."""
 
     stack: Stack
@@ -46,8 +46,8 @@ def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def world() -> Iterator[World]:
+def started_servers() -> Iterator[Servers]:
     """Start Postgres (with fsync) and Kafka, empty."""
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="spark-outbox-bench-")))
-        yield World(cleanup.enter_context(Stack.local(folder / "stack", heap="1g")), folder)
+        yield Servers(cleanup.enter_context(Stack.local(folder / "stack", heap="1g")), folder)
