@@ -6,14 +6,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from confluent_kafka import Producer
+
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import Connection, Outcome, Tenure
 from publisher.delivery.history import Identity
 from publisher.delivery.progress import Progress
 from publisher.delivery.records import Row
+from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import Chunk
 from publisher.outbox.cursor import Cursor, Epoch
+from publisher.outbox.lease import Lease
 from service.settings import KafkaSettings, PublisherSettings
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
@@ -59,6 +63,26 @@ class FakeLane(Lane):
     breaks = False
     fails: Exception | None = None
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, Epoch(1, 1, 1), 0)
+        self.context = context
+        nothing: Any = None
+        self._tenure = Tenure(nothing, nothing)
+
+    def hold(self, lease: Lease) -> None:
+        """Let it have this lease, with nothing parked ahead."""
+        connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=list))
+        self._lease = lease
+        self._parking.begin_tenure(connection, lease, Cursor(0))
+
+    def record_missing(self, connection: Connection, newest: Newest) -> None:
+        """The end of step 4 alone."""
+        self._record_missing(connection, newest)
+
+    def fence(self) -> Producer:
+        """Step 2 alone."""
+        return self._fence()
+
     def _next_chunk(self, connection: Any) -> Any:
         if self.outcome is not Outcome.DELIVERED:
             self._hear()
@@ -86,7 +110,6 @@ def opened(outcome: Outcome, *, breaks: bool) -> FakeLane:
         give_up=stop.is_set,
         outbox=None,
     )
-    lane = FakeLane(cast(Context, context), Epoch(1, 1, 1), 0)
+    lane = FakeLane(cast(Context, context))
     lane.outcome, lane.breaks = outcome, breaks
-    lane._tenure = cast(Any, SimpleNamespace(connection=None, producer=None))
     return lane

@@ -33,7 +33,7 @@ _PARTITIONS = 3
 
 
 class PublisherScenario:
-    """What the cells of a group share: each going on from what the one before it left."""
+    """What the cells of a group share. Each goes on from what the one before it left."""
 
     def __init__(
         self,

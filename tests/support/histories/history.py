@@ -82,8 +82,8 @@ def settings(timeout_s: int = 60, max_events: int = 5) -> Settings:
 
 def stand_ins(patch: pytest.MonkeyPatch) -> None:
     """Small pieces, so that what is cut is cut."""
-    patch.setattr(rebuild, "_PIECE_EVENTS", 7)
-    patch.setattr(task, "_PIECE_BYTES", 900)
+    patch.setattr(rebuild, "PIECE_EVENTS", 7)
+    patch.setattr(task, "PIECE_BYTES", 900)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A sink on a real outbox without Spark: batches are given as the rows that tasks would return."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -151,6 +151,7 @@ class SinkRun:
         connection: psycopg.Connection[TupleRow] | None = None,
         max_row_bytes: int = 1 << 20,
         at: Position | None = None,
+        input_topics: Callable[[], InputTopics] | None = None,
     ) -> Sink:
         """A sink of this run that goes on `at` a position, by default where the outbox is."""
         connection = connection or self.connection
@@ -162,7 +163,7 @@ class SinkRun:
             run_id=self.run_id,
             transform_fingerprint="transform",
             max_row_bytes=max_row_bytes,
-            input_topics=lambda: self.topics,
+            input_topics=input_topics or (lambda: self.topics),
         )
 
     def plan(self, spark_batch: int, start: tuple[int, int], end: tuple[int, int]) -> None:

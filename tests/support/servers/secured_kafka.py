@@ -67,7 +67,7 @@ class SecuredKafka:
 
     def run_tool(self, name: str, *words: str) -> None:
         """Run one of Kafka's own command line tools, by its class."""
-        command = [*self.kafka._java_options(), name, "--bootstrap-server", self.bootstrap_servers, *words]
+        command = [*self.kafka.java_options(), name, "--bootstrap-server", self.bootstrap_servers, *words]
         subprocess.run([java_executable(), *command], check=True, capture_output=True)
 
     def options(self, **changed: Any) -> dict[str, Any]:

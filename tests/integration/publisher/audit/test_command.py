@@ -50,10 +50,10 @@ def test_the_command_says_by_its_exit_code_and_its_reports_what_it_found(
 KILLED = """
 import os, signal, sys
 from publisher.audit import expected, found, state
-found._SAVE_S = expected._SAVE_S = 0.0
-found._FETCH_MESSAGES = 20
+found.SAVE_S = expected.SAVE_S = 0.0
+found.FETCH_MESSAGES = 20
 from publisher.audit import scope
-scope._RANGE_SESSIONS = 10
+scope.RANGE_SESSIONS = 10
 saves, save, at = [0], state.save, int(sys.argv[1])
 def killing(folder, now):
     saves[0] += 1

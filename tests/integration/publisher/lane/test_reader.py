@@ -44,7 +44,7 @@ def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(dat
 
 
 def test_a_lane_far_behind_reads_every_batch(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("publisher.lane.reader._LEDGER_WINDOW", 2)
+    monkeypatch.setattr("publisher.lane.reader.LEDGER_WINDOW", 2)
     outbox = Outbox(database, "topic", lanes=1)
     for batch in range(1, 8):
         outbox.batch({f"key-{batch}": [Session([b"1"], batch)]})

@@ -87,8 +87,8 @@ def test_filters_choose_what_a_brute_force_model_chooses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Many lists of few places, and windows without any.
-    monkeypatch.setattr(reader, "_LISTED", 5)
-    monkeypatch.setattr(reader, "_WINDOW", 2)
+    monkeypatch.setattr(reader, "LISTED_ROWS", 5)
+    monkeypatch.setattr(reader, "WINDOW_BATCHES", 2)
     keys = tmp_path / "keys"
     keys.write_text("k7\nk1\n\nk7\nunknown\n", "utf-8")
     at_seven = query(outbox.dsn, "SELECT created_at FROM outbox.batch WHERE batch_id = 7")[0][0].isoformat()

@@ -365,7 +365,7 @@ def test_a_fork_of_other_topics_is_refused(
     # A topic of the same name with another id: it was made again, or this is another cluster.
     content = exported.read_text().replace(outbox.topic_id, TOPIC_ID)
     fields = {name: value for name, value in json.loads(content).items() if name != "checksum"}
-    exported.write_text(json.dumps(fields | {"checksum": exported_savepoints._checksum(fields)}))
+    exported.write_text(json.dumps(fields | {"checksum": exported_savepoints.checksum_of(fields)}))
     monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([outbox.topic]))
     assert f"topic {outbox.topic} has another id here" in run("fork", str(exported), code=2)
     assert newest_generation(another) is None

@@ -140,7 +140,7 @@ def only_partitions_with_new_records_count(patch: pytest.MonkeyPatch) -> None:
         opened = OpenPartitions({where: each for where, each in found.items() if each is not None})
         return StreamRow(0, Offsets({**self.position.end, **planned.end}), opened, datetime.now(UTC))
 
-    patch.setattr(Sink, "_following", following)
+    patch.setattr(Sink, "following_row", following)
 
 
 def tombstones_stay_at_home(patch: pytest.MonkeyPatch) -> None:
@@ -222,9 +222,9 @@ def current(connection: Connection) -> From:
 
 def a_cut_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """A skip goes on behind what was read of records that Kafka has lost."""
-    rows = restoring._rows
+    rows = restoring.position_rows
     patch.setattr(
-        restoring, "_rows", lambda connection: [row | {"cut_offsets": {}} for row in rows(connection)]
+        restoring, "position_rows", lambda connection: [row | {"cut_offsets": {}} for row in rows(connection)]
     )
 
 

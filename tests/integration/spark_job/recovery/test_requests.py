@@ -130,7 +130,7 @@ def test_a_job_that_dies_is_told_at_once(connection: Connection, job: Job, kind:
 def test_a_process_that_dies_between_two_runs_is_told(
     database: str, connection: Connection, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_client, "_GONE_S", 1.0)
+    monkeypatch.setattr(request_client, "GONE_S", 1.0)
     found = Asking(connection, job, "restore")
     request = job.asked()
     ownership.give_back(job.connection, job.run_id)

@@ -45,9 +45,7 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     identity = OutboxIdentity(UUID(int=1), "cluster", "outbox", {}, 1, 1, 1, 1)
-    status._print_status(
-        Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={})
-    )
+    status.print_status(Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={}))
     said = printed(capsys)
     assert REASON in said
     assert KEY in said

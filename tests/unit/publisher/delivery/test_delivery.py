@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.progress import Totals
 from publisher.delivery.refusals import Refusal
-from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.delivery.transaction import RecordRefusedError
 from publisher.kafka.progress_reader import Newest
 from publisher.outbox.connection import OutboxConnection
@@ -45,8 +45,8 @@ def test_a_resume_that_postgres_does_not_know_stands_only_with_the_rows_that_it_
     lane = opened(Outcome.IDLE, breaks=False)
     stops = pytest.raises(StoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
     with nullcontext() if records else stops:
-        lane._lease = LEASE
-        lane._record_missing(cast("psycopg.Connection[Any]", connection), Newest(resumed, {}))
+        lane.hold(LEASE)
+        lane.record_missing(cast("psycopg.Connection[Any]", connection), Newest(resumed, {}))
     assert connection.recorded is records
 
 
@@ -77,17 +77,18 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
 
     monkeypatch.setattr("publisher.outbox.connection.connect", connect)
     monkeypatch.setattr("publisher.outbox.connection.check_unchanged", check)
-    lane = opened(Outcome.IDLE, breaks=False)
-    lane._lease = Lease(1, 0, 1, 3.0)
+    lane = opened(Outcome.DELIVERED, breaks=False)
+    lane.hold(Lease(1, 0, 1, 3.0))
     refused = RecordRefusedError(
         KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
     )
-    lane._parking._lease = lane._lease
-    lane._bisection.refused(1)
+    lane.fails = refused
+    with pytest.raises(StartOverError):
+        lane.run_once()  # from here on record by record
     acts: dict[str, Callable[[], None]] = {
         "confirm": lane.confirm,
         "stopped": lambda: lane.stopped("why", StopReason.RECORD_REFUSED),
-        "park": lambda: lane._search(refused),
+        "park": lambda: cast(None, lane.run_once()),
     }
     # Each time anew: what was refused once is not taken for known.
     for _ in range(2):
@@ -95,4 +96,4 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
             acts[use]()
     assert [connection.closed for connection in made] == [True, True]
     with pytest.raises(StoppedError):
-        OutboxConnection(lane._context, "name").open()
+        OutboxConnection(lane.context, "name").open()

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.history import Position
 from publisher.delivery.records import Row
-from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
+from publisher.delivery.stop_reasons import StartOverError
+from publisher.delivery.transaction import RecordRefusedError
 from publisher.lane.reader import Asked, Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.support.lanes import PLAIN, opened
@@ -79,13 +81,15 @@ def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_
     None
 ):
     lane = opened(Outcome.DELIVERED, breaks=False)
+    lane.fails = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, ONE_BY_ONE_ROWS)
+    with pytest.raises(StartOverError):
+        lane.run_once()
     lane.fails = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
-    lane._bisection.refused(ONE_BY_ONE_ROWS)
     for rows in (16, 8, 4, 2, 1, 1):
         with pytest.raises(KafkaException):
             lane.run_once()
-        assert lane._bisection.rows == rows
-    assert lane._bisection.one_by_one
+        assert lane.limits.rows == rows
+    assert lane.limits.events == ONE_BY_ONE_EVENTS
 
 
 def test_a_failure_where_nothing_is_hunted_leaves_transactions_as_large_as_they_were() -> None:

@@ -69,7 +69,7 @@ def test_a_connection_that_failed_before_the_epoch_began_makes_no_lane_start_ove
 
     monkeypatch.setattr("publisher.delivery.delivery.fencing_producer", fenced)
     lane = opened(Outcome.DELIVERED, breaks=False)
-    producer = cast(Fencing, lane._fence())
+    producer = cast(Fencing, lane.fence())
     producer.poll(0)
     assert lane.run_once() is Outcome.DELIVERED
     producer.lines.append(CLOSED)

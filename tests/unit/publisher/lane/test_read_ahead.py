@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
-from publisher.delivery.context import Context
-from publisher.delivery.delivery import _Tenure
+from publisher.delivery.delivery import Tenure
 from publisher.delivery.history import Position
 from publisher.lane.lane import Lane
 from publisher.lane.reader import Chunk
@@ -57,35 +57,38 @@ class LostConnection:
         self.closed = True
 
 
-def opened(producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False) -> Lane:
-    """A lane that has read a chunk, with more behind it."""
-    stop = threading.Event()
-    settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
-    context: Any = SimpleNamespace(
-        settings=settings,
-        topics=None,
-        identity=IDENTITY,
-        progress_topic="progress",
-        stop=stop,
-        give_up=stop.is_set,
-    )
-    lane = Lane(cast(Context, context), Epoch(1, 1, 2), 1)
-    known: Any = connection
-    lane._tenure = _Tenure(known, producer)  # type: ignore[arg-type]
-    lane._lease = Lease(1, 1, 1, 3.0)
-    lane._stray_rows = StrayRows(Epoch(1, 1, 2), 1, Position(0, Cursor(0), None))
-    lane._admission.admit = lambda rows: rows  # type: ignore[method-assign]
-    if one_by_one:
-        lane._bisection.refused(1)
-    lane.position = Position(0, Cursor(0), None)
-    lane._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
-    return lane
+class OpenLane(Lane):
+    """It has read a chunk, with more behind it."""
+
+    def __init__(
+        self, producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False
+    ) -> None:
+        stop = threading.Event()
+        settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
+        context: Any = SimpleNamespace(
+            settings=settings,
+            topics=None,
+            identity=IDENTITY,
+            progress_topic="progress",
+            stop=stop,
+            give_up=stop.is_set,
+        )
+        super().__init__(context, Epoch(1, 1, 2), 1)
+        known: Any = connection
+        self._tenure = Tenure(known, cast(Producer, producer))
+        self._lease = Lease(1, 1, 1, 3.0)
+        self._stray_rows = StrayRows(Epoch(1, 1, 2), 1, Position(0, Cursor(0), None))
+        self._admission.admit = lambda rows: rows  # type: ignore[method-assign]
+        if one_by_one:
+            self._bisection.refused(1)
+        self.position = Position(0, Cursor(0), None)
+        self._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
 
 
 def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:
     producer, connection = FakeProducer(), LostConnection()
     with pytest.raises(psycopg.OperationalError, match="the connection is closed"):
-        opened(producer, connection).run_once()
+        OpenLane(producer, connection).run_once()
     assert connection.questions == 1
     assert producer.calls == ["begin", "commit"]
 
@@ -93,5 +96,5 @@ def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_
 def test_a_lane_that_hunts_a_refused_row_keeps_its_connection_for_parking_it() -> None:
     connection = LostConnection()
     with pytest.raises(psycopg.OperationalError, match="it is lost"):
-        opened(FakeProducer(), connection, one_by_one=True).run_once()
+        OpenLane(FakeProducer(), connection, one_by_one=True).run_once()
     assert connection.questions == 0

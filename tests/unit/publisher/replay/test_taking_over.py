@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from publisher.delivery.context import Timelines
+from publisher.delivery.delivery import Tenure
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
-from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.delivery.transaction import RecordRefusedError
 from publisher.outbox import connection
 from publisher.outbox.cursor import Cursor
@@ -24,7 +25,7 @@ from service.errors import UnavailableError
 from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 
 
-def places() -> tuple[Any, Any]:
+def parts() -> tuple[Any, Any]:
     """What a replay is made of."""
     replay = SimpleNamespace(
         replay_id=1,
@@ -49,12 +50,27 @@ def places() -> tuple[Any, Any]:
     return context, replay
 
 
+class OpenReplay(ReplayDelivery):
+    """Kafka refuses what it delivers."""
+
+    def __init__(self, context: Any, replay: Any) -> None:
+        super().__init__(context, replay)
+        nothing: Any = None
+        self._tenure = Tenure(nothing, nothing)
+        self.refused: Exception | None = None
+
+    def _next_chunk(self, connection: Any) -> Any:
+        assert self.refused is not None
+        raise self.refused
+
+
 def test_a_refused_record_is_looked_for_as_in_a_lane_a_few_rows_at_a_time() -> None:
-    delivery = ReplayDelivery(*places())
+    delivery = OpenReplay(*parts())
     assert (delivery.limits.rows, delivery.limits.events) == (250, None)
-    refused = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, 250)
+    delivery.refused = refused = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, 250)
     for rows in (125, 62, 31):
-        delivery._search(refused)
+        with pytest.raises(StartOverError):
+            delivery.run_once()
         assert delivery.limits.rows == rows
         refused.sent = rows
     assert delivery.limits.events == ONE_BY_ONE_EVENTS
@@ -87,7 +103,7 @@ def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch
     monkeypatch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
     monkeypatch.setattr(delivery, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
     monkeypatch.setattr(delivery, "check_target", unreachable)
-    context, replay = places()
+    context, replay = parts()
     ended = run(context, ReplayDelivery(context, replay, paused_too=True), 1)
     assert ended is End.CHANGED
     assert asked == [True, False]

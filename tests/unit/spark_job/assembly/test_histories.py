@@ -121,7 +121,7 @@ def assert_as_expected(job: Job, expected: Expected) -> None:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read again is assembled in several steps, too."""
-    monkeypatch.setattr(rebuild, "_PIECE_EVENTS", 5)
+    monkeypatch.setattr(rebuild, "PIECE_EVENTS", 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

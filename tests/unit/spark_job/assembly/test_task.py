@@ -200,8 +200,8 @@ def test_however_the_records_come_in_pieces_the_rows_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (*expected, partition), of = found(tmp_path / "a", slice_of(rules=RULES), OPEN[:4]), slice_of(rules=RULES)
-    monkeypatch.setattr(task, "_PIECE_BYTES", 1)
-    monkeypatch.setattr(rows, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(task, "PIECE_BYTES", 1)
+    monkeypatch.setattr(rows, "BATCH_BYTES", 1)
     *again, of_pieces = run_task(task_settings(tmp_path / "b"), {0: of}, {0: OPEN[:4]}, size=1).to_pylist()
     assert again == expected
     assert {**told(of_pieces), "seconds": 0} == {**told(partition), "seconds": 0}
@@ -282,7 +282,7 @@ def test_tombstones_are_the_positions_also_where_nobody_knows_what_else_is_open(
 def test_a_partition_may_not_remember_more_keys_than_a_row_of_the_ledger_should_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "_TOMBSTONES_BYTES", 600)
+    monkeypatch.setattr(task, "MAX_TOMBSTONES_BYTES", 600)
     of = slice_of(rules=replace(RULES, max_events=1))
     endless = log(*((f"k{n // 2}", ("start_event", "entry_event")[n % 2]) for n in range(20)))
     with pytest.raises(PartitionTooLargeError, match=r"in/0 has .* keys whose sessions went over"):

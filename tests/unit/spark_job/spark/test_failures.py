@@ -392,7 +392,7 @@ def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_n
 
 
 def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
-    for signs, kind, meaning in failures._SPARK:
+    for signs, kind, meaning in failures.SPARK_SIGNS:
         for sign in signs:
             error = explain(ShownError(f"{ABORTED}: {sign}: words"))
             assert type(error) is kind, sign
@@ -401,7 +401,7 @@ def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
 
 
 def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
-    signs = {sign for row in failures._SPARK for sign in row[0]}
+    signs = {sign for row in failures.SPARK_SIGNS for sign in row[0]}
     for module in (task_errors, reading):
         own = {
             name

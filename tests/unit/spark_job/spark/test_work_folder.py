@@ -60,7 +60,7 @@ def test_a_killed_processes_folder_is_removed_by_the_next_one_and_a_living_ones_
 
 
 def test_what_others_have_in_the_temporary_folder_is_left_alone(tmp_path: Path) -> None:
-    strange = tmp_path / f"{work_folder._PREFIX}without-a-lock"
+    strange = tmp_path / f"{work_folder.PREFIX}without-a-lock"
     strange.mkdir()
     (tmp_path / "mine").mkdir()
     folder = WorkFolder()
