@@ -18,7 +18,7 @@ from tests.support.reading import end_offsets
 from tests.support.watching import Watcher
 
 # The images are built, and a cold build downloads 700 MB.
-pytestmark = pytest.mark.timeout(2_400)
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(2_400)]
 
 ONE_SHOT = ("secrets", "logins", "migrate", "topics", "clickstream")
 _SAMPLE_EVENTS = 38_316

@@ -17,6 +17,8 @@ from tests.support.engine.errors import EngineError
 from tests.support.engine.stand_ins import base_hash
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.containers
+
 _RUN = """
 import sys
 from tests.support.engine.engine import open_engine

@@ -19,6 +19,8 @@ from tests.support.engine.engine import Engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import OWNER_LABEL, Owner, remove_leftovers
 
+pytestmark = pytest.mark.containers
+
 
 def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: PostgresServer) -> None:
     expected = FAST | {

@@ -1,6 +1,6 @@
 """The fixtures that give containers, and what is said where no engine can be had.
 
-Whoever asked for containers (CI, `make test-containers`) gets an error. On a person's machine the tests concerned are
+Whoever asked for containers (CI, the make targets) gets an error. In a person's own run of pytest the tests concerned are
 reported as NOT RUN, in a block of their own at the end of the run.
 """
 
