@@ -17,11 +17,10 @@ from publisher.audit.findings import Report
 from publisher.audit.scope import Limits
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
-from tests.support.outbox.deliveries import drained
+from tests.support.outbox.deliveries import deliver
 from tests.support.processes.commands import run_command
 from tests.support.processes.environment import variables_of
-from tests.support.processes.publishers import RelayThread, settings_for
-from tests.support.waiting import wait_until
+from tests.support.processes.publishers import settings_for
 
 
 def run_audit(
@@ -46,12 +45,6 @@ def failed(report: Report) -> dict[str, int]:
 def examples(report: Report, name: str) -> str:
     """The examples of a check, a line each."""
     return "\n".join(next(check.examples for check in report.checks if check.name == name))
-
-
-def deliver(settings: Settings) -> None:
-    """Let a publisher deliver everything that is there."""
-    with RelayThread(settings):
-        wait_until(lambda: drained(settings.postgres.dsn.get_secret_value()), "everything delivered")
 
 
 def fill(outbox: Outbox, batches: int = 4, keys: int = 5) -> None:

@@ -5,7 +5,9 @@ from collections import Counter, defaultdict
 import psycopg
 
 from publisher.monitoring.status import Status, read_status
+from service.settings import Settings
 from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import RelayThread
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
@@ -26,6 +28,18 @@ def assert_exactly_once(outbox: Outbox, watcher: Watcher) -> None:
     for event in watcher.seen:
         found[event.key].append(event.outbox_id)
     assert found == wanted
+
+
+def deliver(settings: Settings) -> None:
+    """Let a publisher of these settings deliver everything that is there."""
+    dsn = settings.postgres.dsn.get_secret_value()
+    with RelayThread(settings):
+        wait_until(lambda: drained(dsn), lambda: f"the delivery of everything: {reasons(dsn)}")
+
+
+def reasons(dsn: str) -> list[str]:
+    """Why each lane stands still, as status shows it."""
+    return [lane.stopped_reason or "" for lane in status_of(dsn).lanes]
 
 
 def status_of(dsn: str) -> Status:

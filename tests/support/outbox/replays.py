@@ -14,21 +14,12 @@ from typer.testing import CliRunner, Result
 
 from publisher.cli import app
 from service.settings import Settings
-from tests.support.outbox.batches import Outbox
-from tests.support.outbox.deliveries import drained
 from tests.support.processes.environment import variables_of, without_settings
-from tests.support.processes.publishers import RelayThread
 from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.watching import Watcher
 
 Event = tuple[bytes, bytes | None, str]
 """(key, value, outbox-id)"""
-
-
-def deliver(outbox: Outbox, settings: Settings) -> None:
-    """Run the publisher until everything is through."""
-    with RelayThread(settings):
-        wait_until(lambda: drained(outbox.dsn), "the delivery")
 
 
 def replay(settings: Settings, *arguments: str) -> Result:

@@ -20,7 +20,7 @@ from service.errors import OutboxError
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox
-from tests.support.outbox.deliveries import drained, status_of
+from tests.support.outbox.deliveries import reasons, status_of
 from tests.support.processes.publishers import RelayThread
 from tests.support.queries import query
 from tests.support.waiting import wait_until
@@ -54,17 +54,6 @@ def _no_connections(postgres: PostgresServer, name: str) -> None:
     wait_until(lambda: query(postgres.dsn(), sql, name) == [(0,)], f"the end of the connections to {name}")
 
 
-def deliver(outbox: Outbox, settings: Settings) -> None:
-    """Run until everything is through."""
-    with RelayThread(settings):
-        wait_until(lambda: drained(outbox.dsn), lambda: f"the delivery: {reasons(outbox)}")
-
-
-def reasons(outbox: Outbox) -> list[str]:
-    """The reasons that status shows."""
-    return [lane.stopped_reason or "" for lane in status_of(outbox.dsn).lanes]
-
-
 def stops_with(outbox: Outbox, settings: Settings, *words: str) -> None:
     """Run, and expect that every lane stops, says all these words, and nothing is delivered."""
     before = query(outbox.dsn, "SELECT count(*) FROM outbox.delivery")
@@ -77,11 +66,11 @@ def wait_for_stop(outbox: Outbox, relay: RelayThread, *words: str) -> None:
     """Return once the process has ended or every lane shows the first word; fail unless all words are said."""
 
     def stopped() -> bool:
-        shown = reasons(outbox)
+        shown = reasons(outbox.dsn)
         return relay.ended() or (bool(shown) and all(words[0] in reason for reason in shown))
 
-    wait_until(stopped, lambda: f"the stop for {words}: {reasons(outbox)}")
-    text = str(relay.error) if relay.ended() else "\n".join(reasons(outbox))
+    wait_until(stopped, lambda: f"the stop for {words}: {reasons(outbox.dsn)}")
+    text = str(relay.error) if relay.ended() else "\n".join(reasons(outbox.dsn))
     if relay.ended():
         assert getattr(relay.error, "exit_code", None) == 5, repr(relay.error)
     for word in words:

@@ -13,18 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from devstack.databases import PostgresServer
 from service.settings import Settings
-from tests.support.outbox.audits import (
-    NEVER_SENT,
-    counted,
-    damage,
-    deliver,
-    examples,
-    failed,
-    row,
-    run_audit,
-    send,
-)
+from tests.support.outbox.audits import NEVER_SENT, counted, damage, examples, failed, row, run_audit, send
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.restoring import Dump, resume
 
 

@@ -13,8 +13,9 @@ from publisher.audit.scope import Limits
 from publisher.retention.keeper import run_once
 from service.errors import FencedError
 from service.settings import Settings
-from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, deliver, failed, run_audit
+from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, failed, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.old_outputs import PARTITION, add_batches, partitions, retention_settings
 from tests.support.queries import query
 

@@ -11,9 +11,9 @@ from publisher.audit.scope import Limits
 from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.kafka.clients import lane_producer
 from service.settings import Settings
-from tests.support.outbox.audits import copy_of, counted, damage, deliver, failed, fill, run_audit
+from tests.support.outbox.audits import copy_of, counted, damage, failed, fill, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
-from tests.support.outbox.deliveries import drained
+from tests.support.outbox.deliveries import deliver, drained
 from tests.support.processes.publishers import RelayThread
 from tests.support.waiting import wait_until
 

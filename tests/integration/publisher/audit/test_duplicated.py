@@ -4,18 +4,9 @@ from pathlib import Path
 
 from devstack.databases import PostgresServer
 from service.settings import Settings
-from tests.support.outbox.audits import (
-    copy_of,
-    counted,
-    damage,
-    deliver,
-    examples,
-    failed,
-    fill,
-    run_audit,
-    send,
-)
+from tests.support.outbox.audits import copy_of, counted, damage, examples, failed, fill, run_audit, send
 from tests.support.outbox.batches import TOPIC_ID, Outbox
+from tests.support.outbox.deliveries import deliver
 
 FOREIGN = "BBBBBBBBBBBBBBBBBBBBBB"
 

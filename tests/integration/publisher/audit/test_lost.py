@@ -16,7 +16,6 @@ from tests.support.outbox.audits import (
     copy_of,
     counted,
     damage,
-    deliver,
     examples,
     failed,
     fill,
@@ -25,6 +24,7 @@ from tests.support.outbox.audits import (
     run_audit,
 )
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.restoring import resume
 from tests.support.processes.publishers import settings_for
 from tests.support.queries import query

@@ -10,17 +10,9 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import SettingsError
 from service.settings import Settings
-from tests.support.outbox.audits import (
-    NEVER_SENT,
-    damage,
-    deliver,
-    examples,
-    failed,
-    fill,
-    row,
-    run_audit,
-)
+from tests.support.outbox.audits import NEVER_SENT, damage, examples, failed, fill, row, run_audit
 from tests.support.outbox.batches import Outbox, Session
+from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.replays import replay, replayed
 from tests.support.processes.publishers import settings_for
 from tests.support.waiting import wait_until

@@ -9,9 +9,9 @@ import pytest
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from tests.support.outbox.audits import deliver, failed, run_audit
+from tests.support.outbox.audits import failed, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
-from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
 from tests.support.outbox.replays import replayed
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query

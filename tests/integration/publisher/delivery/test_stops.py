@@ -18,29 +18,12 @@ from devstack.topics import create_topics
 from publisher.cli import app
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
-from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained, reasons, status_of
+from tests.support.outbox.restoring import delete_topic, progress_topic
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
-
-
-def deliver(outbox: Outbox, settings: Settings) -> None:
-    """Run until everything is through."""
-    with RelayThread(settings):
-        wait_until(lambda: drained(outbox.dsn), "the delivery")
-
-
-def progress_topic(dsn: str) -> str:
-    """The progress topic's full name."""
-    return f"outbox-progress-{status_of(dsn).identity.outbox_uuid}"
-
-
-def delete_topic(kafka: KafkaServer, name: str) -> None:
-    """Delete a topic and wait until it is gone."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_topics([name])[name].result()
-    wait_until(lambda: admin.list_topics(name, timeout=30).topics[name].error is not None, f"{name} gone")
 
 
 def stops_with(outbox: Outbox, settings: Settings, why: str) -> None:
@@ -53,18 +36,13 @@ def stops_with(outbox: Outbox, settings: Settings, why: str) -> None:
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.delivery") == before
 
 
-def shown(outbox: Outbox) -> list[str]:
-    """The reasons that status shows."""
-    return [lane.stopped_reason or "" for lane in status_of(outbox.dsn).lanes]
-
-
 def test_another_commit_at_the_cursor_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     query(outbox.dsn, "UPDATE outbox.batch SET commit_id = %s", uuid4())
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "database_restored")
-    assert all(reason.startswith("database_restored") for reason in shown(outbox))
+    assert all(reason.startswith("database_restored") for reason in reasons(outbox.dsn))
 
 
 def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
@@ -84,7 +62,7 @@ def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
 def test_a_missing_ledger_row_at_the_cursor_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     query(outbox.dsn, "DELETE FROM outbox.batch WHERE batch_id = 2")
     stops_with(outbox, settings, "database_restored")
 
@@ -92,7 +70,7 @@ def test_a_missing_ledger_row_at_the_cursor_stops_the_lane(outbox: Outbox, setti
 def test_a_mirror_more_than_one_transaction_behind_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
     for batch in range(1, 4):
         outbox.batch(simple(batch, keys=4))
-        deliver(outbox, settings)
+        deliver(settings)
     query(outbox.dsn, "DELETE FROM outbox.delivery WHERE seq > 1")
     query(
         outbox.dsn,
@@ -106,8 +84,8 @@ def test_kafka_without_the_progress_topic_stops_the_lane_and_does_not_make_it_an
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
-    delete_topic(kafka, progress_topic(outbox.dsn))
+    deliver(settings)
+    delete_topic(kafka.bootstrap_servers, progress_topic(outbox.dsn))
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "kafka_lost")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -119,9 +97,9 @@ def test_an_emptied_progress_topic_stops_the_lane(
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     name = progress_topic(outbox.dsn)
-    delete_topic(kafka, name)
+    delete_topic(kafka.bootstrap_servers, name)
     create_topics(kafka.bootstrap_servers, {name: (2, {"cleanup.policy": "compact"})})
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "kafka_lost")
@@ -129,7 +107,7 @@ def test_an_emptied_progress_topic_stops_the_lane(
 
 def test_another_cluster_is_refused(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     query(outbox.dsn, "UPDATE outbox.identity SET cluster_id = 'AnotherClusterAltogether'")
     stops_with(outbox, settings, "other_cluster")
 
@@ -138,7 +116,7 @@ def test_another_transactional_id_prefix_is_refused(
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     changed = settings_for(outbox.dsn, kafka.bootstrap_servers, transactional_id_prefix="changed")
     stops_with(outbox, changed, "other_transactional_id_prefix")
 
@@ -153,8 +131,8 @@ def test_a_replaced_output_topic_stops_the_lane(
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
-    delete_topic(kafka, outbox.topic)
+    deliver(settings)
+    delete_topic(kafka.bootstrap_servers, outbox.topic)
     create_topics(kafka.bootstrap_servers, {outbox.topic: (3, {})})
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "output_topic_replaced")
@@ -167,17 +145,17 @@ def test_parked_rows_lost_in_a_failover_stop_the_lane(database: str, topic: str,
         simple(1, keys=4)
         | {"bad": [Session([b"1"], 7, partitions=[99])], "worse": [Session([b"1"], 8, partitions=[99])]}
     )
-    deliver(outbox, settings)
+    deliver(settings)
     set_back = "UPDATE outbox.lane SET seq = 0, cursor_batch = 0, cursor_key = NULL, cursor_commit_id = NULL, sessions = 0, events = 0"
     # With the parked rows a mirror one behind is the trace of a crash, and filled.
     query(database, "DELETE FROM outbox.delivery")
     query(database, set_back)
-    deliver(outbox, settings)
+    deliver(settings)
     query(database, "DELETE FROM outbox.delivery")
     query(database, set_back)
     query(database, "DELETE FROM outbox.parked WHERE session_key = 'bad'")
     stops_with(outbox, settings, "database_restored")
-    assert "passed 2 parked rows, but outbox.parked has 1" in shown(outbox)[0]
+    assert "passed 2 parked rows, but outbox.parked has 1" in reasons(outbox.dsn)[0]
 
 
 def test_a_connection_that_leads_to_another_outbox_later_stops_the_publisher(
@@ -198,7 +176,7 @@ def test_a_connection_that_leads_to_another_outbox_later_stops_the_publisher(
 
 def test_a_lane_with_a_backlog_that_nobody_holds_is_not_healthy(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     assert status_of(outbox.dsn).healthy
     outbox.batch(simple(2, keys=4))
     assert not status_of(outbox.dsn).healthy
@@ -207,7 +185,7 @@ def test_a_lane_with_a_backlog_that_nobody_holds_is_not_healthy(outbox: Outbox, 
 def test_the_lag_of_a_new_epoch_counts_from_its_first_batch(outbox: Outbox, settings: Settings) -> None:
     for batch in range(1, 6):
         outbox.batch(simple(batch, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     outbox.add_epoch(2, 6, 1)
     outbox.batch(simple(6, keys=4))
     assert [lane.lag_batches for lane in status_of(outbox.dsn).lanes if lane.epoch == 2] == [1]
@@ -229,8 +207,8 @@ def test_a_progress_topic_that_is_not_compacted_is_refused(
     with RelayThread(settings):
         wait_until(
             lambda: (
-                bool(shown(outbox))
-                and all(reason.startswith("progress_topic_not_compacted") for reason in shown(outbox))
+                bool(reasons(outbox.dsn))
+                and all(reason.startswith("progress_topic_not_compacted") for reason in reasons(outbox.dsn))
             ),
             "the refusal",
         )
@@ -256,7 +234,9 @@ def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
     settings = settings_for(database, kafka.bootstrap_servers)
     outbox.batch(simple(1, keys=4))
     with RelayThread(settings):
-        wait_until(lambda: any("output_topic_missing" in reason for reason in shown(outbox)), "the stop")
+        wait_until(
+            lambda: any("output_topic_missing" in reason for reason in reasons(outbox.dsn)), "the stop"
+        )
         result = CliRunner(
             env={
                 "OUTBOX_POSTGRES__DSN": database,
@@ -268,7 +248,7 @@ def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_topics([NewTopic(missing, num_partitions=1)])[missing].result()
         wait_until(lambda: drained(database), "the delivery once the topic was there")
-        assert shown(outbox) == [""]
+        assert reasons(outbox.dsn) == [""]
     with Watcher(kafka.bootstrap_servers, missing, tolerant=True) as watcher:
         assert_exactly_once(outbox, watcher)
 
@@ -278,6 +258,6 @@ def test_a_missing_output_topic_is_created_where_that_is_allowed(
 ) -> None:
     outbox = Outbox(database, missing, lanes=2)
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings_for(database, kafka.bootstrap_servers, create_topics=True))
+    deliver(settings_for(database, kafka.bootstrap_servers, create_topics=True))
     with Watcher(kafka.bootstrap_servers, missing, tolerant=True) as watcher:
         assert_exactly_once(outbox, watcher)

@@ -9,7 +9,8 @@ import pytest
 from service.fault_points import Action, Fault, Plan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.outbox.replays import ReplayProcess, assert_replayed, deliver, replay, replayed
+from tests.support.outbox.deliveries import deliver
+from tests.support.outbox.replays import ReplayProcess, assert_replayed, replay, replayed
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
@@ -47,7 +48,7 @@ def killed_at_each(
     """Let one life of the same replay after the other be killed, each at the next point, and one go through to its end."""
     for batch in range(1, 9):
         outbox.batch(simple(batch, keys=8))
-    deliver(outbox, settings)
+    deliver(settings)
     arguments = ["start", "--all", "--yes"]
     for number, point in enumerate(points):
         # A crash between the two commits comes first where the next life is to fill its trace.
@@ -78,7 +79,7 @@ def test_a_runner_that_hangs_is_fenced_by_the_next_one(
 ) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8))
-    deliver(outbox, small)
+    deliver(small)
     plan.write(Fault("transaction.before_commit", Action.HOLD, hit=2))
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as first:
         wait_until(lambda: not plan.pending(), "the hang")
@@ -102,7 +103,7 @@ def test_sigterm_ends_a_replay_between_transactions_and_go_on_continues(
 ) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8))
-    deliver(outbox, small)
+    deliver(small)
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", "--rate", "5") as process:
         wait_until(
             lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0,
@@ -123,7 +124,7 @@ def test_pause_and_cancel_from_another_process_end_it_and_go_on_goes_on_exactly(
 ) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8))
-    deliver(outbox, small)
+    deliver(small)
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", "--rate", "5") as process:
         wait_until(
             lambda: query(outbox.dsn, "SELECT coalesce(max(seq), 0) FROM outbox.replay")[0][0] > 0,

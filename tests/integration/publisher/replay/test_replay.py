@@ -14,16 +14,8 @@ from devstack.topics import create_topics
 from publisher.replay import reader
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
-from tests.support.outbox.deliveries import assert_exactly_once
-from tests.support.outbox.replays import (
-    Event,
-    ReplayProcess,
-    assert_replayed,
-    deliver,
-    replay,
-    replayed,
-    seen_of,
-)
+from tests.support.outbox.deliveries import assert_exactly_once, deliver
+from tests.support.outbox.replays import Event, ReplayProcess, assert_replayed, replay, replayed, seen_of
 from tests.support.processes.publishers import settings_for
 from tests.support.queries import query
 from tests.support.waiting import wait_until
@@ -72,7 +64,7 @@ def mixed(outbox: Outbox, settings: Settings, other: str) -> list[Output]:
         "UPDATE outbox.batch SET created_at = now() - make_interval(mins => 60 * (%s - batch_id::int) + 30)",
         BATCHES,
     )
-    deliver(outbox, settings)
+    deliver(settings)
     return written
 
 
@@ -127,7 +119,7 @@ def test_a_dry_run_and_a_start_that_nobody_confirms_make_nothing(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=3))
-    deliver(outbox, settings)
+    deliver(settings)
     assert replayed(settings, "start", "--all", "--dry-run")["events"] == 9
     refused = replay(settings, "start", "--all")
     assert getattr(refused.exception, "exit_code", None) == 2
@@ -142,7 +134,7 @@ def test_a_replay_never_overtakes_live_publishing(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=6))
-    deliver(outbox, settings)
+    deliver(settings)
     delivered = list(outbox.written)
     outbox.batch(simple(2, keys=6))
     done = replayed(settings, "start", "--all", "--yes")
@@ -157,11 +149,11 @@ def test_a_replay_beside_live_publishing_disturbs_neither(
 ) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=20))
-    deliver(outbox, settings)
+    deliver(settings)
     with ReplayProcess(settings, tmp_path / "log", "start", "--all", "--yes", "--rate", "100") as process:
         for batch in range(5, 15):
             outbox.batch(simple(batch, keys=20))
-        deliver(outbox, settings)
+        deliver(settings)
         assert process.wait() == 0, process.log()
     uuid, to_batch = query(outbox.dsn, "SELECT replay_uuid, to_batch FROM outbox.replay")[0]
     assert to_batch >= 4
@@ -186,7 +178,7 @@ def test_a_row_that_the_target_refuses_stops_the_replay_until_it_is_mended_or_le
     outbox.batch({"large": [Session([os.urandom(3_000)], 7)]})
     outbox.batch(simple(3, keys=2))
     fitting += outbox.written[-6:]
-    deliver(outbox, settings)
+    deliver(settings)
     with Watcher(kafka.bootstrap_servers, narrow, tolerant=True) as watcher:
         stopped = replay(settings, "start", "--all", "--to-topic", narrow, "--yes")
         assert getattr(stopped.exception, "exit_code", None) == 5
@@ -223,7 +215,7 @@ def test_a_replay_does_not_go_on_over_a_history_that_is_not_the_one_it_sent(
     outbox.batch(simple(2, keys=2))
     outbox.batch({"large": [Session([os.urandom(3_000)], 7)]})
     outbox.batch(simple(4, keys=2))
-    deliver(outbox, settings)
+    deliver(settings)
     assert "row_refused" in str(replay(settings, "start", "--all", "--to-topic", narrow, "--yes").exception)
     query(outbox.dsn, change)
     stopped = replay(settings, "go-on", "1", "--skip-refused")
@@ -261,7 +253,7 @@ def test_a_replay_to_another_cluster_makes_the_topics_on_request_and_finds_its_w
 ) -> None:
     for batch in range(1, 4):
         outbox.batch(simple(batch, keys=5))
-    deliver(outbox, settings)
+    deliver(settings)
     file = tmp_path / "staging.toml"
     file.write_text(f'[kafka]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n', "utf-8")
     missing = replay(settings, "start", "--all", "--yes", "--to-config", str(file))

@@ -11,12 +11,11 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
 from tests.support.outbox.restoring import (
     Dump,
     assert_seen,
     delete_topic,
-    deliver,
     progress_records,
     progress_topic,
     recreate_topic,
@@ -55,7 +54,7 @@ def happens(request: pytest.FixtureRequest, outbox: Outbox, settings: Settings) 
 
     def stops_after(damage: Callable[[], None], *words: str) -> None:
         if request.param == "at the start":
-            deliver(outbox, settings)
+            deliver(settings)
             damage()
             outbox.batch(simple(50, keys=4))
             stops_with(outbox, settings, *words)
@@ -78,7 +77,7 @@ def test_an_older_database_is_found(
     happens: Callable[..., None],
 ) -> None:
     before_it_happens()
-    deliver(outbox, settings)
+    deliver(settings)
     dump = Dump(postgres, outbox.dsn)
     before_it_happens()
     before_it_happens()
@@ -89,7 +88,7 @@ def test_an_older_database_is_found(
     report = resume(settings, "--from", "kafka", "--yes")
     assert total(report, "unknown") == 2 * EVENTS
     assert total(report, "again") == total(report, "skipped") == 0
-    deliver(outbox, settings)
+    deliver(settings)
     # What the job did not make again stays as it was; the one batch of after the restore is there once.
     assert_seen(watcher, outbox.written)
 
@@ -110,7 +109,7 @@ def test_a_lost_progress_topic_is_found(
     happens(lose, "kafka_lost", "publisher resume --from mirror")
     report = resume(settings, "--from", "mirror", "--yes")
     assert total(report, "trusted") == EVENTS
-    deliver(outbox, settings)
+    deliver(settings)
     assert_exactly_once(outbox, watcher)
 
 
@@ -124,11 +123,11 @@ def test_an_older_kafka_is_found(
     way: str,
 ) -> None:
     before_it_happens()
-    deliver(outbox, settings)
+    deliver(settings)
     name = progress_topic(outbox.dsn)
     older = progress_records(kafka.bootstrap_servers, name, 2)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     set_back_progress(kafka.bootstrap_servers, name, older)
     outbox.batch(simple(3, keys=4))
     stops_with(outbox, settings, "kafka_lost", "publisher resume --from kafka", "--from mirror")
@@ -136,7 +135,7 @@ def test_an_older_kafka_is_found(
     lost = outbox.written[EVENTS : 2 * EVENTS]
     assert total(report, "again") == (EVENTS if way == "kafka" else 0)
     assert total(report, "trusted") == (EVENTS if way == "mirror" else 0)
-    deliver(outbox, settings)
+    deliver(settings)
     assert_seen(watcher, outbox.written + (lost if way == "kafka" else []))
 
 
@@ -157,7 +156,7 @@ def test_a_replaced_output_topic_is_found(
     report = resume(settings, "--from", "kafka", "--yes", "--accept-new-topic", outbox.topic)
     assert total(report, "again") == total(report, "skipped") == 0
     outbox.batch(simple(51, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     with Watcher(kafka.bootstrap_servers, outbox.topic, tolerant=True) as watcher:
         assert_seen(watcher, outbox.written[EVENTS:])
 
@@ -166,12 +165,12 @@ def test_a_database_from_before_the_lanes_were_changed_is_found(
     outbox: Outbox, settings: Settings, postgres: PostgresServer, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     dump = Dump(postgres, outbox.dsn)
     # The extra lane's partition is nobody's in the restored database.
     outbox.add_epoch(2, 2, 3)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     dump.restore()
     dump.drop()
     outbox.lanes = 2
@@ -179,11 +178,11 @@ def test_a_database_from_before_the_lanes_were_changed_is_found(
     report = resume(settings, "--from", "kafka", "--yes")
     assert total(report, "unknown") == EVENTS
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     # The epoch comes again, with other batches: what the lost one left behind is nothing to it.
     outbox.add_epoch(2, 3, 3)
     outbox.batch(simple(3, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     assert_seen(watcher, outbox.written)
 
 
@@ -191,11 +190,11 @@ def test_a_lane_that_only_a_later_epoch_had_tells_of_it(
     outbox: Outbox, settings: Settings, kafka: KafkaServer, postgres: PostgresServer
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     dump = Dump(postgres, outbox.dsn)
     outbox.add_epoch(2, 2, 3)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     dump.restore()
     dump.drop()
     name = progress_topic(outbox.dsn)
@@ -270,7 +269,7 @@ def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Spare, running: 
             outbox.batch(simple(2, keys=4))
             wait_for_stop(outbox, relay, *words)
     else:
-        deliver(outbox, settings)
+        deliver(settings)
         spare_kafka.rebuild(topic)
         outbox.batch(simple(2, keys=4))
         stops_with(outbox, settings, *words)
@@ -279,7 +278,7 @@ def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Spare, running: 
     report = resume(settings, "--from", way, "--yes", "--accept-new-cluster")
     assert total(report, "again") == (EVENTS if way == "beginning" else 0)
     assert total(report, "trusted") == (EVENTS if way == "mirror" else 0)
-    deliver(outbox, settings)
+    deliver(settings)
     with Watcher(spare_kafka.bootstrap_servers, topic, tolerant=True) as watcher:
         assert_seen(watcher, outbox.written if way == "beginning" else outbox.written[EVENTS:])
 
@@ -288,7 +287,7 @@ def test_a_copy_on_another_server_is_found_and_may_take_over(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     # As pg_restore leaves it on another server: the recorded server is not this one.
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
     outbox.batch(simple(2, keys=4))
@@ -297,5 +296,5 @@ def test_a_copy_on_another_server_is_found_and_may_take_over(
         resume(settings, "--from", "kafka", "--yes")
     report = resume(settings, "--from", "kafka", "--yes", "--accept-new-server")
     assert report["lanes"] == []
-    deliver(outbox, settings)
+    deliver(settings)
     assert_exactly_once(outbox, watcher)

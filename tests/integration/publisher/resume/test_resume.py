@@ -10,13 +10,12 @@ from service.errors import ContinuityError, SettingsError, UnavailableError
 from service.fault_points import Action, Fault, Plan, arm
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
-from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
 from tests.support.outbox.restoring import (
     Dump,
     assert_last_in_order,
     assert_seen,
     delete_topic,
-    deliver,
     progress_topic,
     resume,
     stops_with,
@@ -35,12 +34,12 @@ def test_after_a_restore_of_the_database_the_lanes_go_on_from_kafka_and_repeat_w
 ) -> None:
     outbox.batch(simple(1, keys=4))
     outbox.batch({})  # nothing at the cursor to tell the histories apart but the ledger
-    deliver(outbox, settings)
+    deliver(settings)
     dump = Dump(postgres, outbox.dsn)
     outbox.batch(simple(3, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     outbox.batch(simple(4, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     dump.restore()
     dump.drop()
     stops_with(outbox, settings, "database_restored", "publisher resume --from kafka")
@@ -53,7 +52,7 @@ def test_after_a_restore_of_the_database_the_lanes_go_on_from_kafka_and_repeat_w
     outbox.batch(simple(3, keys=4))
     outbox.batch(simple(4, keys=4))
     outbox.batch(simple(5, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     assert_seen(watcher, outbox.written)
     assert len(outbox.written) == 4 * EVENTS + total(report, "unknown")
     assert_last_in_order(watcher, outbox.written[-3 * EVENTS :])
@@ -66,7 +65,7 @@ def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_
     outbox: Outbox, settings: Settings, kafka: KafkaServer, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     delete_topic(kafka.bootstrap_servers, progress_topic(outbox.dsn))
     outbox.batch(simple(2, keys=4))
     stops_with(outbox, settings, "kafka_lost", "publisher resume --from mirror", "--from beginning")
@@ -78,7 +77,7 @@ def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_
     report = resume(settings, "--from", "mirror", "--yes")
     assert total(report, "trusted") == EVENTS
     assert (total(report, "again"), total(report, "skipped"), total(report, "unknown")) == (0, 0, 0)
-    deliver(outbox, settings)
+    deliver(settings)
     assert_exactly_once(outbox, watcher)
 
 
@@ -90,14 +89,14 @@ def test_a_batch_may_be_named_to_go_on_from(
     outbox: Outbox, settings: Settings, watcher: Watcher, way: list[str], again: int, skipped: int
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     outbox.batch(simple(3, keys=4))
     outbox.batch(simple(4, keys=4))
     report = resume(settings, "--from", *way, "--yes")
     assert (total(report, "again"), total(report, "skipped")) == (again * EVENTS, skipped * EVENTS)
-    deliver(outbox, settings)
+    deliver(settings)
     written = outbox.written
     sent_again = written[(2 - again) * EVENTS : 2 * EVENTS]
     assert_seen(watcher, written[: 2 * EVENTS] + sent_again + written[(2 + skipped) * EVENTS :])
@@ -119,7 +118,7 @@ def test_a_running_publisher_is_fenced_and_goes_on_by_itself(
 
 def test_lanes_that_are_in_step_are_left_alone(outbox: Outbox, settings: Settings, watcher: Watcher) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     tokens = query(outbox.dsn, "SELECT lane, lease_token FROM outbox.lane ORDER BY lane")
     for way in ("kafka", "mirror"):
         report = resume(settings, "--from", way)
@@ -130,10 +129,10 @@ def test_lanes_that_are_in_step_are_left_alone(outbox: Outbox, settings: Setting
 
 def test_only_the_named_lane_moves(outbox: Outbox, settings: Settings, watcher: Watcher) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     report = resume(settings, "--from", "beginning", "--lane", "1", "--yes")
     assert [lane["lane"] for lane in report["lanes"]] == [1]
-    deliver(outbox, settings)
+    deliver(settings)
     again = [event for event in outbox.written if outbox.lane_of(event[0].decode()) == 1]
     assert 0 < len(again) == total(report, "again") < EVENTS
     assert_seen(watcher, outbox.written + again)
@@ -141,7 +140,7 @@ def test_only_the_named_lane_moves(outbox: Outbox, settings: Settings, watcher: 
 
 def test_it_asks_before_it_changes_anything(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     before = query(outbox.dsn, "SELECT * FROM outbox.lane ORDER BY lane")
     with pytest.raises(SettingsError, match="say --yes"):
         resume(settings, "--from", "beginning")
@@ -173,9 +172,9 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
     again: bool,
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     delete_topic(kafka.bootstrap_servers, progress_topic(outbox.dsn))
     plan = Plan(tmp_path / "faults")
     plan.write(Fault(point, Action.RAISE))
@@ -192,7 +191,7 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
         # As before: stopped, or for want of any record.
         resume(settings, "--from", "batch", "2", "--yes")
     outbox.batch(simple(3, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     assert_seen(watcher, outbox.written + outbox.written[EVENTS : 2 * EVENTS])
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.delivery WHERE kind = 'resume'")[0][0] >= 2
 
@@ -201,7 +200,7 @@ def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     plan = Plan(tmp_path / "faults")
     plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:
@@ -210,7 +209,7 @@ def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
     finally:
         arm(None)
     outbox.batch(simple(2, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     assert query(
         outbox.dsn, "SELECT lane, after_batch, to_batch FROM outbox.delivery WHERE kind = 'resume'"
     ) == [(0, 1, 0)]
@@ -222,10 +221,10 @@ def test_rows_that_were_parked_after_the_dump_are_not_passed(
     outbox = Outbox(database, topic, lanes=1)
     settings = settings_for(database, kafka.bootstrap_servers)
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     for batch in (2, 3, 4):
         outbox.batch(simple(batch, keys=4) | {"bad": [Session([b"1"], batch, partitions=[99])]})
-        deliver(outbox, settings)
+        deliver(settings)
     # As a dump of this moment that has the ledger but not what the publisher wrote last.
     query(database, "DELETE FROM outbox.parked WHERE batch_id > 2")
     query(database, "DELETE FROM outbox.delivery WHERE to_batch > 2")
@@ -238,7 +237,7 @@ def test_rows_that_were_parked_after_the_dump_are_not_passed(
     report = resume(settings, "--from", "kafka", "--yes")
     assert report["lanes"][0]["goes_on_after"]["batch_id"] == 2
     assert total(report, "unknown") == 2 * EVENTS
-    deliver(outbox, settings)
+    deliver(settings)
     assert query(database, "SELECT batch_id FROM outbox.parked ORDER BY 1") == [(2,), (3,), (4,)]
 
 
@@ -255,7 +254,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
     outbox.batch(simple(2, keys=4))
     arguments = ("--from", "batch", "2", "--accept-new-server", "--yes")
@@ -269,7 +268,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     with pytest.raises(ContinuityError, match="other_postgres_server"):
         resume(settings, "--from", "kafka")
     resume(settings, *arguments)
-    deliver(outbox, settings)
+    deliver(settings)
     assert_exactly_once(outbox, watcher)
 
 
@@ -278,7 +277,7 @@ def test_a_stopped_lane_of_a_running_publisher_goes_on_by_itself(
 ) -> None:
     for batch in range(1, 4):
         outbox.batch(simple(batch, keys=4))
-        deliver(outbox, settings)
+        deliver(settings)
     query(outbox.dsn, "DELETE FROM outbox.delivery WHERE lane = 0 AND to_batch > 1")
     query(
         outbox.dsn,
@@ -306,13 +305,13 @@ def test_what_retention_has_dropped_is_not_promised(
     query(outbox.dsn, "SELECT outbox.ensure_partitions(9998, 10005)")
     outbox.batch(simple(9999, keys=4))
     assert outbox.batch(simple(10000, keys=4)) == 10000
-    deliver(outbox, settings)
+    deliver(settings)
     query(outbox.dsn, "DROP TABLE outbox.session_output_p00000000")
     gone = resume(settings, "--from", "batch", "9999", "--dry-run")
     assert (gone["first_batch"], gone["first_kept_batch"], total(gone, "again")) == (9999, 10000, EVENTS)
     report = resume(settings, "--from", "beginning", "--yes")
     assert (report["first_batch"], total(report, "again")) == (10000, EVENTS)
-    deliver(outbox, settings)
+    deliver(settings)
     assert_seen(watcher, outbox.written + outbox.written[EVENTS:])
 
 
@@ -320,7 +319,7 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    deliver(outbox, settings)
+    deliver(settings)
     plan = Plan(tmp_path / "faults")
     plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:

@@ -11,8 +11,9 @@ from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
 from publisher.retention.survey import SQL
 from service.settings import Settings
-from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, deliver, failed, fill, run_audit
+from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, failed, fill, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.old_outputs import PARTITION, add_batches, deliver_all, retention_settings
 from tests.support.outbox.restoring import resume
 from tests.support.processes.publishers import RelayThread
