@@ -1,6 +1,6 @@
-"""The life of one outbox, step by step: history_steps.py has the steps.
+"""The life of one outbox, step by step: steps.py has the steps.
 
-All code is the job's own except Spark (memory_spark.py) and Kafka (random_log.py): the start, the slices, the tasks, the sink and its
+All code is the job's own except Spark (spark_stand_in.py) and Kafka (random_log.py): the start, the slices, the tasks, the sink and its
 transaction, on a real Postgres. What must come of it is told beside it (expected_outbox.py).
 """
 
@@ -80,7 +80,7 @@ def settings(timeout_s: int = 60, max_events: int = 5) -> Settings:
     )
 
 
-def stand_ins(patch: pytest.MonkeyPatch) -> None:
+def cut_into_small_pieces(patch: pytest.MonkeyPatch) -> None:
     """Small pieces, so that what is cut is cut."""
     patch.setattr(rebuild, "PIECE_EVENTS", 7)
     patch.setattr(task, "PIECE_BYTES", 900)

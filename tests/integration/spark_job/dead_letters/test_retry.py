@@ -16,7 +16,7 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import ownership, position
 from spark_job.recovery.generations import Connection
-from tests.support.outbox import letters as letter_world
+from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import (
     HERE,
     WHOLE,
@@ -248,7 +248,7 @@ def test_two_retries_at_once_send_the_outputs_once(
     """Both have transformed before either takes the writer lock."""
     with_letters(writing, *(failed(f"key-{n}", 10 * n) for n in range(5)))
     both = threading.Barrier(2, timeout=60)
-    letter_world.meanwhile[:] = [both.wait]
+    kept_letters.meanwhile[:] = [both.wait]
     try:
         with ThreadPoolExecutor(2) as pool:
             calls = [pool.submit(retry, as_writer(), database, function="interrupted") for _ in range(2)]
@@ -256,7 +256,7 @@ def test_two_retries_at_once_send_the_outputs_once(
                 (call.result() for call in calls), key=lambda outcome: -len(outcome.retried)
             )
     finally:
-        letter_world.meanwhile.clear()
+        kept_letters.meanwhile.clear()
     assert (len(first.retried), len(second.retried)) == (5, 0)
     assert set(reasons(second).values()) == {"batch 2 has resolved it"}
     assert [row[:2] for row in outputs(writing)] == [(2, f"key-{n}") for n in range(5)]
@@ -277,11 +277,11 @@ def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
 ) -> None:
     """The last word is spoken under the writer lock."""
     with_letters(writing, failed("a"))
-    letter_world.meanwhile[:] = [lambda: restored(as_writer(), session("a", 10, 12, [E("t", b"mended")]))]
+    kept_letters.meanwhile[:] = [lambda: restored(as_writer(), session("a", 10, 12, [E("t", b"mended")]))]
     try:
         outcome = retry(as_writer(), database, function="interrupted")
     finally:
-        letter_world.meanwhile.clear()
+        kept_letters.meanwhile.clear()
     assert reasons(outcome) == {1: "batch 2 has resolved it"}
     assert states(as_writer()) == {"a": ("resolved", 2)}
     assert outputs(as_writer()) == [(2, "a", 1, [10], [12], [1])]
@@ -292,11 +292,11 @@ def test_a_retry_refuses_what_is_to_be_read_again_since_the_transform_ran(
 ) -> None:
     """The same for the position: the stream will send this letter's outputs itself."""
     with_letters(writing, failed("a"))
-    letter_world.meanwhile[:] = [lambda: restored(as_writer())]
+    kept_letters.meanwhile[:] = [lambda: restored(as_writer())]
     try:
         outcome = retry(as_writer(), database, function="interrupted")
     finally:
-        letter_world.meanwhile.clear()
+        kept_letters.meanwhile.clear()
     assert "about to read again (it has read up to 10)" in reasons(outcome)[1]
     assert states(as_writer()) == {"a": ("open", None)}
     assert outputs(as_writer()) == []

@@ -18,15 +18,15 @@ from publisher.retention import prune as pruning
 from publisher.retention.survey import survey
 from service.settings import RetentionSettings
 from tests.soak.stand import small_partitions
-from tests.support.histories import steps as history_steps
-from tests.support.histories.history import History, SessionWritten, stand_ins
+from tests.support.histories import steps
+from tests.support.histories.history import History, SessionWritten, cut_into_small_pieces
 from tests.support.histories.steps import KINDS
 from tests.support.histories.verdict import wrong_letters, wrong_outputs
 
 HISTORIES = int(os.environ.get("HISTORIES", "9"))
 _ALL_DUE = RetentionSettings(keep_bytes=0)
 
-Play = Callable[[int], list[str]]
+RunHistory = Callable[[int], list[str]]
 
 
 class KeptShort(History):
@@ -83,9 +83,9 @@ def small_template(postgres: PostgresServer, template_database: str) -> Iterator
 @pytest.fixture
 def run_history(
     postgres: PostgresServer, small_template: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Play]:
+) -> Iterator[RunHistory]:
     """Plays the history of a seed; returns what is wrong at its end."""
-    stand_ins(monkeypatch)
+    cut_into_small_pieces(monkeypatch)
     pruned = dropped = 0
 
     def run_history(seed: int) -> list[str]:
@@ -96,7 +96,7 @@ def run_history(
             history = KeptShort(dsn, tmp_path / f"{seed}", seed, monkeypatch)
             try:
                 history.begin()
-                history_steps.run_history(history, 5 + seed % 36, KINDS[seed % len(KINDS)])
+                steps.run_history(history, 5 + seed % 36, KINDS[seed % len(KINDS)])
                 pruned, dropped = pruned + history.pruned, dropped + len(history.dropped)
                 return [*wrong_outputs(history), *wrong_letters(history)]
             finally:
@@ -110,14 +110,16 @@ def run_history(
 
 
 @pytest.mark.timeout(1_800)
-def test_every_history_ends_as_without_retention(run_history: Play) -> None:
+def test_every_history_ends_as_without_retention(run_history: RunHistory) -> None:
     for seed in range(9, 9 + HISTORIES):
         assert run_history(seed) == [], f"seed {seed}"
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
-def test_each_generations_newest_row_is_needed(run_history: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_generations_newest_row_is_needed(
+    run_history: RunHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without that rule, a skip does not find the greatest position, or a start not its own."""
     rule = "AND (a.kind <> 'stream' OR a.batch_id < newest.batch_id)"
 

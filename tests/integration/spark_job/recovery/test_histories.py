@@ -31,8 +31,8 @@ from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenStat
 from spark_job.sink import batch, storing
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
-from tests.support.histories import steps as history_steps
-from tests.support.histories.history import Connection, History, settings, stand_ins
+from tests.support.histories import steps
+from tests.support.histories.history import Connection, History, cut_into_small_pieces, settings
 from tests.support.histories.steps import KINDS
 from tests.support.histories.verdict import wrong
 
@@ -40,15 +40,15 @@ HISTORIES = int(os.environ.get("HISTORIES", "27"))
 SEED = int(os.environ.get("HISTORY_SEED", "0"))
 TRIES_FOR_A_MUTANT = 60
 
-Play = Callable[..., list[str]]
+RunHistory = Callable[..., list[str]]
 
 
 @pytest.fixture
 def run_history(
     postgres: PostgresServer, template_database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Play:
-    """Plays the history of a seed, or a script over its input, in an outbox of its own; returns what is wrong at its end."""
-    stand_ins(monkeypatch)
+) -> RunHistory:
+    """Runs the history of a seed, or a script over its input, in an outbox of its own; returns what is wrong at its end."""
+    cut_into_small_pieces(monkeypatch)
 
     def run_history(seed: int, kind: str = "", script: Callable[[History], None] | None = None) -> list[str]:
         name = f"history_{os.getpid()}_{seed}"
@@ -58,7 +58,7 @@ def run_history(
             try:
                 history.begin()
                 if script is None:
-                    history_steps.run_history(history, 5 + seed % 36, kind or KINDS[seed % len(KINDS)])
+                    steps.run_history(history, 5 + seed % 36, kind or KINDS[seed % len(KINDS)])
                 else:
                     script(history)
                     history.finish()
@@ -75,23 +75,23 @@ def run_history(
 
 
 @pytest.mark.timeout(1_800)
-def test_every_history_leaves_exactly_what_the_reference_model_says(run_history: Play) -> None:
+def test_every_history_leaves_exactly_what_the_reference_model_says(run_history: RunHistory) -> None:
     for seed in range(SEED, SEED + HISTORIES):
         assert run_history(seed) == [], f"HISTORY_SEED={seed}"
 
 
 def skip_after_an_unfinished_reissue(history: History) -> None:
     """The generation in force has read less than the one before it."""
-    history_steps.save(history)
+    steps.save(history)
     for _ in range(4):
         history.batch(most=10)
-    history_steps.reissue(history, "s1")
+    steps.reissue(history, "s1")
     history.batch(most=5)
-    history_steps.skip(history)
+    steps.skip(history)
     history.batch(most=5)
 
 
-def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(run_history: Play) -> None:
+def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(run_history: RunHistory) -> None:
     assert run_history(3, script=skip_after_an_unfinished_reissue) == []
 
 
@@ -102,14 +102,16 @@ def skip_over_two_descriptions(history: History) -> None:
     history.settings = settings(max_events=3)
     history.open_by_flags({"--accept-changed-assembly"}, history.expected.now.position, 0)
     history.batch(most=2)
-    history_steps.skip(history)
+    steps.skip(history)
     for disk in history.disks:
         shutil.rmtree(disk, ignore_errors=True)
     history.batch(most=5)
 
 
 @pytest.mark.parametrize("seed", [6, 11, 15, 16])  # where another lineage judges otherwise
-def test_after_a_skip_each_description_judges_what_it_judged_before(run_history: Play, seed: int) -> None:
+def test_after_a_skip_each_description_judges_what_it_judged_before(
+    run_history: RunHistory, seed: int
+) -> None:
     assert run_history(seed, script=skip_over_two_descriptions) == []
 
 
@@ -297,7 +299,7 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_each_rule_is_needed(
-    run_history: Play,
+    run_history: RunHistory,
     monkeypatch: pytest.MonkeyPatch,
     mutant: Callable[[pytest.MonkeyPatch], None],
     kind: str,
