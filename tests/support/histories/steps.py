@@ -27,7 +27,7 @@ _START_POINTS = [point for point in POINTS if point.startswith("start.after")]
 
 
 def run_history(of: History, steps: int, kind: str) -> None:
-    """Play so many random steps of a kind, then read the input to its end."""
+    """Take so many random steps of a kind, then read the input to its end."""
     acts, weights = zip(*_STEPS[kind], strict=True)
     for _ in range(steps):
         (act,) = of.chance.choices(acts, weights)

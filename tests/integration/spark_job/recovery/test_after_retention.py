@@ -84,7 +84,7 @@ def small_template(postgres: PostgresServer, template_database: str) -> Iterator
 def run_history(
     postgres: PostgresServer, small_template: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[RunHistory]:
-    """Plays the history of a seed; returns what is wrong at its end."""
+    """Runs the history of a seed; returns what is wrong at its end."""
     cut_into_small_pieces(monkeypatch)
     pruned = dropped = 0
 

@@ -25,7 +25,7 @@ from tests.support.lanes import PLAIN, opened
 def deliver(
     rows: int, bad: set[int], chunk: int, most_one_by_one: int = ONE_BY_ONE_ROWS
 ) -> tuple[list[int], list[int], int]:
-    """Play a lane: return the rows that went out, those that were parked, and how many transactions it took.
+    """Do as a lane does: return the rows that went out, those that were parked, and how many transactions it took.
 
     Record by record, a transaction of more than `most_one_by_one` rows outlives its timeout.
     """
