@@ -109,8 +109,8 @@ def _delivered(message: Message) -> DeliveredEvent:
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    headers = tuple((name, value) for name, value in message.headers() or [])
-    named = dict(headers)
+    given: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
+    named = dict(given)
     outbox_id = named["outbox-id"]
     assert outbox_id is not None
     return DeliveredEvent(
@@ -119,7 +119,7 @@ def _delivered(message: Message) -> DeliveredEvent:
         offset,
         message.key() or b"",
         message.value(),
-        headers,
+        tuple(given),
         outbox_id.decode(),
         int(named.get("outbox-revision") or b"0"),
     )

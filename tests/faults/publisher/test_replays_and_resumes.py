@@ -33,7 +33,7 @@ class Replaying:
         """Start it or go on with it, alone; return how the process ended."""
         begun = query(self._scenario.dsn, "SELECT count(*) FROM outbox.replay")[0][0]
         arguments = (
-            ["go-on", "1"] if begun else ["start", "--all", "--to-topic", self._watcher.topic, "--yes"]
+            ["go-on", "1"] if begun else ["start", "--all", "--to-topic", *self._watcher.topics, "--yes"]
         )
         return run(self._scenario, ReplayProcess, arguments, *faults)
 

@@ -68,7 +68,7 @@ class Takeover:
         scenario.feed()
         came = scenario.judge(self._before)
         # What woke is a whole publisher: it also ends when it is asked to.
-        scenario.publisher.signal(signal.SIGTERM)
+        scenario.publisher.send_signal(signal.SIGTERM)
         assert scenario.publisher.wait() == 0
         return f"taken over; {came}, the last ones by the zombie"
 

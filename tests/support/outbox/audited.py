@@ -50,8 +50,8 @@ def fill_audited_outbox(outbox: OutboxRows) -> None:
         | NO_OFFSETS
         | {"kind": "requeue", "sessions": 1, "output_events": 2, "output_bytes": 10, "input_events": 0},
     )
-    _deliver(0, [((0, None), (2, "a"), 3, 2.5), ((2, "a"), (4, None), 5, 4.5)])
-    _deliver(1, [((0, None), (3, None), 5, 3.5)])
+    _deliver(outbox, 0, [((0, None), (2, "a"), 3, 2.5), ((2, "a"), (4, None), 5, 4.5)])
+    _deliver(outbox, 1, [((0, None), (3, None), 5, 3.5)])
     outbox.insert(
         "parked",
         session_key="d",

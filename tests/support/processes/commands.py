@@ -16,7 +16,7 @@ def start_command(
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
-        env=without_settings() | variables,
+        env=without_settings() | dict(variables),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

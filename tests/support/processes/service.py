@@ -69,13 +69,13 @@ class Service:
         wait_until(lambda: not self._family(), f"the end of {self.module}", LONG_DEADLINE_S)
         self.destroy()
 
-    def signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the one process that was started, and wait for nothing."""
         os.kill(self.pid, number)
 
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send SIGTERM, or another signal that asks for an end in order; return the exit code."""
-        self.signal(number)
+        self.send_signal(number)
         return self.wait()
 
     def wait(self, timeout_s: float = LONG_DEADLINE_S) -> int:

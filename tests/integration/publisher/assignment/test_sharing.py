@@ -267,7 +267,7 @@ def test_processes_that_come_hang_and_are_killed_under_load_lose_and_repeat_noth
         wait_until(lambda: drained(outbox.dsn), lambda: "\n".join(process.log() for process in processes))
         wait_for_spread(outbox, [2, 2, 2, 2])
         for process in processes:
-            process.signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
         assert [process.wait() for process in processes] == [0, 0, 0, 0]
     assert query(outbox.dsn, "SELECT lane FROM outbox.lane WHERE lease_holder IS NOT NULL") == []
     assert_exactly_once(outbox, watcher)

@@ -40,7 +40,7 @@ def test_events_arrive_once_although_the_publisher_is_killed_again_and_again(
             process.kill()
     with process:
         wait_until(lambda: drained(outbox.dsn), process.log)
-        process.signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     assert_exactly_once(outbox, watcher)
 
@@ -123,7 +123,7 @@ def test_sigterm_finishes_the_transaction_and_leaves_nothing_behind(
     process = publisher_service(settings, tmp_path / "publisher.log")
     with process:
         wait_until(lambda: len(watcher.seen) > 0, process.log)
-        process.signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         assert process.wait() == 0, process.log()
     assert query(outbox.dsn, "SELECT lane FROM outbox.lane WHERE lease_holder IS NOT NULL") == []
     assert (

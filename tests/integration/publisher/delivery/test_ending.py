@@ -50,7 +50,7 @@ def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
             wait_until(lambda: len(plan.fired()) == 1, process.log)
             own_kafka.pause()
             plan.write()
-            process.signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             assert process.wait() == 0, process.log()
         assert query(database, "SELECT lane FROM outbox.lane WHERE lease_holder IS NOT NULL") == []
         own_kafka.resume()

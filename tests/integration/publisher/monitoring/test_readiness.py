@@ -180,7 +180,7 @@ def test_a_process_with_an_endpoint_is_probed_and_ends_in_order(
             "main",
             "wakeup",
         }
-        process.signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         assert process.wait() == 0, process.log()
 
 
