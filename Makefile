@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-26s %s\n", $$1, $$2}'
 
 $(INSTALLED): requirements/dev.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or newer, or run make PYTHON=/path/to/python"; exit 1; }
@@ -37,7 +37,7 @@ check: $(INSTALLED) ## Formatting, lint, types, import rules
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: check ## Everything that CI runs
+test: check ## Everything but the long runs and what needs a container engine; installs nothing outside of .venv and the user's caches
 	$(BIN)/spark-job prepare
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -46,8 +46,12 @@ test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
 
 .PHONY: test-containers
-test-containers: $(INSTALLED) ## The integration tests on Postgres and Kafka in containers (tests/images/README.md)
-	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers tests/integration/db tests/integration/job tests/integration/publisher
+test-containers: $(INSTALLED) ## What needs a container engine: docker-compose.yml, a part of the integration tests on containers (tests/containers/README.md)
+	CI=1 $(BIN)/pytest tests/containers -m containers
+
+.PHONY: integration-on-containers
+integration-on-containers: $(INSTALLED) ## All integration tests on Postgres and Kafka in containers (tests/containers/README.md)
+	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers/test_servers.py tests/integration/db tests/integration/spark_job tests/integration/publisher -m 'not faults'
 
 .PHONY: faults
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md

@@ -15,7 +15,7 @@ import typer
 
 from benchmarks.pipeline.traffic import preload, without_ends
 from benchmarks.report import Measured, Report
-from benchmarks.world import World, world
+from benchmarks.servers import Servers, started_servers
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape, generate_blocks
@@ -44,7 +44,7 @@ def main(
     """Measure and print."""
     report = Report("rebuild", {}, LABELS, comparing=False)
     shape = Shape(events // 102, sessions_per_second=2_000, start_ms=int(time.time() * 1000))
-    with world() as here:
+    with started_servers() as here:
         for name, blocks in (("usual", _first_stays_open(shape)), ("all open", without_ends(shape, []))):
             topic = f"bench.{name.replace(' ', '-')}"
             create_topics(here.bootstrap_servers, {topic: (1, {})})
@@ -63,7 +63,7 @@ def _first_stays_open(shape: Shape) -> Iterator[list[Record]]:
     yield from blocks
 
 
-def _measured(here: World, topic: str, end: int, digest: str) -> Measured:
+def _measured(here: Servers, topic: str, end: int, digest: str) -> Measured:
     cpu = time.process_time()
     found = _rebuild(here, topic, end, digest)
     cpu = time.process_time() - cpu
@@ -75,7 +75,7 @@ def _measured(here: World, topic: str, end: int, digest: str) -> Measured:
     }
 
 
-def _rebuild(here: World, topic: str, end: int, digest: str | None) -> Rebuilt:
+def _rebuild(here: Servers, topic: str, end: int, digest: str | None) -> Rebuilt:
     kafka = KafkaSettings(bootstrap_servers=here.bootstrap_servers)
     judge = Judge(0, AssemblySettings(timeout_ms=3_600_000), RecordColumns())
     task = TaskSettings(

@@ -29,7 +29,7 @@ from benchmarks.outbox import (
     wait_for_lanes,
 )
 from benchmarks.report import Measured, Report, alternate
-from benchmarks.world import publisher_process
+from benchmarks.servers import publisher_process
 from devstack.process import ServerProcess
 from devstack.stack import Stack
 from service import logs

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.outbox import PARTITIONS, SyntheticOutbox, produce_bare, synthetic_outbox, wait_for_lanes
 from benchmarks.report import Report
-from benchmarks.world import publisher_process
+from benchmarks.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
 from service.settings import LogSettings, PublisherSettings

@@ -18,15 +18,15 @@ import psycopg
 import typer
 from pydantic import SecretStr
 
-from benchmarks.world import world
+from benchmarks.servers import started_servers
 from db.connection import snapshot
 from db.migrate import upgrade
 from db.statements import queries
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
-from tests.integration.publisher.old_outputs import add_batches, deliver_all
-from tests.integration.publisher.outbox_rows import Outbox, simple
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.old_outputs import add_batches, deliver_all
 
 _ROWS = queries("publisher", "rows")
 
@@ -148,7 +148,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Length of the run without any drop.")] = 15.0,
 ) -> None:
     """Measure."""
-    with world() as servers:
+    with started_servers() as servers:
         dsn, last = servers.stack.create_database("outbox"), partitions * 3 * 10_000
         upgrade(dsn)
         outbox = Outbox(dsn, "pages")

@@ -113,7 +113,7 @@ class Kafka(LocalServer):
 
     def _launch(self) -> ServerProcess:
         try:
-            java = [java_executable(), *self._java_options()]
+            java = [java_executable(), *self.java_options()]
         except JarsError as error:
             raise DevstackError(str(error)) from error
         (self.data_dir / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
@@ -137,7 +137,7 @@ class Kafka(LocalServer):
     def _storage(self) -> Path:
         return self.data_dir / "storage"
 
-    def _java_options(self) -> list[str]:
+    def java_options(self) -> list[str]:
         jars = resolve(self.jars_lock, progress=self._progress)
         scratch = self.data_dir / "tmp"
         scratch.mkdir(exist_ok=True)

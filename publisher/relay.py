@@ -143,10 +143,10 @@ class Relay:
                     context.timelines.notice(check_unchanged(connection, context.outbox).server_timeline)
                     while not self._stop.is_set():
                         loop.turn()
-                        self._assign_lanes(connection, context, workers)
+                        self.assign_lanes(connection, context, workers)
                         self._pruning.turn(connection)
                         backoff.reset()
-                        self._wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
+                        self.wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 reason = str(error).strip()
@@ -155,9 +155,9 @@ class Relay:
                     _log.warning("retrying", reason=reason)
                 # Who lives is not known any more.
                 self._alone_with = frozenset()
-                self._wait(backoff.next(), workers, heartbeat)
+                self.wait(backoff.next(), workers, heartbeat)
 
-    def _assign_lanes(
+    def assign_lanes(
         self, connection: psycopg.Connection[Any], context: Context, workers: LaneWorkers
     ) -> None:
         """See who runs what, and take, keep and give up lanes accordingly."""
@@ -223,7 +223,7 @@ class Relay:
             self._waiting = True
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
-    def _wait(self, seconds: float, workers: LaneWorkers, heartbeat: Heartbeat) -> None:
+    def wait(self, seconds: float, workers: LaneWorkers, heartbeat: Heartbeat) -> None:
         """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still.
 
         While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.

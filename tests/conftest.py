@@ -1,7 +1,7 @@
 """Real servers for the tests: one Postgres and one Kafka per run, started when the first test asks for them.
 
 OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS name other ones to use instead, and
-OUTBOX_TEST_SERVERS=containers makes them containers (tests/images/README.md). A server that cannot be had is an error,
+OUTBOX_TEST_SERVERS=containers makes them containers (tests/containers/README.md). A server that cannot be had is an error,
 never a skip: a run that tested nothing must not look green.
 """
 
@@ -17,13 +17,17 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
-from tests.server_choice import containers_are_wanted
+from tests.support.servers.choice import containers_are_wanted
 
 # How long an example takes says something of the machine only.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-pytest_plugins = ["tests.images.fixture", "tests.one_engine", "tests.pgbouncer"]
+pytest_plugins = [
+    "tests.support.containers.fixtures",
+    "tests.support.containers.scheduling",
+    "tests.support.servers.pgbouncer",
+]
 
 # Two workers of one run may share a server.
 TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"

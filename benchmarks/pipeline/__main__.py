@@ -11,8 +11,8 @@ from benchmarks.pipeline import restarts, steady, throughput
 from benchmarks.pipeline.checkout import OURS, Checkout, compared
 from benchmarks.pipeline.traffic import preload
 from benchmarks.report import Measured, Report, alternate, screen
+from benchmarks.servers import started_servers
 from benchmarks.transforms import TOPIC
-from benchmarks.world import world
 from devstack.topics import create_topics
 from examples.clickstream.generator import Shape, generate_blocks
 
@@ -54,7 +54,7 @@ def _under_flow(
     warm_up: float,
 ) -> None:
     """Measure each of the checkouts under a steady flow of sessions."""
-    with world() as here:
+    with started_servers() as here:
 
         def once(checkout: Checkout) -> None:
             with steady.flowing(
@@ -85,7 +85,7 @@ def measure_throughput(
     report = Report("throughput", parameters, throughput.LABELS)
     settings = _settings(key, transform) | {"JOB__MAX_EVENTS_PER_BATCH": str(max_events)}
     topic = "bench.in"
-    with world() as here:
+    with started_servers() as here:
         create_topics(
             here.bootstrap_servers, {topic: (partitions, {}), TOPIC: (steady.OUTPUT_PARTITIONS, {})}
         )
@@ -168,7 +168,7 @@ def measure_restart(
 ) -> None:
     """From kill -9 of the job to the first new output: a standby goes on, or the job is started again at once."""
     report = Report("restart", {"sessions/s": rate, "partitions": partitions}, restarts.UNDER_LOAD)
-    with world() as here:
+    with started_servers() as here:
 
         def measure(standby: bool) -> None:
             with steady.flowing(
@@ -194,7 +194,7 @@ def measure_partitions(
 ) -> None:
     """The same small flow over few and over many input partitions: what a batch takes."""
     report = Report("partitions", {"sessions/s": rate, "seconds": seconds}, steady.BATCHES)
-    with world() as here:
+    with started_servers() as here:
 
         def measure(partitions: int) -> None:
             with steady.flowing(
@@ -222,7 +222,7 @@ def measure_held(
     report = Report(
         "held", {"open sessions": sessions, "begun over s": span_s, "partitions": partitions}, restarts.HELD
     )
-    with world() as here:
+    with started_servers() as here:
 
         def measure(checkout: Checkout) -> None:
             found = restarts.measure_held(

@@ -13,8 +13,8 @@ from benchmarks.pipeline.services import Services, running
 from benchmarks.pipeline.steady import OUTPUT_PARTITIONS, Flow
 from benchmarks.pipeline.traffic import Watcher, preload, send, wait_for, without_ends
 from benchmarks.report import Measured
+from benchmarks.servers import Servers
 from benchmarks.transforms import TOPIC
-from benchmarks.world import World
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape
@@ -67,7 +67,7 @@ def measure_under_load(flow: Flow, kills: int, *, standby: bool) -> Measured:
 
 
 def measure_held(
-    world: World,
+    servers: Servers,
     checkout: Checkout,
     settings: Mapping[str, str],
     *,
@@ -78,7 +78,7 @@ def measure_held(
 ) -> Measured:
     """Open sessions over `span_s` of event time, end none, and kill the job: once with its cache, once without."""
     topic = f"bench.held.{uuid4().hex[:8]}"
-    create_topics(world.bootstrap_servers, {topic: (partitions, {}), TOPIC: (OUTPUT_PARTITIONS, {})})
+    create_topics(servers.bootstrap_servers, {topic: (partitions, {}), TOPIC: (OUTPUT_PARTITIONS, {})})
     shape = Shape(
         sessions,
         sessions_per_second=sessions / span_s,
@@ -87,16 +87,16 @@ def measure_held(
         key_prefix=f"{topic}-",
     )
     ends: list[Record] = []
-    count = preload(world.bootstrap_servers, topic, without_ends(shape, ends))
+    count = preload(servers.bootstrap_servers, topic, without_ends(shape, ends))
     settings = {**settings, "SESSION__TIMEOUT_S": str(_HELD_TIMEOUT_S)}
     with (
-        Watcher(world.bootstrap_servers, OUTPUT_PARTITIONS) as watcher,
-        running(world, checkout, topic, settings) as services,
+        Watcher(servers.bootstrap_servers, OUTPUT_PARTITIONS) as watcher,
+        running(servers, checkout, topic, settings) as services,
     ):
         services.wait_until_read(count, _READ_S)
         left = iter(ends)
-        cached = _kill(world, services, watcher, topic, list(islice(left, _ENDED)), keep_cache=True)
-        rebuilt = _kill(world, services, watcher, topic, list(islice(left, _ENDED)), keep_cache=False)
+        cached = _kill(servers, services, watcher, topic, list(islice(left, _ENDED)), keep_cache=True)
+        rebuilt = _kill(servers, services, watcher, topic, list(islice(left, _ENDED)), keep_cache=False)
     return {
         "open_events": count,
         "to_read": cached["to_read"],
@@ -108,14 +108,20 @@ def measure_held(
 
 
 def _kill(
-    world: World, services: Services, watcher: Watcher, topic: str, ends: list[Record], *, keep_cache: bool
+    servers: Servers,
+    services: Services,
+    watcher: Watcher,
+    topic: str,
+    ends: list[Record],
+    *,
+    keep_cache: bool,
 ) -> Measured:
     log = services.log_size()
     moment = services.kill_job()
     if not keep_cache:
         shutil.rmtree(services.folder / "cache")
     services.start("spark_job")
-    send(world.bootstrap_servers, topic, ends)
+    send(servers.bootstrap_servers, topic, ends)
     keys = {key for key, _, _ in ends}
     wait_for(lambda: keys <= watcher.received.keys(), "the outputs", _FIRST_S, services.check_alive)
     first = min(watcher.received[key] for key in keys)

@@ -18,8 +18,8 @@ from benchmarks.pipeline import cpu
 from benchmarks.pipeline.checkout import Checkout
 from benchmarks.pipeline.progress import Cpu, Sample
 from benchmarks.pipeline.traffic import wait_for
+from benchmarks.servers import Servers
 from benchmarks.transforms import OUTPUTS
-from benchmarks.world import World
 from devstack.process import ServerProcess, launch
 
 _PROGRESS = """
@@ -111,19 +111,21 @@ class Services:
 
 
 @contextmanager
-def running(world: World, checkout: Checkout, topic: str, settings: Mapping[str, str]) -> Iterator[Services]:
+def running(
+    servers: Servers, checkout: Checkout, topic: str, settings: Mapping[str, str]
+) -> Iterator[Services]:
     """Make an outbox, and run the checkout's job and publisher on it. `settings`: environment names without OUTBOX_."""
     name = f"bench_{uuid4().hex[:8]}"
-    folder = world.folder / name
+    folder = servers.folder / name
     folder.mkdir()
-    dsn = world.stack.create_database(name)
+    dsn = servers.stack.create_database(name)
     checkout.migrate(dsn)
     given = {"SOURCE__TOPICS": json.dumps([topic]), "LOG__FORMAT": "json", **settings}
     given |= checkout.folder_settings(folder)
-    environment = checkout.environment(dsn, world.bootstrap_servers)
+    environment = checkout.environment(dsn, servers.bootstrap_servers)
     environment |= {f"OUTBOX_{key}": value for key, value in given.items()}
     with ExitStack() as cleanup:
-        cleanup.callback(world.stack.drop_database, name)
+        cleanup.callback(servers.stack.drop_database, name)
         services = Services(checkout, environment, dsn, folder)
         cleanup.callback(services.close)
         services.start("publisher")

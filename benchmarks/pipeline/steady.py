@@ -12,8 +12,8 @@ from benchmarks.pipeline.progress import batch_s, cpu_us
 from benchmarks.pipeline.services import Services, running
 from benchmarks.pipeline.traffic import BROKER_STAMPS, Feeder, Watcher, wait_for
 from benchmarks.report import Measured
+from benchmarks.servers import Servers
 from benchmarks.transforms import TOPIC
-from benchmarks.world import World
 from devstack.topics import create_topics
 
 LATENCY = {
@@ -68,7 +68,7 @@ class Flow:
 
 @contextmanager
 def flowing(
-    world: World,
+    servers: Servers,
     checkout: Checkout,
     settings: Mapping[str, str],
     *,
@@ -80,12 +80,12 @@ def flowing(
     name = uuid4().hex[:8]
     topic = f"bench.in.{name}"
     create_topics(
-        world.bootstrap_servers, {topic: (partitions, BROKER_STAMPS), TOPIC: (OUTPUT_PARTITIONS, {})}
+        servers.bootstrap_servers, {topic: (partitions, BROKER_STAMPS), TOPIC: (OUTPUT_PARTITIONS, {})}
     )
     with ExitStack() as cleanup:
-        watcher = cleanup.enter_context(Watcher(world.bootstrap_servers, OUTPUT_PARTITIONS))
-        services = cleanup.enter_context(running(world, checkout, topic, settings))
-        feeder = cleanup.enter_context(Feeder(world.bootstrap_servers, topic, rate, f"{name}-"))
+        watcher = cleanup.enter_context(Watcher(servers.bootstrap_servers, OUTPUT_PARTITIONS))
+        services = cleanup.enter_context(running(servers, checkout, topic, settings))
+        feeder = cleanup.enter_context(Feeder(servers.bootstrap_servers, topic, rate, f"{name}-"))
         flow = Flow(services, feeder, watcher)
         wait_for(lambda: bool(watcher.received), "the first output", _FIRST_S, services.check_alive)
         flow.wait(warm_up_s)

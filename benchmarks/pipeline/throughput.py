@@ -10,7 +10,7 @@ from benchmarks.pipeline.checkout import Checkout
 from benchmarks.pipeline.progress import cpu_us, sessions_per_s, warm
 from benchmarks.pipeline.services import running
 from benchmarks.report import Measured, screen
-from benchmarks.world import World
+from benchmarks.servers import Servers
 
 LABELS = {
     "warm": "sessions/s, warm",
@@ -27,10 +27,10 @@ _LONGEST_S = 900
 
 
 def measure(
-    world: World, checkout: Checkout, topic: str, settings: Mapping[str, str], sessions: int
+    servers: Servers, checkout: Checkout, topic: str, settings: Mapping[str, str], sessions: int
 ) -> Measured:
     """Deliver all of the topic's sessions. Warm: from the moment a third of them is delivered."""
-    with running(world, checkout, topic, settings) as services:
+    with running(servers, checkout, topic, settings) as services:
         samples = [services.sample()]
         shown = samples[0].at_s
         while samples[-1].delivered < sessions:
@@ -52,8 +52,8 @@ def measure(
     }
 
 
-def scan_s(world: World, topic: str) -> float:
+def scan_s(servers: Servers, topic: str) -> float:
     """Seconds of one warm scan of the topic by Spark, which throws the records away: what nothing that reads by Spark can beat."""
-    command = [sys.executable, "-m", "benchmarks.scan", world.bootstrap_servers, topic]
+    command = [sys.executable, "-m", "benchmarks.scan", servers.bootstrap_servers, topic]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])

@@ -32,7 +32,7 @@ _ROWS = queries("publisher.audit", "rows")
 
 _FETCH_ROWS = 500
 _DELIVERIES_AT_ONCE = 500
-_SAVE_S = 5.0
+SAVE_S = 5.0
 
 Bounds = dict[str, dict[str, list[int]]]
 
@@ -59,7 +59,7 @@ class ExpectedReader:
                     self._read_lane(connection, batches, lane)
             self._state.next_batch = batches.last + 1
             advance(batches.sessions)
-            if time.monotonic() - saved > _SAVE_S:
+            if time.monotonic() - saved > SAVE_S:
                 self._save()
                 saved = time.monotonic()
         self._save()
@@ -127,7 +127,7 @@ class ExpectedReader:
                 event, output = next(events)
                 found = marks if output.value is not None else marks | Mark.TOMBSTONE
                 if marks & Mark.DEMANDED:
-                    found |= self._retained(output.topic, output.partition, bounds, before)
+                    found |= self.retained(output.topic, output.partition, bounds, before)
                 outbox_id: Any = output.headers[0][1]
                 self._spill.append(
                     bucket,
@@ -168,7 +168,7 @@ class ExpectedReader:
             return Mark.PARKED
         return Mark.PARKED | Mark.REQUEUED_ELSEWHERE
 
-    def _retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds) -> Mark:
+    def retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds) -> Mark:
         """Return whether the topic may have deleted what a delivery with these first and last offsets sent there."""
         lows = self._lows.get(topic)
         if not lows or not any(lows.values()):

@@ -25,8 +25,8 @@ from publisher.kafka.clients import progress_consumer
 from service.errors import UnavailableError
 from service.settings import Settings
 
-_FETCH_MESSAGES = 10_000
-_SAVE_S = 5.0
+FETCH_MESSAGES = 10_000
+SAVE_S = 5.0
 _CREATE_TIME = 1
 
 Advance = Callable[[int], None]
@@ -74,21 +74,21 @@ class FoundReader:
     def _read(self, consumer: Consumer, advance: Advance) -> None:
         saved = moved = time.monotonic()
         while self._open:
-            messages = consumer.consume(_FETCH_MESSAGES, timeout=0.5)
+            messages = consumer.consume(FETCH_MESSAGES, timeout=0.5)
             now = time.monotonic()
             if messages:
                 moved = now
-                advance(self._take(consumer, messages))
+                advance(self.take(consumer, messages))
             elif now - moved > self._patience_s:
                 raise UnavailableError(
                     f"{len(self._open)} partitions could not be read to their ends for {self._patience_s:.0f} s: "
                     f"{self._where()}. A transaction is open there, or Kafka does not answer"
                 )
-            if now - saved > _SAVE_S:
+            if now - saved > SAVE_S:
                 self._save()
                 saved = now
 
-    def _take(self, consumer: Consumer, messages: list[Message]) -> int:
+    def take(self, consumer: Consumer, messages: list[Message]) -> int:
         """Keep what was fetched; return how many offsets it led on."""
         state, passed = self._state, 0
         reached: dict[tuple[int, str], int] = {}

@@ -67,7 +67,7 @@ def begin(
     topics = broker.describe(sorted(identity.output_topic_ids))
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
-    begins = lows if scope.complete else _begins(connection, scope, topics, lows, ends, set(replaced))
+    begins = lows if scope.complete else where_to_begin(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(_LEDGER["epochs"]).fetchall()
     return State(
@@ -86,7 +86,7 @@ def begin(
     )
 
 
-def _begins(
+def where_to_begin(
     connection: psycopg.Connection[Any],
     scope: Scope,
     topics: list[Topic],

@@ -17,7 +17,7 @@ _DELIVERIES = queries("publisher.audit", "deliveries")
 _LEDGER = queries("publisher.audit", "ledger")
 
 _PARTITION_BATCHES = 10_000
-_RANGE_SESSIONS = 20_000
+RANGE_SESSIONS = 20_000
 _RANGE_BATCHES = 2_000
 _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -197,7 +197,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         rows_from=rows_from,
         first=first,
         last=last,
-        kept=_runs(partitions, first, last),
+        kept=kept_ranges(partitions, first, last),
         to_end=last == end,
         epochs=epochs,
         cursors={(epoch, lane): Cursor(batch, key) for epoch, lane, batch, key in cursors},
@@ -208,7 +208,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
     )
 
 
-def _runs(partitions: list[int], first: int, last: int) -> list[tuple[int, int]]:
+def kept_ranges(partitions: list[int], first: int, last: int) -> list[tuple[int, int]]:
     """Return the batches from `first` to `last` that these partitions hold, neighbours joined. `partitions`: first batches."""
     runs: list[tuple[int, int]] = []
     for begin in partitions:
@@ -240,6 +240,6 @@ def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
     sessions = 0
     for batch_id, count in rows:
         sessions += count
-        if sessions >= _RANGE_SESSIONS:
+        if sessions >= RANGE_SESSIONS:
             return Range(begin, batch_id, sessions)
     return Range(begin, rows[-1][0] if len(rows) == _RANGE_BATCHES else last, sessions)

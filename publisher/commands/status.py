@@ -16,12 +16,13 @@ def status(config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print_json(found.as_json())
     else:
-        _print_status(found)
+        print_status(found)
     if not found.healthy:
         raise typer.Exit(1)
 
 
-def _print_status(found: Status) -> None:
+def print_status(found: Status) -> None:
+    """Print it for people."""
     out = console()
     out.print(
         f"outbox {found.identity.outbox_uuid} -> Kafka cluster {found.identity.cluster_id or 'not bound yet'}"

@@ -57,7 +57,7 @@ Newest = TypeVar("Newest")
 Chunk = TypeVar("Chunk", bound=Rows)
 
 
-class _Tenure(NamedTuple):
+class Tenure(NamedTuple):
     """What is ours from `open` to the first exception."""
 
     connection: Connection
@@ -87,7 +87,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._admission = admission
         self._link = CoordinatorLink()
         self._bisection = RefusalBisection()
-        self._tenure: _Tenure | None = None
+        self._tenure: Tenure | None = None
         self._transaction_timeout_ms = publisher.transaction_timeout_ms
         self.size = TransactionSize(
             publisher.transaction_sessions,
@@ -119,7 +119,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         if position.unrecorded:
             self._record_missing(connection, newest)
         reach("delivery.after_filling")
-        self._tenure, self.position = _Tenure(connection, producer), position
+        self._tenure, self.position = Tenure(connection, producer), position
         self._begin(connection, position)
         return True
 
@@ -234,7 +234,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._link.forget()
         return producer
 
-    def _deliver(self, tenure: _Tenure, chunk: Chunk, rows: list[Row]) -> None:
+    def _deliver(self, tenure: Tenure, chunk: Chunk, rows: list[Row]) -> None:
         progress = self._progress(chunk, rows)
         transaction = Transaction(
             tenure.producer, self._outgoing, self._context.stop, one_by_one=self._bisection.one_by_one

@@ -22,7 +22,7 @@ _LEDGER = queries("publisher", "ledger")
 _ROWS = queries("publisher", "rows")
 
 # Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
-_LEDGER_WINDOW = 1_000
+LEDGER_WINDOW = 1_000
 
 
 class Chunk(NamedTuple):
@@ -86,7 +86,7 @@ class Reader:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             ledger = connection.cursor(binary=True).execute(
                 _LEDGER["window"],
-                {"from_batch": position.cursor.batch_id, "batches": _LEDGER_WINDOW + 1},
+                {"from_batch": position.cursor.batch_id, "batches": LEDGER_WINDOW + 1},
             )
             epoch_end = connection.execute(_EPOCHS["end"], {"epoch": self._epoch})
             connection.execute(_ROWS["in_index_order"])
@@ -97,7 +97,7 @@ class Reader:
                     "lane": self._lane,
                     "from_batch": from_batch,
                     "from_key": from_key,
-                    "to_batch": position.cursor.batch_id + _LEDGER_WINDOW,
+                    "to_batch": position.cursor.batch_id + LEDGER_WINDOW,
                     "rows": step,
                     "bytes": limits.bytes,
                     "expansion": self._fetch_size.expansion,
@@ -123,13 +123,13 @@ class Reader:
         ahead = _check(window, asked.position)
         epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
         # No further than the rows were asked for: the window may hold one batch more.
-        last = min(ahead[-1].batch_id, at.batch_id + _LEDGER_WINDOW) if ahead else at.batch_id
+        last = min(ahead[-1].batch_id, at.batch_id + LEDGER_WINDOW) if ahead else at.batch_id
         upper = last if epoch_end is None else min(last, epoch_end)
         if at >= Cursor(upper):
             return Chunk([], at, asked.position.commit_id, False, epoch_end)
         commits = {row.batch_id: row.commit_id for row in window}
         if all_of_it and len(rows) == len(fetched):
-            full = len(ahead) >= _LEDGER_WINDOW and upper == last
+            full = len(ahead) >= LEDGER_WINDOW and upper == last
             return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)
         return Chunk(rows, end, commits[end.batch_id], True, epoch_end)

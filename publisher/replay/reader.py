@@ -22,9 +22,9 @@ _LEDGER = queries("publisher", "ledger")
 _REPLAYS = queries("publisher", "replays")
 
 # Places listed at once.
-_LISTED = 10_000
+LISTED_ROWS = 10_000
 # Batches looked through at once for the keys of a list: as many as a partition holds.
-_WINDOW = 10_000
+WINDOW_BATCHES = 10_000
 
 
 class _Place(NamedTuple):
@@ -77,7 +77,7 @@ class ReplayReader:
         replay = self._replay
         upper = replay.to_batch
         if replay.only_keys:
-            upper = min(upper, self._listed.batch_id + _WINDOW)
+            upper = min(upper, self._listed.batch_id + WINDOW_BATCHES)
         from_batch, from_key = self._listed.exclusive_bound()
         cursor.execute(
             _REPLAYS["next_of_keys"] if replay.only_keys else _REPLAYS["next"],
@@ -86,12 +86,12 @@ class ReplayReader:
                 "from_batch": from_batch,
                 "from_key": from_key,
                 "to_batch": upper,
-                "rows": _LISTED,
+                "rows": LISTED_ROWS,
             },
         )
         self._places = [_Place._make(row) for row in cursor.fetchall()]
         self._taken = 0
-        full = len(self._places) == _LISTED
+        full = len(self._places) == LISTED_ROWS
         last = self._places[-1] if full else None
         self._listed = Cursor(upper) if last is None else Cursor(last.batch_id, last.session_key)
 

@@ -19,7 +19,7 @@ from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions import DeadLetter, OpenSessions, OpenState, assemble
 
-_PIECE_EVENTS = 100_000
+PIECE_EVENTS = 100_000
 _PIECE_BYTES = 64 << 20
 
 
@@ -101,7 +101,7 @@ def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[Judge, list[Any]]]:
             piece += records[:mine]
             size += sum(map(len, records[:mine]))
             records = records[mine:]
-            if records or len(piece) >= _PIECE_EVENTS or size > _PIECE_BYTES:
+            if records or len(piece) >= PIECE_EVENTS or size > _PIECE_BYTES:
                 if piece:
                     yield of.judges[number], piece
                 size, piece = 0, []

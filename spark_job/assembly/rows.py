@@ -52,7 +52,7 @@ DDL: Final = ", ".join(
 
 Row = dict[str, Any]
 
-_BATCH_BYTES = 64 << 20
+BATCH_BYTES = 64 << 20
 _LARGE = ("values", "headers", "keys", "topics", "tombstones")
 
 
@@ -67,7 +67,7 @@ class RowBatches:
         """Take a row; yield a batch where enough have come together."""
         self._rows.append(row)
         self._size += sum(len(row.get(name) or b"") for name in _LARGE)
-        if self._size >= _BATCH_BYTES:
+        if self._size >= BATCH_BYTES:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:

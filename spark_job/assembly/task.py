@@ -41,8 +41,8 @@ from spark_job.sessions import (
     to_session,
 )
 
-_PIECE_BYTES = 128 << 20
-_TOMBSTONES_BYTES = 8 << 20
+PIECE_BYTES = 128 << 20
+MAX_TOMBSTONES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]
         for begin, end in pairwise(bounds):
             part = batch.slice(begin, end - begin)
             found = int(sources[begin])
-            if held and (found != source or size > _PIECE_BYTES):
+            if held and (found != source or size > PIECE_BYTES):
                 yield source, pa.Table.from_batches(held)
                 held, size = [], 0
             source = found
@@ -208,10 +208,10 @@ class _Partition:
         tombstones = state.tombstones
         if not len(tombstones):
             return None
-        if len(tombstones.encoded) > _TOMBSTONES_BYTES:
+        if len(tombstones.encoded) > MAX_TOMBSTONES_BYTES:
             raise PartitionTooLargeError(
                 f"{self._of.place} has {len(tombstones)} keys whose sessions went over [session] max_events or max_bytes and have not "
-                f"ended since: what is remembered of them takes over {_TOMBSTONES_BYTES} bytes on each row of the ledger. Raise these "
+                f"ended since: what is remembered of them takes over {MAX_TOMBSTONES_BYTES} bytes on each row of the ledger. Raise these "
                 "limits, shorten [session] timeout_s, or see why the sessions do not end"
             )
         return tombstones.encoded

@@ -20,7 +20,7 @@ from spark_job.recovery.requests import Connection, Kind
 _REQUESTS = queries("spark_job", "requests")
 
 _POLL_S = 0.2
-_GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
+GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
 
 
 class NotDoneError(OutboxError):
@@ -106,7 +106,7 @@ def _lost(
     """Return why no answer is to be expected any more, None while there may be one. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
         return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
-    if state.owner_run_id is None and (kind == "stop" or gone_s > _GONE_S):
+    if state.owner_run_id is None and (kind == "stop" or gone_s > GONE_S):
         # A stop is answered before the outbox is given back. Of a restore, the run ends first; then its process starts the
         # next run, which answers as it takes the outbox.
         return "ended before it answered, and no job runs now"

@@ -59,7 +59,7 @@ class ExportedSavepoint:
             "assembly": dict(self.assembly),
             "lineage": self.lineage.to_json(),
         }
-        return fields | {"checksum": _checksum(fields)}
+        return fields | {"checksum": checksum_of(fields)}
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -75,9 +75,9 @@ class ExportedSavepoint:
                 "`spark-job savepoint export NAME` writes one"
             )
         checksum = fields.pop("checksum", None)
-        if checksum != _checksum(fields):
+        if checksum != checksum_of(fields):
             raise SettingsError(
-                f"{str(file)!r} is not as it was written: its checksum is {checksum!r}, its content has {_checksum(fields)!r}. Export "
+                f"{str(file)!r} is not as it was written: its checksum is {checksum!r}, its content has {checksum_of(fields)!r}. Export "
                 "it again"
             )
         try:
@@ -95,5 +95,5 @@ class ExportedSavepoint:
             raise SettingsError(f"{str(file)!r} lacks a part of a savepoint: {error!r}") from error
 
 
-def _checksum(fields: Mapping[str, Any]) -> str:
+def checksum_of(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(dict(fields), option=orjson.OPT_SORT_KEYS)).hexdigest()

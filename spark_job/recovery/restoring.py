@@ -94,7 +94,7 @@ def greatest_position(connection: Connection) -> From:
 
     Where Kafka gave offsets out a second time, what was read of the first ones does not count.
     """
-    return greatest_of(_rows(connection))
+    return greatest_of(position_rows(connection))
 
 
 def greatest_of(rows: list[dict[str, Any]]) -> From:
@@ -150,6 +150,7 @@ def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], sa
     return Lineage(tuple(formers))
 
 
-def _rows(connection: Connection) -> list[dict[str, Any]]:
+def position_rows(connection: Connection) -> list[dict[str, Any]]:
+    """Return what the ledger and the generations have of every position, as the database has it."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_GENERATIONS["positions"]).fetchall()

@@ -98,7 +98,7 @@ class Sink:
         # Asked after the action: Spark reads on where a topic was made again meanwhile, and says nothing.
         topics = self._input_topics()
         result = batch.read(table, topics.places())
-        following = self._following(planned, result)
+        following = self.following_row(planned, result)
         parts = batch.parts(result.sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
@@ -152,7 +152,7 @@ class Sink:
         _report(committed, spark_batch, result, resolved, seconds)
         return committed
 
-    def _following(self, planned: BatchRange, result: BatchResult) -> StreamRow:
+    def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:
         """The position after the batch. A partition that reached no task keeps what was open in it."""
         opened: dict[TopicPartition, OpenPartition] = dict(self.position.open)
         opened |= {where: opened[where].moved(end) for where, end in planned.end.items() if where in opened}

@@ -85,7 +85,7 @@ class InputTimestampError(OutboxError):
 
 # (signs in Spark's text, error, what it means and what mends it), the first that fits counts. The job's own come first: their texts may
 # quote others.
-_SPARK: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
+SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("PartitionTooLargeError",),
         OpenSessionsTooLargeError,
@@ -290,7 +290,7 @@ def explained() -> Iterator[None]:
 
 
 def _spark(error: BaseException, text: str) -> OutboxError:
-    for signs, kind, meaning in _SPARK:
+    for signs, kind, meaning in SPARK_SIGNS:
         for sign in signs:
             if sign in text:
                 return kind(f"{meaning}. {_relevant(text, sign)}")

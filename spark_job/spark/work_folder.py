@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX = f"spark-outbox-{os.geteuid()}-"
+PREFIX = f"spark-outbox-{os.geteuid()}-"
 _LOCK = "in-use"
 
 
@@ -26,7 +26,7 @@ class WorkFolder:
         """Where it is; removes those that dead processes have left."""
         if self._path is None:
             _remove_abandoned()
-            self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self._path = Path(tempfile.mkdtemp(prefix=PREFIX))
             # Locked before it has the name that others look for.
             locked = self._path / f".{_LOCK}"
             self._lock = os.open(locked, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -53,7 +53,7 @@ class WorkFolder:
 
 
 def _remove_abandoned() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), (folder / _LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import pytest
 
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
-from tests.acceptance.pipeline import Pipeline
+from tests.support.pipeline.pipeline import Pipeline
 
 
 @pytest.fixture

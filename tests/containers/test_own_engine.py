@@ -10,17 +10,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.images.debian import base_system
-from tests.images.engine import OWN_VARIABLE, engine_cache, open_engine, prepare
-from tests.images.errors import EngineError
-from tests.images.fixture import cannot
-from tests.images.stand_ins import base_hash
+from tests.support.containers.fixtures import cannot
+from tests.support.engine.debian import base_system
+from tests.support.engine.engine import OWN_VARIABLE, engine_cache, open_engine, prepare
+from tests.support.engine.errors import EngineError
+from tests.support.engine.stand_ins import base_hash
+from tests.support.paths import ROOT
 
-_ROOT = Path(__file__).parent.parent.parent
+pytestmark = pytest.mark.containers
+
 _RUN = """
 import sys
-from tests.images.engine import open_engine
-from tests.images.stand_ins import base_image
+from tests.support.engine.engine import open_engine
+from tests.support.engine.stand_ins import base_image
 
 with open_engine() as engine:
     network = engine.run("network", "create", "left").stdout[:12]
@@ -49,7 +51,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.timeout(900)
 def test_kill_9_of_the_run_ends_the_engine_and_its_containers_and_the_next_finds_nothing(cache: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.Popen(
         [sys.executable, "-c", _RUN],
         env=environment,

@@ -14,10 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from devstack.databases import PostgresServer
 from devstack.kafka import ONE_NODE, KafkaServer
 from devstack.postgres import FAST, MAX_CONNECTIONS
-from tests.containers.postgres import ContainerPostgres
-from tests.images.engine import Engine
-from tests.images.errors import EngineError
-from tests.images.owner import OWNER_LABEL, Owner, remove_leftovers
+from tests.support.containers.postgres import ContainerPostgres
+from tests.support.engine.engine import Engine
+from tests.support.engine.errors import EngineError
+from tests.support.engine.owner import OWNER_LABEL, Owner, remove_leftovers
+
+pytestmark = pytest.mark.containers
 
 
 def test_postgres_runs_in_a_container_with_devstacks_settings(postgres: PostgresServer) -> None:

@@ -1,4 +1,4 @@
-"""A part of the integration suite on containers, with `make faults`; `make test-containers` runs all of it."""
+"""A part of the integration suite on containers; `make integration-on-containers` runs all of it."""
 
 import re
 import subprocess
@@ -7,25 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import Engine
-from tests.server_choice import SERVERS_VARIABLE
+from tests.support.engine.engine import Engine
+from tests.support.paths import ROOT
+from tests.support.servers.choice import SERVERS_VARIABLE
 
-_ROOT = Path(__file__).parent.parent.parent
 # What a container could change: roles and constraints of another Postgres, transactions through another address.
 PART = (
-    "tests/containers",
+    "tests/containers/test_servers.py",
     "tests/integration/db/test_constraints.py",
     "tests/integration/db/test_roles.py",
-    "tests/integration/job/test_sink.py",
-    "tests/integration/publisher/test_delivery.py",
+    "tests/integration/spark_job/sink/test_sink.py",
+    "tests/integration/publisher/delivery/test_delivery.py",
 )
 
 
 # The first run builds images.
-@pytest.mark.faults
+@pytest.mark.containers
 @pytest.mark.timeout(1200)
 def test_a_part_of_the_integration_suite_passes_on_containers(server_engine: Engine, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'run'}", *PART]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not faults",
+        f"--basetemp={tmp_path / 'run'}",
+        *PART,
+    ]
     environment = {
         name: value for name, value in server_engine.environment.items() if not name.startswith("PYTEST_")
     }
@@ -34,8 +43,8 @@ def test_a_part_of_the_integration_suite_passes_on_containers(server_engine: Eng
         environment.pop(name, None)
     result = subprocess.run(
         command,
-        cwd=_ROOT,
-        env=environment | {SERVERS_VARIABLE: "containers", "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+        cwd=ROOT,
+        env=environment | {SERVERS_VARIABLE: "containers", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

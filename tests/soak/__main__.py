@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from tests.acceptance import verdict
 from tests.soak.chapter import DRAIN_S, Chapters
 from tests.soak.faults import WEIGHTS, Faults
 from tests.soak.page import Run, page
 from tests.soak.stand import Stand, stand
+from tests.support.pipeline import verdict
 
 _CHAPTER_MIN = 5.0
 _REPLAY = "replay"

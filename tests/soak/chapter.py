@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from service.settings import SessionSettings
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation, expect, read_topic
 from tests.soak.replays import SideReplay
 from tests.soak.stand import Stand
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Expectation, expect, read_topic
+from tests.support.reading import end_offsets, read_to_end
 
 DRAIN_S = 1_200.0
 _CLOSERS = 200
@@ -117,7 +118,7 @@ class Chapters:
     def _judge(self, expected: Expectation) -> None:
         pipeline = self._stand.pipeline
         verdict.assert_no_open_transaction(pipeline.bootstrap, [*pipeline.outputs, pipeline.progress_topic()])
-        ends = verdict.ends(pipeline.bootstrap, pipeline.outputs, committed=True)
+        ends = end_offsets(pipeline.bootstrap, pipeline.outputs, committed=True)
         pipeline.wait_until(
             lambda: pipeline.watcher.has_read_to(ends), "reading the output topics to their ends"
         )
@@ -127,7 +128,7 @@ class Chapters:
         verdict.assert_deliveries_chain(pipeline.dsn)
         totals = self.totals
         totals.replayed += self.replay.judge(expected)
-        totals.aborted += self._aborted(ends, len(expected.outputs))
+        totals.aborted += self._aborted(len(expected.outputs))
         totals.chapters += 1
         totals.records += expected.records
         totals.sessions += expected.sessions
@@ -136,31 +137,13 @@ class Chapters:
         totals.duplicates += expected.duplicates
         self._output_ends = ends
 
-    def _aborted(self, ends: dict[tuple[str, int], int], committed: int) -> int:
+    def _aborted(self, committed: int) -> int:
         """Output records of this chapter that only a read_uncommitted consumer sees."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._stand.pipeline.bootstrap,
-                "group.id": "aborted",
-                "isolation.level": "read_uncommitted",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
+        pipeline = self._stand.pipeline
+        records = read_to_end(
+            pipeline.bootstrap, *pipeline.outputs, isolation="read_uncommitted", starts=self._output_ends
         )
-        try:
-            places = [TopicPartition(*place, self._output_ends.get(place, 0)) for place in ends]
-            consumer.assign(places)
-            records = 0
-            at_end: set[tuple[str | None, int | None]] = set()
-            while len(at_end) < len(places):
-                for message in consumer.consume(10_000, timeout=0.2):
-                    if message.error() is None:
-                        records += 1
-                    else:
-                        at_end.add((message.topic(), message.partition()))
-            return records - committed
-        finally:
-            consumer.close()
+        return sum(1 for _ in records) - committed
 
     def _forget(self, expected: Expectation) -> None:
         """Delete what was judged, in Kafka too; the cut is remembered, because a killed broker may forget the deletion."""

@@ -9,8 +9,9 @@ from contextlib import suppress
 import psutil
 
 from devstack.errors import DevstackError
-from tests.acceptance.service import Service, wait_until
 from tests.soak.stand import Stand, as_json
+from tests.support.processes.service import Service
+from tests.support.waiting import wait_until
 
 Fault = Callable[["Faults"], None]
 

@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 from devstack.topics import create_topics
-from tests.acceptance import verdict
-from tests.acceptance.expectation import Expectation
-from tests.acceptance.service import wait_until
-from tests.acceptance.watcher import Watcher
 from tests.soak.stand import AWAY, PREFIX, Stand
+from tests.support.pipeline import verdict
+from tests.support.pipeline.expectation import Expectation
+from tests.support.reading import end_offsets
+from tests.support.waiting import wait_until
+from tests.support.watching import Watcher
 
 
 class SideReplay:
@@ -88,8 +89,8 @@ class SideReplay:
         )
         wanted = {outbox_id for (outbox_id,) in ids}
         events = [output for output in expected.outputs if output.outbox_id in wanted]
-        with Watcher(pipeline.bootstrap, [topic]) as watcher:
-            ends = verdict.ends(pipeline.bootstrap, [topic], committed=False)
+        with Watcher(pipeline.bootstrap, topic) as watcher:
+            ends = end_offsets(pipeline.bootstrap, [topic], committed=False)
             pipeline.wait_until(lambda: watcher.has_read_to(ends), "reading the replay's topic")
             verdict.assert_same(
                 Counter((event.outbox_id, event.key, event.value) for event in events),

@@ -1,10 +1,8 @@
 """What the soak runs: real servers, the job, several publishers, consumers that watch; and a supervisor's part."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,9 +17,10 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.stack import Stack
-from tests.acceptance.options import Options, environment
-from tests.acceptance.pipeline import Pipeline
-from tests.acceptance.service import ROOT, Service
+from tests.support.pipeline.options import Options, environment
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.processes.commands import run_command, start_command
+from tests.support.processes.service import Service
 
 PREFIX = "soak-"
 _HEAP = "640m"
@@ -70,33 +69,23 @@ class Stand:
 
     def command(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         """Start `publisher <arguments>`; `settings` are OUTBOX_ variables of this command only."""
-        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("OUTBOX_")}
-        return subprocess.Popen(
-            [sys.executable, "-m", "publisher", *arguments],
-            cwd=ROOT,
-            env=kept | environment(self.pipeline.options) | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start_command("publisher", *arguments, variables=environment(self.pipeline.options) | settings)
 
     def run(self, *arguments: str, may_fail: bool, **settings: str) -> str | None:
         """Run a command; return what it printed, None where `may_fail` and a server was away. Fails on any other end."""
         what = f"publisher {' '.join(arguments)}"
-        with self.command(*arguments, **settings) as process:
-            try:
-                output, explanation = process.communicate(timeout=_COMMAND_S)
-            except subprocess.TimeoutExpired as error:
-                process.kill()  # or leaving the block would wait for it
-                raise AssertionError(f"{what} did not end within {_COMMAND_S:g} s") from error
+        variables = environment(self.pipeline.options) | settings
+        try:
+            done = run_command("publisher", *arguments, variables=variables, timeout_s=_COMMAND_S)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"{what} did not end within {_COMMAND_S:g} s") from error
         # 1 with a report: a part could not be done (retention).
-        if process.returncode == 0 or (process.returncode == 1 and output):
-            return output
-        assert process.returncode in (AWAY if may_fail else ()), (
-            f"{what}: exit code {process.returncode}\n{output}{explanation}"
+        if done.returncode == 0 or (done.returncode == 1 and done.stdout):
+            return done.stdout
+        assert done.returncode in (AWAY if may_fail else ()), (
+            f"{what}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
         )
-        self.happened[f"publisher {arguments[0]}: not done, {_last_line(explanation)[:60]}"] += 1
+        self.happened[f"publisher {arguments[0]}: not done, {_last_line(done.stderr)[:60]}"] += 1
         return None
 
 

@@ -1,6 +1,6 @@
-"""The publisher's matrix, its stages and its own servers."""
+"""The publisher's matrix, its scenarios and its own servers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,11 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.kafka_proxy import KafkaProxy, Link
-from tests.faults.publisher.play import PAGE
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import Stage
-
-SetUp = Callable[..., Stage]
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PAGE
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
+from tests.support.proxies.kafka import KafkaProxy, Link
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +25,16 @@ def matrix(matrices: list[Matrix], servers: dict[str, str]) -> Matrix:
 
 @pytest.fixture
 def set_up(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path) -> Iterator[SetUp]:
-    """Makes the test's stage, on the run's servers unless told otherwise."""
+    """Makes the test's scenario, on the run's servers unless told otherwise."""
     with ExitStack() as stack:
 
-        def make(dsn: str = database, bootstrap: str = kafka.bootstrap_servers, **options: Any) -> Stage:
+        def make(
+            dsn: str = database, bootstrap: str = kafka.bootstrap_servers, **options: Any
+        ) -> PublisherScenario:
             topic = f"{topic_prefix}events"
-            return stack.enter_context(Stage(dsn, bootstrap, topic, tmp_path / "stage", **options))
+            return stack.enter_context(
+                PublisherScenario(dsn, bootstrap, topic, tmp_path / "scenario", **options)
+            )
 
         yield make
 
@@ -58,7 +60,7 @@ def own_kafka(running_kafka: ProxiedKafka, proxy: KafkaProxy) -> Iterator[Proxie
     """A broker that a test may kill, reached through `proxy`; it runs again, and the network is good, for the next one."""
     running_kafka.start()
     yield running_kafka
-    proxy.be(Link())
+    proxy.set_link(Link())
     running_kafka.start()
 
 

@@ -6,30 +6,29 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.servers.proxied_kafka import ProxiedKafka
+from tests.support.waiting import wait_until
 
 TRANSACTION_TIMEOUT_MS = 2_000
 _HITS = {"transaction.during_produce": 7}
-Strike = Callable[[Stage], str]
+Strike = Callable[[PublisherScenario], str]
 
 
-def _held(stage: Stage, point: str) -> None:
-    stage.meet(Fault(point, Action.HOLD, _HITS.get(point, 3)), batches=3)
+def _held(scenario: PublisherScenario, point: str) -> None:
+    scenario.meet(Fault(point, Action.HOLD, _HITS.get(point, 3)), batches=3)
 
 
 def down(kafka: ProxiedKafka, point: str, end: Callable[[], None]) -> Strike:
     """The broker ends while a lane stands at the point; the lane goes on and finds it gone."""
 
-    def strike(stage: Stage) -> str:
-        _held(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, point)
         end()
         assert not kafka.is_running()
-        stage.release()
+        scenario.release()
         return "no broker"
 
     return strike
@@ -38,9 +37,9 @@ def down(kafka: ProxiedKafka, point: str, end: Callable[[], None]) -> Strike:
 def back(kafka: ProxiedKafka) -> Strike:
     """The broker comes back."""
 
-    def recover(stage: Stage) -> str:
+    def recover(scenario: PublisherScenario) -> str:
         kafka.start()
-        return stage.recover()
+        return scenario.recover()
 
     return recover
 
@@ -51,35 +50,37 @@ def down_for_longer(kafka: ProxiedKafka) -> Strike:
     The broker has ended the transaction by itself before the publisher asks for its commit.
     """
 
-    def strike(stage: Stage) -> str:
-        _held(stage, "transaction.before_commit")
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, "transaction.before_commit")
         kafka.kill()
         kafka.start()
-        return _aborted_by_the_broker(stage)
+        return _aborted_by_the_broker(scenario)
 
     return strike
 
 
-def stands_still_for_longer(stage: Stage) -> str:
+def stands_still_for_longer(scenario: PublisherScenario) -> str:
     """The broker is well, the publisher takes longer than the transaction may last."""
-    _held(stage, "transaction.before_commit")
-    return _aborted_by_the_broker(stage)
+    _held(scenario, "transaction.before_commit")
+    return _aborted_by_the_broker(scenario)
 
 
-def _aborted_by_the_broker(stage: Stage) -> str:
-    assert not stage.plan.pending()
+def _aborted_by_the_broker(scenario: PublisherScenario) -> str:
+    assert not scenario.plan.pending()
     # The other lane still works: its transactions come and go, the one that is held goes once.
-    wait_until(lambda: not stage.open_transactions(), "the end of the transaction that ran out", PATIENCE_S)
+    wait_until(
+        lambda: not scenario.open_transactions(), "the end of the transaction that ran out", PATIENCE_S
+    )
     return "the transaction was aborted by the broker"
 
 
 def hangs(kafka: ProxiedKafka) -> Strike:
     """The broker answers nobody for longer than a transaction may last, and goes on."""
 
-    def strike(stage: Stage) -> str:
-        _held(stage, "transaction.before_commit")
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, "transaction.before_commit")
         kafka.pause()
-        stage.release()
+        scenario.release()
         until = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1_000
         wait_until(lambda: time.monotonic() > until, "the length of the fault")
         kafka.resume()
@@ -88,11 +89,13 @@ def hangs(kafka: ProxiedKafka) -> Strike:
     return strike
 
 
-def _cell(fault: str, detail: str, action: str, strike: Strike, recover: Strike = Stage.recover) -> Cell:
-    return Cell("a transaction in flight", fault, action, strike, recover, detail=detail)
+def _cell(
+    fault: str, detail: str, action: str, strike: Strike, recover: Strike = PublisherScenario.recover
+) -> PublisherCell:
+    return PublisherCell("a transaction in flight", fault, action, strike, recover, detail=detail)
 
 
-def killed(kafka: ProxiedKafka) -> list[Cell]:
+def killed(kafka: ProxiedKafka) -> list[PublisherCell]:
     """The broker dies and comes back at once."""
     points = {
         "transaction.during_produce": "half of the rows are sent",
@@ -105,7 +108,7 @@ def killed(kafka: ProxiedKafka) -> list[Cell]:
     ]
 
 
-def away(kafka: ProxiedKafka) -> list[Cell]:
+def away(kafka: ProxiedKafka) -> list[PublisherCell]:
     """The broker is stopped, or away for longer than a transaction may last."""
     sent = "all records are in Kafka"
     return [
@@ -141,8 +144,8 @@ def away(kafka: ProxiedKafka) -> list[Cell]:
 def test_a_broker_that_is_killed_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
     set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    stage = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-    play(matrix, "a broker that is killed", killed(own_kafka), stage, tell)
+    scenario = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+    run_cells(matrix, "a broker that is killed", killed(own_kafka), scenario, tell)
 
 
 @pytest.mark.faults
@@ -150,5 +153,5 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_transaction_loses_and_repeat
 def test_a_broker_that_is_away_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
     set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    stage = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-    play(matrix, "a broker that is away", away(own_kafka), stage, tell)
+    scenario = set_up(bootstrap=own_kafka.bootstrap_servers, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+    run_cells(matrix, "a broker that is away", away(own_kafka), scenario, tell)

@@ -10,10 +10,9 @@ from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.stage import Stage
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 
 _PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
 _PROGRESS_GROUP = "outbox-publisher-progress"
@@ -36,62 +35,68 @@ def internal_partition(name: str) -> int:
     return (code & 0x7FFFFFFF) % _PARTITIONS_OF_INTERNAL_TOPICS
 
 
-def leader_dies(cluster: KafkaCluster, title: str, place: Callable[[Stage], tuple[str, int]]) -> Cell:
+def leader_dies(
+    cluster: KafkaCluster, title: str, place: Callable[[PublisherScenario], tuple[str, int]]
+) -> PublisherCell:
     """The leader dies among a backlog, which the other two brokers take to its end; then it comes back."""
     dead: list[KafkaNode] = []
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.feed(4)
-        stage.wait_until_moving()
-        topic, partition = place(stage)
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.feed(4)
+        scenario.wait_until_moving()
+        topic, partition = place(scenario)
         dead[:] = [cluster.leader(topic, partition)]
         dead[0].kill()
-        stage.feed()
-        stage.wait_until_drained()
+        scenario.feed()
+        scenario.wait_until_drained()
         return f"broker {dead[0].node} led it; the other two took over and delivered"
 
-    def recover(stage: Stage) -> str:
+    def recover(scenario: PublisherScenario) -> str:
         dead[0].start()
-        return stage.recover()
+        return scenario.recover()
 
-    return Cell(
+    return PublisherCell(
         _SITUATION, f"the leader of {title} dies", "SIGKILL", strike, recover, detail="among transactions"
     )
 
 
-def rolling_restart(cluster: KafkaCluster) -> Cell:
+def rolling_restart(cluster: KafkaCluster) -> PublisherCell:
     """Every broker is stopped and started, one after the other, with work all the time."""
 
-    def strike(stage: Stage) -> str:
+    def strike(scenario: PublisherScenario) -> str:
         for node in cluster.nodes.values():
-            stage.feed()
+            scenario.feed()
             node.stop()
-            stage.feed()
+            scenario.feed()
             node.start()
         return "every broker was away once"
 
-    return Cell(_SITUATION, "rolling restart", "SIGTERM", strike, detail="one broker after the other")
+    return PublisherCell(
+        _SITUATION, "rolling restart", "SIGTERM", strike, detail="one broker after the other"
+    )
 
 
-def too_few(cluster: KafkaCluster) -> Cell:
+def too_few(cluster: KafkaCluster) -> PublisherCell:
     """Two of three die: nothing can be committed, and nothing is lost."""
     first, second, _ = cluster.nodes
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.feed(4)
-        stage.wait_until_moving()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.feed(4)
+        scenario.wait_until_moving()
         cluster.nodes[first].kill()
         cluster.nodes[second].kill()
-        stage.feed()
+        scenario.feed()
         return "one broker, min.insync.replicas 2"
 
-    def recover(stage: Stage) -> str:
+    def recover(scenario: PublisherScenario) -> str:
         cluster.start()
-        return stage.recover()
+        return scenario.recover()
 
-    return Cell(_SITUATION, "two brokers die", "SIGKILL", strike, recover, detail="among transactions")
+    return PublisherCell(
+        _SITUATION, "two brokers die", "SIGKILL", strike, recover, detail="among transactions"
+    )
 
 
 @pytest.mark.faults
@@ -103,19 +108,19 @@ def test_whichever_leader_of_a_cluster_dies_each_event_is_delivered_once(
         leader_dies(
             cluster,
             "__transaction_state",
-            lambda stage: ("__transaction_state", internal_partition(stage.transactional_id(0))),
+            lambda scenario: ("__transaction_state", internal_partition(scenario.transactional_id(0))),
         ),
         leader_dies(
             cluster,
             "__consumer_offsets",
             lambda _: ("__consumer_offsets", internal_partition(_PROGRESS_GROUP)),
         ),
-        leader_dies(cluster, "the progress topic", lambda stage: (stage.progress_topic, 0)),
-        leader_dies(cluster, "an output partition", lambda stage: (stage.outbox.topic, 0)),
+        leader_dies(cluster, "the progress topic", lambda scenario: (scenario.progress_topic, 0)),
+        leader_dies(cluster, "an output partition", lambda scenario: (scenario.outbox.topic, 0)),
         rolling_restart(cluster),
         too_few(cluster),
     ]
-    play(matrix, "a cluster of three", cells, set_up(bootstrap=cluster.bootstrap_servers), tell)
+    run_cells(matrix, "a cluster of three", cells, set_up(bootstrap=cluster.bootstrap_servers), tell)
 
 
 @pytest.mark.faults

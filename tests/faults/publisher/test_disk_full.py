@@ -6,20 +6,19 @@ from pathlib import Path
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.crowded_kafka import CrowdedKafka
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.servers.kafka_on_small_disk import KafkaOnSmallDisk
+from tests.support.waiting import wait_until
 
 _MEGABYTES = 64
 
 
 @pytest.fixture
-def crowded_kafka(tmp_path: Path) -> Iterator[CrowdedKafka]:
+def crowded_kafka(tmp_path: Path) -> Iterator[KafkaOnSmallDisk]:
     """Of the test's own."""
-    server = CrowdedKafka(tmp_path / "kafka", _MEGABYTES)
+    server = KafkaOnSmallDisk(tmp_path / "kafka", _MEGABYTES)
     try:
         server.start()
         yield server
@@ -27,30 +26,30 @@ def crowded_kafka(tmp_path: Path) -> Iterator[CrowdedKafka]:
         server.destroy()
 
 
-def full(kafka: CrowdedKafka, point: str, detail: str) -> Cell:
+def full(kafka: KafkaOnSmallDisk, point: str, detail: str) -> PublisherCell:
     """The last block goes while a lane stands at the point; the broker gives up its only disk, and ends."""
 
-    def strike(stage: Stage) -> str:
-        stage.meet(Fault(point, Action.HOLD, 3), batches=3)
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.meet(Fault(point, Action.HOLD, 3), batches=3)
         kafka.fill()
-        stage.release()
-        stage.feed(40)
+        scenario.release()
+        scenario.feed(40)
         wait_until(lambda: not kafka.is_running(), "the end of a broker without a disk", PATIENCE_S)
         return "the broker ended: " + kafka.last_words()
 
-    def recover(stage: Stage) -> str:
-        assert stage.publisher.is_alive()
+    def recover(scenario: PublisherScenario) -> str:
+        assert scenario.publisher.is_alive()
         kafka.make_room()
         kafka.start()
-        return stage.recover()
+        return scenario.recover()
 
-    return Cell("the broker's disk is full", point, "no space left", strike, recover, 3, detail)
+    return PublisherCell("the broker's disk is full", point, "no space left", strike, recover, 3, detail)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_full_disk_of_the_broker_costs_no_event(
-    set_up: SetUp, crowded_kafka: CrowdedKafka, matrix: Matrix, tell: Callable[[str], None]
+    set_up: SetUp, crowded_kafka: KafkaOnSmallDisk, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     cells = [
         full(crowded_kafka, "transaction.after_begin", "nothing of the transaction is sent"),
@@ -60,4 +59,4 @@ def test_a_full_disk_of_the_broker_costs_no_event(
             "all records are in Kafka, its commit markers find no room",
         ),
     ]
-    play(matrix, "a full disk", cells, set_up(bootstrap=crowded_kafka.bootstrap_servers), tell)
+    run_cells(matrix, "a full disk", cells, set_up(bootstrap=crowded_kafka.bootstrap_servers), tell)

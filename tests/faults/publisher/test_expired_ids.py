@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.faults.publisher.wire import list_transactions
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.proxies.kafka_protocol import list_transactions
+from tests.support.servers.proxied_kafka import ProxiedKafka
+from tests.support.waiting import wait_until
 
 _FORGETFUL = {
     "transactional.id.expiration.ms": "2000",
@@ -20,32 +19,32 @@ _FORGETFUL = {
 }
 
 
-def forgotten(running: bool) -> Cell:
+def forgotten(running: bool) -> PublisherCell:
     """Idle lanes of a running publisher, or of one that was killed."""
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.feed()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.feed()
         # While there is work: they may be forgotten again before the verdict is in.
-        wait_until(lambda: bool(list_transactions(stage.bootstrap)), "transactional ids", PATIENCE_S)
-        stage.judge()
+        wait_until(lambda: bool(list_transactions(scenario.bootstrap)), "transactional ids", PATIENCE_S)
+        scenario.judge()
         if not running:
-            stage.publisher.kill()
+            scenario.publisher.kill()
         wait_until(
-            lambda: not list_transactions(stage.bootstrap),
+            lambda: not list_transactions(scenario.bootstrap),
             "the broker to forget every transactional id",
             PATIENCE_S,
         )
-        stage.feed()
+        scenario.feed()
         return "the broker knows no transactional id"
 
-    def recover(stage: Stage) -> str:
-        pid = stage.publisher.pid
-        came = stage.recover()
-        assert (stage.publisher.pid == pid) is running
+    def recover(scenario: PublisherScenario) -> str:
+        pid = scenario.publisher.pid
+        came = scenario.recover()
+        assert (scenario.publisher.pid == pid) is running
         return came
 
-    return Cell(
+    return PublisherCell(
         "an idle publisher" if running else "a publisher that is down",
         "ids expire",
         "wait",
@@ -62,7 +61,7 @@ def test_lanes_that_the_broker_has_forgotten_go_on_by_themselves(
 ) -> None:
     own_kafka.restart_with(_FORGETFUL)
     try:
-        stage = set_up(bootstrap=own_kafka.bootstrap_servers)
-        play(matrix, "ids that the broker forgets", [forgotten(True), forgotten(False)], stage, tell)
+        scenario = set_up(bootstrap=own_kafka.bootstrap_servers)
+        run_cells(matrix, "ids that the broker forgets", [forgotten(True), forgotten(False)], scenario, tell)
     finally:
         own_kafka.restart_with({})

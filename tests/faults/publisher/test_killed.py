@@ -4,18 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from service.fault_points import POINTS, Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import PAGE, Cell, play
-from tests.faults.publisher.stage import Stage
+from service.fault_points import Action, Fault
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import (
+    AFTER_KAFKAS_COMMIT,
+    ALL,
+    OPENING,
+    PAGE,
+    STEPS,
+    PublisherCell,
+    run_cells,
+)
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 
-ALL = [point for point in POINTS if point.startswith(("delivery.", "transaction."))]
-STEPS = ALL[ALL.index("delivery.after_read") :]
-"""What each transaction passes."""
-OPENING = ALL[: ALL.index("delivery.after_read")]
-"""What a lane passes when it is taken over."""
-AFTER_KAFKAS_COMMIT = "transaction.after_commit"
 _BATCHES = 4
 
 
@@ -24,79 +25,83 @@ def _hit(point: str) -> int:
     return 9 if point == "transaction.during_produce" else 4
 
 
-def _check(stage: Stage, point: str) -> str:
+def _check(scenario: PublisherScenario, point: str) -> str:
     """What a dead publisher left must be what the place says."""
-    found = stage.found()
+    found = scenario.found()
     if point == AFTER_KAFKAS_COMMIT:
-        assert stage.ahead() >= 1, found
+        assert scenario.ahead() >= 1, found
     if point == "transaction.before_commit":
-        assert stage.open_transactions(), found
+        assert scenario.open_transactions(), found
     return found
 
 
-def first_start(point: str) -> Cell:
+def first_start(point: str) -> PublisherCell:
     """The running publisher comes to a new epoch, whose lanes have never started, and dies in their start or first transaction."""
 
-    def strike(stage: Stage) -> str:
-        if stage.transactions():
-            stage.new_epoch()
-        stage.kill_at(Fault(point, Action.KILL))
-        return _check(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        if scenario.transactions():
+            scenario.new_epoch()
+        scenario.kill_at(Fault(point, Action.KILL))
+        return _check(scenario, point)
 
-    return Cell("a lane's first start", point, Action.KILL, strike)
+    return PublisherCell("a lane's first start", point, Action.KILL, strike)
 
 
-def backlog(point: str) -> Cell:
+def backlog(point: str) -> PublisherCell:
     """The publisher dies among the transactions of several batches."""
 
-    def strike(stage: Stage) -> str:
-        stage.kill_at(Fault(point, Action.KILL, _hit(point)), batches=_BATCHES)
-        return _check(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.kill_at(Fault(point, Action.KILL, _hit(point)), batches=_BATCHES)
+        return _check(scenario, point)
 
-    return Cell("in a backlog", point, Action.KILL, strike, hit=_hit(point))
+    return PublisherCell("in a backlog", point, Action.KILL, strike, hit=_hit(point))
 
 
-def recovery(point: str) -> Cell:
+def recovery(point: str) -> PublisherCell:
     """The one lane's newest commit is not in Postgres; its next life dies while it finds that out."""
 
-    def strike(stage: Stage) -> str:
-        stage.kill_at(Fault(point, Action.KILL), batches=0)
-        assert stage.ahead() == (point != "delivery.after_filling")
-        return stage.found()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.kill_at(Fault(point, Action.KILL), batches=0)
+        assert scenario.ahead() == (point != "delivery.after_filling")
+        return scenario.found()
 
-    return Cell(
-        "recovering a commit", point, Action.KILL, strike, Stage.recover if point == OPENING[-1] else None
+    return PublisherCell(
+        "recovering a commit",
+        point,
+        Action.KILL,
+        strike,
+        PublisherScenario.recover if point == OPENING[-1] else None,
     )
 
 
-def unrecorded() -> Cell:
+def unrecorded() -> PublisherCell:
     """Makes the situation of `recovery`."""
 
-    def strike(stage: Stage) -> str:
-        stage.kill_at(Fault(AFTER_KAFKAS_COMMIT, Action.KILL, 2))
-        assert stage.ahead() == 1
-        return stage.found()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.kill_at(Fault(AFTER_KAFKAS_COMMIT, Action.KILL, 2))
+        assert scenario.ahead() == 1
+        return scenario.found()
 
-    return Cell("one lane in a backlog", AFTER_KAFKAS_COMMIT, Action.KILL, strike, None, hit=2)
+    return PublisherCell("one lane in a backlog", AFTER_KAFKAS_COMMIT, Action.KILL, strike, None, hit=2)
 
 
-def failing(point: str) -> Cell:
+def failing(point: str) -> PublisherCell:
     """The same process goes on after an exception."""
 
-    def strike(stage: Stage) -> str:
+    def strike(scenario: PublisherScenario) -> str:
         reopened = [Fault("transaction.before_flush", Action.RAISE)] if point in OPENING else []
-        stage.start()
-        stage.meet(*reopened, Fault(point, Action.RAISE, 1 if reopened else _hit(point)), batches=_BATCHES)
+        scenario.start()
+        scenario.meet(*reopened, Fault(point, Action.RAISE, 1 if reopened else _hit(point)), batches=_BATCHES)
         return "the lane starts over"
 
-    def recover(stage: Stage) -> str:
-        pid = stage.publisher.pid
-        came = stage.recover()
-        assert stage.publisher.pid == pid
+    def recover(scenario: PublisherScenario) -> str:
+        pid = scenario.publisher.pid
+        came = scenario.recover()
+        assert scenario.publisher.pid == pid
         return f"{came}, the same process"
 
     hit = 1 if point in OPENING else _hit(point)
-    return Cell("in a backlog", point, Action.RAISE, strike, recover, hit)
+    return PublisherCell("in a backlog", point, Action.RAISE, strike, recover, hit)
 
 
 @pytest.mark.faults
@@ -104,7 +109,7 @@ def failing(point: str) -> Cell:
 def test_a_publisher_killed_at_any_step_of_a_lanes_first_start_delivers_each_event_once(
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    play(matrix, "killed at a lane's first start", [first_start(point) for point in ALL], set_up(), tell)
+    run_cells(matrix, "killed at a lane's first start", [first_start(point) for point in ALL], set_up(), tell)
 
 
 @pytest.mark.faults
@@ -112,7 +117,7 @@ def test_a_publisher_killed_at_any_step_of_a_lanes_first_start_delivers_each_eve
 def test_a_publisher_killed_at_any_step_of_a_backlog_delivers_each_event_once(
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    play(matrix, "killed in a backlog", [backlog(point) for point in STEPS], set_up(), tell)
+    run_cells(matrix, "killed in a backlog", [backlog(point) for point in STEPS], set_up(), tell)
 
 
 @pytest.mark.faults
@@ -121,7 +126,9 @@ def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_i
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     cells = [unrecorded(), *(recovery(point) for point in OPENING)]
-    play(matrix, "killed while it recovers from a kill after Kafka's commit", cells, set_up(lanes=1), tell)
+    run_cells(
+        matrix, "killed while it recovers from a kill after Kafka's commit", cells, set_up(lanes=1), tell
+    )
 
 
 @pytest.mark.faults
@@ -129,9 +136,9 @@ def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_i
 def test_a_publisher_that_fails_at_any_step_goes_on_by_itself_and_delivers_each_event_once(
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    play(matrix, "failing, in one process", [failing(point) for point in ALL], set_up(), tell)
+    run_cells(matrix, "failing, in one process", [failing(point) for point in ALL], set_up(), tell)
 
 
 def test_a_publisher_killed_around_kafkas_commit_delivers_each_event_once(set_up: SetUp) -> None:
     cells = [backlog("transaction.before_commit"), backlog(AFTER_KAFKAS_COMMIT)]
-    play(Matrix(PAGE), "a sample for every run", cells, set_up(), print)
+    run_cells(Matrix(PAGE), "a sample for every run", cells, set_up(), print)

@@ -16,12 +16,12 @@ from devstack.kafka import Kafka
 from publisher.delivery.stop_reasons import StopReason
 from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import HEAP, QUICK
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import drained, status_of, wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.outbox.deliveries import drained, status_of
+from tests.support.servers.proxied_kafka import HEAP, QUICK
+from tests.support.waiting import wait_until
 
 _LOCK = Path(__file__).parent / "kafka-4.3.1.lock"
 _TRANSACTION_TIMEOUT_MS = 2_000
@@ -53,31 +53,31 @@ def _abort(bootstrap: str, topic: str, partition: str, offset: str) -> None:
     subprocess.run(tool, check=True, capture_output=True, timeout=60)
 
 
-def _cell(kafka: ForgetfulKafka, point: str, hit: int, detail: str) -> Cell:
-    def strike(stage: Stage) -> str:
-        stage.meet(Fault(point, Action.HOLD, hit), batches=3)
+def _cell(kafka: ForgetfulKafka, point: str, hit: int, detail: str) -> PublisherCell:
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.meet(Fault(point, Action.HOLD, hit), batches=3)
         # What was produced so far is in the broker: that is what the defect leaves open.
-        wait_until(stage.open_transactions, "an open transaction in the broker")
+        wait_until(scenario.open_transactions, "an open transaction in the broker")
         kafka.kill()
         kafka.start()
-        stage.release()
+        scenario.release()
         return "the broker says that the transaction was aborted"
 
-    def recover(stage: Stage) -> str:
-        before = stage.transactions()
+    def recover(scenario: PublisherScenario) -> str:
+        before = scenario.transactions()
         told: set[tuple[str, str, str]] = set()
-        while reason := _stopped(stage, told):
+        while reason := _stopped(scenario, told):
             # While it waits it sends nothing.
-            assert stage.transactions() == before
+            assert scenario.transactions() == before
             for place in set(_OPEN.findall(reason)) - told:
-                _abort(stage.bootstrap, *place)
+                _abort(scenario.bootstrap, *place)
                 told.add(place)
         assert told, "the broker ended the transaction everywhere: nothing was shown"
-        stage.recover()
-        more = stage.transactions() - before
-        return f"{len(told)} partitions told by hand, {more} transactions more, {len(stage.watcher.seen)} events once"
+        scenario.recover()
+        more = scenario.transactions() - before
+        return f"{len(told)} partitions told by hand, {more} transactions more, {len(scenario.watcher.seen)} events once"
 
-    return Cell(
+    return PublisherCell(
         "a transaction in flight",
         "a broker loses the end of a transaction",
         "SIGKILL",
@@ -87,11 +87,11 @@ def _cell(kafka: ForgetfulKafka, point: str, hit: int, detail: str) -> Cell:
     )
 
 
-def _stopped(stage: Stage, told: set[tuple[str, str, str]]) -> str:
+def _stopped(scenario: PublisherScenario, told: set[tuple[str, str, str]]) -> str:
     """Why the lane stands still beyond what the broker was told of, once it does; nothing once all is delivered."""
 
     def reason() -> str:
-        (lane,) = status_of(stage.dsn).lanes
+        (lane,) = status_of(scenario.dsn).lanes
         shown = lane.stopped_reason or ""
         return (
             shown
@@ -100,7 +100,7 @@ def _stopped(stage: Stage, told: set[tuple[str, str, str]]) -> str:
         )
 
     wait_until(
-        lambda: bool(reason()) or drained(stage.dsn), lambda: stage.publisher.log()[-3_000:], PATIENCE_S
+        lambda: bool(reason()) or drained(scenario.dsn), lambda: scenario.publisher.log()[-3_000:], PATIENCE_S
     )
     return reason()
 
@@ -110,7 +110,7 @@ def _stopped(stage: Stage, told: set[tuple[str, str, str]]) -> str:
 def test_a_broker_that_loses_the_end_of_a_transaction_loses_and_repeats_no_event(
     set_up: SetUp, forgetful_kafka: ForgetfulKafka, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    stage = set_up(
+    scenario = set_up(
         bootstrap=forgetful_kafka.bootstrap_servers, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS, lanes=1
     )
     cells = [
@@ -122,4 +122,4 @@ def test_a_broker_that_loses_the_end_of_a_transaction_loses_and_repeats_no_event
             "all records are in Kafka, the lane's progress too",
         ),
     ]
-    play(matrix, "a broker that loses the end of a transaction (Kafka 4.3.1)", cells, stage, tell)
+    run_cells(matrix, "a broker that loses the end of a transaction (Kafka 4.3.1)", cells, scenario, tell)

@@ -8,12 +8,11 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from devstack.server import LocalServer
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import Stage
-from tests.integration.publisher.harness import query
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
+from tests.support.queries import query
+from tests.support.servers.proxied_kafka import ProxiedKafka
 
 _WORDS = {
     "delivery.after_read": "rows are read",
@@ -24,61 +23,63 @@ _WORDS = {
 _SITUATION = "a lane at work"
 
 
-def _held(stage: Stage, point: str) -> None:
+def _held(scenario: PublisherScenario, point: str) -> None:
     reopened = [Fault("transaction.before_flush", Action.RAISE)] if point == "delivery.after_check" else []
-    stage.meet(*reopened, Fault(point, Action.HOLD, 1 if reopened else 3), batches=3)
+    scenario.meet(*reopened, Fault(point, Action.HOLD, 1 if reopened else 3), batches=3)
 
 
-def away(point: str, server: Postgres, action: str, end: Callable[[], None]) -> Cell:
+def away(point: str, server: Postgres, action: str, end: Callable[[], None]) -> PublisherCell:
     """Postgres ends while a lane stands at the point, the lane goes on without it, and it comes back."""
 
-    def strike(stage: Stage) -> str:
-        _held(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, point)
         end()
-        stage.release()
+        scenario.release()
         return "no Postgres"
 
-    def recover(stage: Stage) -> str:
+    def recover(scenario: PublisherScenario) -> str:
         server.start()
-        return stage.recover()
+        return scenario.recover()
 
-    return Cell(_SITUATION, "Postgres ends", action, strike, recover, detail=_WORDS[point])
+    return PublisherCell(_SITUATION, "Postgres ends", action, strike, recover, detail=_WORDS[point])
 
 
-def terminated(point: str) -> Cell:
+def terminated(point: str) -> PublisherCell:
     """Every connection of the publisher is ended while a lane stands at the point."""
 
-    def strike(stage: Stage) -> str:
-        _held(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, point)
         ended = query(
-            stage.dsn,
+            scenario.dsn,
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name LIKE 'publisher%%'"
             " AND datname = current_database()",
         )
         assert len(ended) >= 2, "the lanes' connections and the one that listens"
-        stage.release()
+        scenario.release()
         return f"{len(ended)} connections ended"
 
-    return Cell(_SITUATION, "connections end", "pg_terminate_backend", strike, detail=_WORDS[point])
+    return PublisherCell(_SITUATION, "connections end", "pg_terminate_backend", strike, detail=_WORDS[point])
 
 
-def both(point: str, servers: tuple[LocalServer, LocalServer]) -> Cell:
+def both(point: str, servers: tuple[LocalServer, LocalServer]) -> PublisherCell:
     """Both servers die at once and come back in this order."""
 
-    def strike(stage: Stage) -> str:
-        _held(stage, point)
+    def strike(scenario: PublisherScenario) -> str:
+        _held(scenario, point)
         for server in servers:
             server.kill()
-        stage.release()
+        scenario.release()
         return "no Postgres, no Kafka"
 
-    def recover(stage: Stage) -> str:
+    def recover(scenario: PublisherScenario) -> str:
         for server in servers:
             server.start()
-        return stage.recover()
+        return scenario.recover()
 
     order = " before ".join(server.name for server in servers)
-    return Cell(_SITUATION, f"both killed, {order} back", "SIGKILL", strike, recover, detail=_WORDS[point])
+    return PublisherCell(
+        _SITUATION, f"both killed, {order} back", "SIGKILL", strike, recover, detail=_WORDS[point]
+    )
 
 
 @pytest.mark.faults
@@ -102,5 +103,5 @@ def test_a_postgres_that_goes_away_alone_or_with_kafka_changes_no_event(
         both("transaction.before_commit", (own_kafka, own_postgres)),
         both("transaction.after_commit", (own_postgres, own_kafka)),
     ]
-    stage = set_up(dsn=dsn, bootstrap=own_kafka.bootstrap_servers)
-    play(matrix, "Postgres, and both servers", cells, stage, tell)
+    scenario = set_up(dsn=dsn, bootstrap=own_kafka.bootstrap_servers)
+    run_cells(matrix, "Postgres, and both servers", cells, scenario, tell)

@@ -5,14 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.kafka_proxy import KafkaProxy, Link, Lost
-from tests.faults.publisher.play import Cell, play
-from tests.faults.publisher.proxied_kafka import ProxiedKafka
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.faults.publisher.wire import Api
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.proxies.kafka import KafkaProxy, Link, Lost
+from tests.support.proxies.kafka_protocol import Api
+from tests.support.servers.proxied_kafka import ProxiedKafka
+from tests.support.waiting import wait_until
 
 # Small pieces with a pause before each: a round trip takes tens of milliseconds, a larger message far more.
 SLOW = Link(piece_bytes=256, delay_s=0.01)
@@ -22,46 +21,46 @@ _BATCHES = 3
 _OPENING = (Api.INIT_PRODUCER_ID, Api.FIND_COORDINATOR)
 
 
-def lost(proxy: KafkaProxy, api: Api, what: Lost) -> Cell:
+def lost(proxy: KafkaProxy, api: Api, what: Lost) -> PublisherCell:
     """One request or its answer is lost, with the connection."""
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.wait_until_drained()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.wait_until_drained()
         proxy.lose(api, what)
         if api in _OPENING:
-            stage.meet(Fault("transaction.after_begin", Action.RAISE), batches=_BATCHES)
+            scenario.meet(Fault("transaction.after_begin", Action.RAISE), batches=_BATCHES)
         else:
-            stage.feed(_BATCHES)
+            scenario.feed(_BATCHES)
         wait_until(lambda: proxy.has_lost, f"a lost {api.title}", PATIENCE_S)
         return f"{what.split(';')[0]} lost, connection cut"
 
-    return Cell(
+    return PublisherCell(
         "a working lane", f"{api.title}: {what}", "cut", strike, detail="between publisher and broker"
     )
 
 
-def late_commit(proxy: KafkaProxy) -> Cell:
+def late_commit(proxy: KafkaProxy) -> PublisherCell:
     """The commit is held up in the network, asked for again and done; in the next transaction the publisher dies, and the request arrives.
 
     librdkafka asks again by itself (rd_kafka_txn_handle_EndTxn), in the same epoch; in that epoch nothing tells the late request from the
     commit of the transaction that is open by then, without its progress record.
     """
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.wait_until_drained()
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.wait_until_drained()
         proxy.lose(Api.END_TXN, Lost.LATE)
-        stage.meet(
+        scenario.meet(
             Fault("transaction.after_commit", Action.PASS),
             Fault("transaction.before_progress", Action.HOLD),
             batches=_BATCHES,
         )
         wait_until(lambda: proxy.has_lost, "a lost EndTxn", PATIENCE_S)
         # The one before is over then, and its markers are written.
-        wait_until(lambda: "Ongoing" in stage.states(), "the next transaction", PATIENCE_S)
-        wait_until(stage.open_transactions, "events of the next transaction", PATIENCE_S)
-        stage.publisher.kill()
+        wait_until(lambda: "Ongoing" in scenario.states(), "the next transaction", PATIENCE_S)
+        wait_until(scenario.open_transactions, "events of the next transaction", PATIENCE_S)
+        scenario.publisher.kill()
         code = proxy.deliver_late()
         return (
             f"the broker refuses the late commit, error {code}"
@@ -69,7 +68,7 @@ def late_commit(proxy: KafkaProxy) -> Cell:
             else "the broker takes the late commit"
         )
 
-    return Cell(
+    return PublisherCell(
         "the next transaction is open",
         f"{Api.END_TXN.title}: {Lost.LATE}",
         "cut, kill",
@@ -78,25 +77,25 @@ def late_commit(proxy: KafkaProxy) -> Cell:
     )
 
 
-def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> Cell:
+def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> PublisherCell:
     """The network is bad while a backlog goes out; one that flaps gets well after a number of cuts."""
 
-    def strike(stage: Stage) -> str:
-        stage.start()
-        stage.wait_until_drained()
-        proxy.be(link)
-        stage.feed(_BATCHES)
+    def strike(scenario: PublisherScenario) -> str:
+        scenario.start()
+        scenario.wait_until_drained()
+        proxy.set_link(link)
+        scenario.feed(_BATCHES)
         wait_until(
             lambda: proxy.cuts >= link.cuts, lambda: f"{link.cuts} cuts, made {proxy.cuts}", PATIENCE_S
         )
-        stage.wait_until_drained()
+        scenario.wait_until_drained()
         return f"{proxy.cuts} cuts" if link.cuts else "delivered slowly"
 
-    def recover(stage: Stage) -> str:
-        proxy.be(Link())
-        return stage.recover()
+    def recover(scenario: PublisherScenario) -> str:
+        proxy.set_link(Link())
+        return scenario.recover()
 
-    return Cell("a backlog", name, "proxy", strike, recover, detail=detail)
+    return PublisherCell("a backlog", name, "proxy", strike, recover, detail=detail)
 
 
 @pytest.mark.faults
@@ -116,8 +115,10 @@ def test_lost_answers_and_bad_links_lose_and_repeat_nothing(
             "256 bytes every 5 ms, cut after every 30 requests, 6 times",
         ),
     ]
-    stage = set_up(bootstrap=own_kafka.bootstrap_servers, through=proxy.address, transaction_timeout_ms=5_000)
-    play(matrix, "the network", cells, stage, tell)
+    scenario = set_up(
+        bootstrap=own_kafka.bootstrap_servers, through=proxy.address, transaction_timeout_ms=5_000
+    )
+    run_cells(matrix, "the network", cells, scenario, tell)
 
 
 @pytest.mark.faults
@@ -126,5 +127,5 @@ def test_a_commit_that_arrives_late_commits_no_other_transaction(
     set_up: SetUp, own_kafka: ProxiedKafka, proxy: KafkaProxy, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     # One lane, so that the transaction after the one with the lost commit is that lane's.
-    stage = set_up(bootstrap=own_kafka.bootstrap_servers, through=proxy.address, lanes=1)
-    play(matrix, "the network, one lane", [late_commit(proxy)], stage, tell)
+    scenario = set_up(bootstrap=own_kafka.bootstrap_servers, through=proxy.address, lanes=1)
+    run_cells(matrix, "the network, one lane", [late_commit(proxy)], scenario, tell)

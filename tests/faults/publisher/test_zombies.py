@@ -6,11 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from service.fault_points import Action, Fault
-from tests.faults.matrix import Matrix
-from tests.faults.publisher.conftest import SetUp
-from tests.faults.publisher.play import PAGE, Cell, play
-from tests.faults.publisher.stage import PATIENCE_S, Stage
-from tests.integration.publisher.harness import wait_until
+from tests.support.faults.matrix import Matrix
+from tests.support.faults.publisher_cells import PAGE, PublisherCell, run_cells
+from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.waiting import wait_until
 
 _OPENING = (
     "delivery.after_lease",  # it fences its own successor when it wakes
@@ -35,54 +34,56 @@ class Takeover:
     def __init__(self, point: str) -> None:
         self._point = point
 
-    def strike(self, stage: Stage) -> str:
+    def strike(self, scenario: PublisherScenario) -> str:
         """Stop it and let the second one deliver everything; wake it."""
-        self._before = stage.transactions()
+        self._before = scenario.transactions()
         if self._point == _ANYWHERE:
-            stage.start()
-            stage.feed(6)
-            stage.wait_until_moving()
+            scenario.start()
+            scenario.feed(6)
+            scenario.wait_until_moving()
         else:
             reopened = [Fault("transaction.before_flush", Action.RAISE)] if self._point in _OPENING else []
-            stage.meet(*reopened, Fault(self._point, Action.HOLD, _STEPS.get(self._point, 1)), batches=4)
-        stage.publisher.signal(signal.SIGSTOP)
-        found = stage.found()
-        self._second = stage.another()
+            scenario.meet(*reopened, Fault(self._point, Action.HOLD, _STEPS.get(self._point, 1)), batches=4)
+        scenario.publisher.pause()
+        found = scenario.found()
+        self._second = scenario.another()
         self._second.start()
-        stage.feed()
-        stage.wait_until_drained()
-        self._woken = len(stage.publisher.log())
-        stage.release()
-        stage.publisher.signal(signal.SIGCONT)
+        scenario.feed()
+        scenario.wait_until_drained()
+        self._woken = len(scenario.publisher.log())
+        scenario.release()
+        scenario.publisher.resume()
         return found
 
-    def recover(self, stage: Stage) -> str:
+    def recover(self, scenario: PublisherScenario) -> str:
         """The second one dies at once: the zombie, awake, has to deliver the rest."""
-        stage.feed()
-        stage.wait_until_drained()
+        scenario.feed()
+        scenario.wait_until_drained()
         wait_until(
-            lambda: self._has_noticed(stage), lambda: f"fencing\n{stage.publisher.log()[-3_000:]}", PATIENCE_S
+            lambda: self._has_noticed(scenario),
+            lambda: f"fencing\n{scenario.publisher.log()[-3_000:]}",
+            PATIENCE_S,
         )
         self._second.kill()
-        stage.feed()
-        came = stage.judge(self._before)
+        scenario.feed()
+        came = scenario.judge(self._before)
         # What woke is a whole publisher: it also ends when it is asked to.
-        stage.publisher.signal(signal.SIGTERM)
-        assert stage.publisher.wait() == 0
+        scenario.publisher.send_signal(signal.SIGTERM)
+        assert scenario.publisher.wait() == 0
         return f"taken over; {came}, the last ones by the zombie"
 
-    def _has_noticed(self, stage: Stage) -> bool:
+    def _has_noticed(self, scenario: PublisherScenario) -> bool:
         """Whether the state of one of the lanes has changed for the zombie since it woke."""
-        said = stage.publisher.log()[self._woken :]
+        said = scenario.publisher.log()[self._woken :]
         return "lane_" in said
 
 
-def cell(point: str) -> Cell:
+def cell(point: str) -> PublisherCell:
     """Of one place at which the publisher stands still."""
     takeover = Takeover(point)
     detail = "a running process stops anywhere in a backlog" if point == _ANYWHERE else ""
     action = "stop" if point == _ANYWHERE else "hold, SIGSTOP"
-    return Cell(
+    return PublisherCell(
         "a zombie wakes after a takeover",
         point,
         action,
@@ -98,8 +99,8 @@ def cell(point: str) -> Cell:
 def test_a_zombie_that_wakes_after_a_takeover_commits_nothing_twice(
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
-    play(matrix, "zombies", [cell(point) for point in (*_OPENING, *_STEPS, _ANYWHERE)], set_up(), tell)
+    run_cells(matrix, "zombies", [cell(point) for point in (*_OPENING, *_STEPS, _ANYWHERE)], set_up(), tell)
 
 
 def test_a_zombie_that_wakes_before_its_commit_is_fenced(set_up: SetUp) -> None:
-    play(Matrix(PAGE), "a sample for every run", [cell("transaction.before_commit")], set_up(), print)
+    run_cells(Matrix(PAGE), "a sample for every run", [cell("transaction.before_commit")], set_up(), print)

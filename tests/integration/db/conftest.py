@@ -8,24 +8,24 @@ import pytest
 
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
-from tests.integration.db.audit_world import make_world
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.audited import fill_audited_outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 
 @pytest.fixture
-def outbox(database: str) -> Iterator[Outbox]:
+def outbox(database: str) -> Iterator[OutboxRows]:
     """A new database with the schema and no rows."""
     with psycopg.connect(database, autocommit=True) as connection:
-        yield Outbox(database, connection)
+        yield OutboxRows(database, connection)
 
 
 @pytest.fixture(scope="module")
-def module_outbox(postgres: PostgresServer, template_database: str) -> Iterator[Outbox]:
+def module_outbox(postgres: PostgresServer, template_database: str) -> Iterator[OutboxRows]:
     """A database for the tests of one module, that load much and change nothing."""
     name = f"test_{uuid.uuid4().hex}"
     dsn = postgres.create_database(name, template=template_database)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        yield Outbox(dsn, connection)
+        yield OutboxRows(dsn, connection)
     postgres.drop_database(name)
 
 
@@ -47,14 +47,14 @@ def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]
 
 
 @pytest.fixture
-def world(outbox: Outbox) -> Outbox:
+def audited_outbox(outbox: OutboxRows) -> OutboxRows:
     """An outbox of its own in which everything agrees, to change."""
-    make_world(outbox)
+    fill_audited_outbox(outbox)
     return outbox
 
 
 @pytest.fixture(scope="module")
-def shared_world(module_outbox: Outbox) -> Outbox:
+def shared_audited_outbox(module_outbox: OutboxRows) -> OutboxRows:
     """An outbox in which everything agrees, to look at."""
-    make_world(module_outbox)
+    fill_audited_outbox(module_outbox)
     return module_outbox

@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.integration.db.rows import NO_OFFSETS, PARENTS, RUN, VALID, Outbox
+from tests.support.outbox.valid_rows import NO_OFFSETS, PARENTS, RUN, VALID, OutboxRows
 
 OTHER_RUN = uuid.UUID(int=2)
 LEASE = {
@@ -149,17 +149,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("table", VALID)
-def test_the_valid_row_of_each_table_is_accepted(outbox: Outbox, table: str) -> None:
+def test_the_valid_row_of_each_table_is_accepted(outbox: OutboxRows, table: str) -> None:
     outbox.insert_parents(table)
     outbox.insert(table)
 
 
-def test_a_resume_may_lead_back_to_before_what_was_delivered(outbox: Outbox) -> None:
+def test_a_resume_may_lead_back_to_before_what_was_delivered(outbox: OutboxRows) -> None:
     outbox.insert_parents("delivery")
     outbox.insert("delivery", kind="resume", after_batch=2, after_key="key", to_batch=0, sessions=0, events=0)
 
 
-def test_each_impossible_state_is_refused_by_its_constraint(outbox: Outbox) -> None:
+def test_each_impossible_state_is_refused_by_its_constraint(outbox: OutboxRows) -> None:
     """One database for all: a refused row leaves nothing behind."""
     for table in PARENTS:
         with outbox.connection.transaction(force_rollback=True):
@@ -172,7 +172,7 @@ def test_each_impossible_state_is_refused_by_its_constraint(outbox: Outbox) -> N
                 assert caught.value.diag.constraint_name == constraint, (table, changes)
 
 
-def test_every_check_constraint_has_a_row_that_it_refuses(outbox: Outbox) -> None:
+def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) -> None:
     checks = outbox.rows(
         """SELECT conname FROM pg_constraint
            WHERE contype = 'c' AND connamespace = 'outbox'::regnamespace AND conislocal AND coninhcount = 0"""
@@ -201,7 +201,7 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: Outbox) -> Non
         ("UPDATE outbox.writer SET held_back_since = now()", "writer_held_back_whole"),
     ],
 )
-def test_identity_and_writer_stay_one_sound_row(outbox: Outbox, statement: str, constraint: str) -> None:
+def test_identity_and_writer_stay_one_sound_row(outbox: OutboxRows, statement: str, constraint: str) -> None:
     with pytest.raises(errors.CheckViolation) as caught:
         outbox.connection.execute(statement.encode())
     assert caught.value.diag.constraint_name == constraint
@@ -225,7 +225,7 @@ def test_identity_and_writer_stay_one_sound_row(outbox: Outbox, statement: str, 
     ],
 )
 def test_a_second_row_of_the_same_identity_is_refused(
-    outbox: Outbox, table: str, changes: dict[str, Any], constraint: str
+    outbox: OutboxRows, table: str, changes: dict[str, Any], constraint: str
 ) -> None:
     outbox.insert_parents(table)
     outbox.insert(table)
@@ -234,7 +234,7 @@ def test_a_second_row_of_the_same_identity_is_refused(
     assert caught.value.diag.constraint_name == constraint
 
 
-def test_one_row_per_session_key_and_batch(outbox: Outbox) -> None:
+def test_one_row_per_session_key_and_batch(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     outbox.insert("session_output")
     with pytest.raises(errors.UniqueViolation) as caught:
@@ -252,7 +252,7 @@ def test_one_row_per_session_key_and_batch(outbox: Outbox) -> None:
     assert parents == [("session_output_key", "UNIQUE (session_key, batch_id)")]
 
 
-def test_retry_batches_and_parts_share_no_stream_position(outbox: Outbox) -> None:
+def test_retry_batches_and_parts_share_no_stream_position(outbox: OutboxRows) -> None:
     outbox.insert_parents("batch")
     outbox.insert("batch")
     outbox.insert("batch", batch_id=2, part=1)
@@ -261,7 +261,7 @@ def test_retry_batches_and_parts_share_no_stream_position(outbox: Outbox) -> Non
     outbox.insert("batch", batch_id=4, kind="requeue", **NO_OFFSETS)
 
 
-def test_rows_of_several_sessions_need_counts_that_add_up(outbox: Outbox) -> None:
+def test_rows_of_several_sessions_need_counts_that_add_up(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     doubled = {
         c: v * 2
@@ -288,13 +288,15 @@ def test_rows_of_several_sessions_need_counts_that_add_up(outbox: Outbox) -> Non
         ("savepoint", {"batch_id": 9}),
     ],
 )
-def test_words_of_before_and_of_now_are_accepted(outbox: Outbox, table: str, changes: dict[str, Any]) -> None:
+def test_words_of_before_and_of_now_are_accepted(
+    outbox: OutboxRows, table: str, changes: dict[str, Any]
+) -> None:
     """A savepoint outlives its ledger row, and history keeps the words that it was written with."""
     outbox.insert_parents(table)
     outbox.insert(table, **changes)
 
 
-def test_a_deleted_savepoints_name_can_be_used_again(outbox: Outbox) -> None:
+def test_a_deleted_savepoints_name_can_be_used_again(outbox: OutboxRows) -> None:
     outbox.insert_parents("savepoint")
     outbox.insert("savepoint", deleted_at="2030-01-01")
     outbox.insert("savepoint", deleted_at="2030-01-02")
@@ -309,7 +311,7 @@ def test_a_deleted_savepoints_name_can_be_used_again(outbox: Outbox) -> None:
     ],
 )
 def test_what_a_row_points_at_is_there(
-    outbox: Outbox, table: str, changes: dict[str, Any], constraint: str
+    outbox: OutboxRows, table: str, changes: dict[str, Any], constraint: str
 ) -> None:
     outbox.insert_parents(table)
     with pytest.raises(errors.ForeignKeyViolation) as caught:
@@ -317,7 +319,7 @@ def test_what_a_row_points_at_is_there(
     assert caught.value.diag.constraint_name == constraint
 
 
-def test_keys_sort_by_their_bytes_whatever_the_locale(outbox: Outbox) -> None:
+def test_keys_sort_by_their_bytes_whatever_the_locale(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     keys = ["a", "B", "é", "Z", "~", "日本", "\U0001f600", "ab"]
     for key in keys:
@@ -335,7 +337,7 @@ def test_keys_sort_by_their_bytes_whatever_the_locale(outbox: Outbox) -> None:
     assert collations == [("C",)]
 
 
-def test_the_ledger_time_grows_within_one_transaction(outbox: Outbox) -> None:
+def test_the_ledger_time_grows_within_one_transaction(outbox: OutboxRows) -> None:
     """Writers queue for the lock after their transaction began, so the transaction's own time would run backwards."""
     with outbox.connection.transaction():
         outbox.insert_parents("batch")

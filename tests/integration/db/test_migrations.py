@@ -19,9 +19,8 @@ from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
 from service.errors import SchemaError, UnavailableError
-from tests.integration.db.rows import Outbox
-
-CHECKOUT = Path(__file__).parents[3]
+from tests.support.outbox.valid_rows import OutboxRows
+from tests.support.paths import ROOT
 
 
 def leftovers(dsn: str) -> list[str]:
@@ -39,7 +38,7 @@ def alembic(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run alembic as a person does, from the checkout."""
     return subprocess.run(
         [sys.executable, "-m", "alembic", *arguments],
-        cwd=CHECKOUT,
+        cwd=ROOT,
         env=os.environ | {"OUTBOX_POSTGRES__DSN": dsn},
         capture_output=True,
         text=True,
@@ -72,7 +71,7 @@ def test_down_keeps_roles_that_another_database_uses(own_postgres: Postgres) -> 
 
 
 def test_the_committed_schema_is_what_the_migrations_make(database: str) -> None:
-    assert dump(database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8"), (
+    assert dump(database) == (ROOT / "db" / "schema.sql").read_text("utf-8"), (
         "run: python -m db.dump > db/schema.sql"
     )
 
@@ -80,13 +79,13 @@ def test_the_committed_schema_is_what_the_migrations_make(database: str) -> None
 def test_the_dump_command_prints_the_committed_schema(postgres: PostgresServer) -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "db.dump"],
-        cwd=CHECKOUT,
+        cwd=ROOT,
         env=os.environ | {"OUTBOX_POSTGRES__DSN": postgres.dsn()},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert printed.stdout == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
+    assert printed.stdout == (ROOT / "db" / "schema.sql").read_text("utf-8")
     with psycopg.connect(postgres.dsn()) as connection:
         assert (
             connection.execute("SELECT datname FROM pg_database WHERE datname ~ '^outbox_dump_'").fetchall()
@@ -106,7 +105,7 @@ def test_the_dump_is_free_of_versions() -> None:
 
 
 def test_the_code_needs_the_newest_migration() -> None:
-    heads = ScriptDirectory.from_config(Config(CHECKOUT / "alembic.ini")).get_heads()
+    heads = ScriptDirectory.from_config(Config(ROOT / "alembic.ini")).get_heads()
     assert heads == [HEAD]
 
 
@@ -121,7 +120,7 @@ def test_alembic_works_from_the_checkout(blank_database: str) -> None:
 def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: str) -> None:
     """docs/operations.md has the statement: concurrently, while the services of the former revision run."""
     assert alembic(blank_database, "upgrade", "0003").returncode == 0
-    page = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
     (build,) = re.findall(r"`(CREATE INDEX CONCURRENTLY delivery_batches_idx .*?)`", page)
     index = "SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE relname = 'delivery_batches_idx'"
     with psycopg.connect(blank_database, autocommit=True) as connection:
@@ -129,7 +128,7 @@ def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: s
         built = connection.execute(index).fetchall()
         upgrade(blank_database)
         assert connection.execute(index).fetchall() == built
-    assert dump(blank_database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
+    assert dump(blank_database) == (ROOT / "db" / "schema.sql").read_text("utf-8")
 
 
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
@@ -144,7 +143,7 @@ def test_the_printed_sql_makes_the_same_schema(blank_database: str) -> None:
     with psycopg.connect(blank_database, autocommit=True) as connection:
         connection.execute(printed.stdout.encode())
         require_current(connection)
-    assert dump(blank_database) == (CHECKOUT / "db" / "schema.sql").read_text("utf-8")
+    assert dump(blank_database) == (ROOT / "db" / "schema.sql").read_text("utf-8")
 
 
 def test_any_conninfo_works_with_options_of_its_own(blank_database: str) -> None:
@@ -165,7 +164,7 @@ def test_services_refuse_a_database_without_an_outbox(blank_database: str) -> No
 @pytest.mark.parametrize(
     ("found", "mended_by"), [("0000", "run `alembic upgrade head`"), ("9999", "run the release that made it")]
 )
-def test_services_refuse_another_revision(outbox: Outbox, found: str, mended_by: str) -> None:
+def test_services_refuse_another_revision(outbox: OutboxRows, found: str, mended_by: str) -> None:
     outbox.connection.execute("UPDATE outbox.alembic_version SET version_num = %s", [found])
     with pytest.raises(
         SchemaError, match=f"is at schema revision {found}, this code needs {HEAD}: {mended_by}"
@@ -173,13 +172,13 @@ def test_services_refuse_another_revision(outbox: Outbox, found: str, mended_by:
         require_current(outbox.connection)
 
 
-def test_services_refuse_a_migration_that_never_finished(outbox: Outbox) -> None:
+def test_services_refuse_a_migration_that_never_finished(outbox: OutboxRows) -> None:
     outbox.connection.execute("DELETE FROM outbox.alembic_version")
     with pytest.raises(SchemaError, match="has no outbox"):
         require_current(outbox.connection)
 
 
-def test_the_check_works_for_each_role_and_keeps_the_transaction(outbox: Outbox) -> None:
+def test_the_check_works_for_each_role_and_keeps_the_transaction(outbox: OutboxRows) -> None:
     for role in ROLES:
         with outbox.connection.transaction(force_rollback=True):
             outbox.connection.execute("SELECT set_config('role', %s, true)", [role])

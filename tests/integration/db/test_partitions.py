@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 
 POSITION = dict[str, Any]
 
@@ -21,7 +21,7 @@ CURSOR_QUERY = """
 """
 
 
-def partitions(outbox: Outbox) -> list[str]:
+def partitions(outbox: OutboxRows) -> list[str]:
     """Names of the partitions with their bounds, in order."""
     return [
         f"{name} {bounds}"
@@ -32,14 +32,14 @@ def partitions(outbox: Outbox) -> list[str]:
     ]
 
 
-def test_the_migration_makes_the_first_partitions(outbox: Outbox) -> None:
+def test_the_migration_makes_the_first_partitions(outbox: OutboxRows) -> None:
     assert partitions(outbox) == [
         "session_output_p00000000 FOR VALUES FROM ('0') TO ('10000')",
         "session_output_p00000001 FOR VALUES FROM ('10000') TO ('20000')",
     ]
 
 
-def test_making_partitions_twice_makes_them_once(outbox: Outbox) -> None:
+def test_making_partitions_twice_makes_them_once(outbox: OutboxRows) -> None:
     assert outbox.value("SELECT outbox.ensure_partitions(19999, 40000)") == 3
     assert outbox.value("SELECT outbox.ensure_partitions(19999, 40000)") == 0
     assert outbox.value("SELECT outbox.ensure_partitions(1, 1)") == 0
@@ -50,7 +50,7 @@ def test_making_partitions_twice_makes_them_once(outbox: Outbox) -> None:
     ]
 
 
-def test_of_many_callers_at_once_one_makes_each_partition(outbox: Outbox) -> None:
+def test_of_many_callers_at_once_one_makes_each_partition(outbox: OutboxRows) -> None:
     def call(_: int) -> int:
         with psycopg.connect(outbox.dsn) as connection:
             made = connection.execute("SELECT outbox.ensure_partitions(20000, 119999)").fetchone()
@@ -62,7 +62,7 @@ def test_of_many_callers_at_once_one_makes_each_partition(outbox: Outbox) -> Non
     assert len(partitions(outbox)) == 12
 
 
-def test_a_caller_that_waited_sees_what_the_other_made(outbox: Outbox) -> None:
+def test_a_caller_that_waited_sees_what_the_other_made(outbox: OutboxRows) -> None:
     with psycopg.connect(outbox.dsn) as first, ThreadPoolExecutor(1) as pool:
         first.execute("SELECT outbox.ensure_partitions(30000, 30000)")
         second = pool.submit(outbox.value, "SELECT outbox.ensure_partitions(30000, 30000)")
@@ -75,19 +75,19 @@ def test_a_caller_that_waited_sees_what_the_other_made(outbox: Outbox) -> None:
         assert second.result() == 0
 
 
-def test_readers_and_writers_are_not_in_the_way(outbox: Outbox) -> None:
+def test_readers_and_writers_are_not_in_the_way(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     outbox.insert("session_output")
     with psycopg.connect(outbox.dsn) as reader:
         # A reader in mid-transaction holds locks on the parent, its partitions and their indexes; so does a writer.
         assert reader.execute("SELECT count(*) FROM outbox.session_output").fetchone() == (1,)
-        Outbox(outbox.dsn, reader).insert("session_output", session_key="uncommitted")
+        OutboxRows(outbox.dsn, reader).insert("session_output", session_key="uncommitted")
         with psycopg.connect(outbox.dsn, options="-c lock_timeout=2s") as maker:
             assert maker.execute("SELECT outbox.ensure_partitions(20000, 20000)").fetchone() == (1,)
             # And they go on while the maker has not committed.
             reader.execute("SET lock_timeout = '2s'")
             assert reader.execute("SELECT count(*) FROM outbox.session_output").fetchone() == (2,)
-            Outbox(outbox.dsn, reader).insert("session_output", session_key="also uncommitted")
+            OutboxRows(outbox.dsn, reader).insert("session_output", session_key="also uncommitted")
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ def test_readers_and_writers_are_not_in_the_way(outbox: Outbox) -> None:
         (1, 2**63 - 1),
     ],
 )
-def test_nonsense_is_refused(outbox: Outbox, arguments: tuple[int | None, int | None]) -> None:
+def test_nonsense_is_refused(outbox: OutboxRows, arguments: tuple[int | None, int | None]) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="at most a million batches"):
         outbox.value("SELECT outbox.ensure_partitions(%s::bigint, %s::bigint)", *arguments)
 
 
-def test_a_batch_without_a_partition_is_refused(outbox: Outbox) -> None:
+def test_a_batch_without_a_partition_is_refused(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     with pytest.raises(errors.CheckViolation, match="no partition of relation"):
         outbox.insert("session_output", batch_id=20_000)
 
 
-def test_each_partition_is_like_the_first(outbox: Outbox) -> None:
+def test_each_partition_is_like_the_first(outbox: OutboxRows) -> None:
     outbox.value("SELECT outbox.ensure_partitions(880000, 880000)")
     shapes = set()
     for name in ("session_output_p00000000", "session_output_p00000088"):
@@ -138,7 +138,7 @@ def test_each_partition_is_like_the_first(outbox: Outbox) -> None:
 
 
 @pytest.fixture(scope="module")
-def loaded(module_outbox: Outbox) -> Outbox:
+def loaded(module_outbox: OutboxRows) -> OutboxRows:
     """200,000 rows of 8 lanes in 500 batches over six partitions, and one large batch of lane 0 in the last."""
     module_outbox.insert("generation")
     module_outbox.connection.execute("SELECT outbox.ensure_partitions(1, 59999)")
@@ -158,7 +158,7 @@ def loaded(module_outbox: Outbox) -> Outbox:
     return module_outbox
 
 
-def plan(outbox: Outbox, position: POSITION, mode: str) -> dict[str, Any]:
+def plan(outbox: OutboxRows, position: POSITION, mode: str) -> dict[str, Any]:
     """Return the plan of the publisher's query, as executed."""
     with outbox.connection.transaction():
         outbox.connection.execute("SELECT set_config('plan_cache_mode', %s, true)", [mode])
@@ -195,7 +195,9 @@ def nodes(root: dict[str, Any]) -> list[dict[str, Any]]:
         {"lane": 0, "batch": 50_500, "key": "0049000", "last": 50_500, "limit": 100},
     ],
 )
-def test_the_publisher_reads_in_order_without_a_sort(loaded: Outbox, position: POSITION, mode: str) -> None:
+def test_the_publisher_reads_in_order_without_a_sort(
+    loaded: OutboxRows, position: POSITION, mode: str
+) -> None:
     everything = nodes(plan(loaded, position, mode))
     kinds = {node["Node Type"] for node in everything}
     assert kinds <= {"Limit", "Append", "Index Scan"}
@@ -212,7 +214,7 @@ def test_the_publisher_reads_in_order_without_a_sort(loaded: Outbox, position: P
     )
 
 
-def test_a_cursor_inside_a_large_batch_reads_no_more_than_it_returns(loaded: Outbox) -> None:
+def test_a_cursor_inside_a_large_batch_reads_no_more_than_it_returns(loaded: OutboxRows) -> None:
     """The bound on batch_id, which is there for the partitions, must not become the index scan's starting point."""
     at_the_end = {"lane": 0, "batch": 50_500, "key": "0049989", "last": 50_500, "limit": 1_000}
     root = plan(loaded, at_the_end, "force_custom_plan")
@@ -220,7 +222,7 @@ def test_a_cursor_inside_a_large_batch_reads_no_more_than_it_returns(loaded: Out
     assert root["Shared Hit Blocks"] + root["Shared Read Blocks"] < 30
 
 
-def test_paging_returns_every_row_once_in_order(loaded: Outbox) -> None:
+def test_paging_returns_every_row_once_in_order(loaded: OutboxRows) -> None:
     expected = loaded.rows(
         "SELECT batch_id, session_key FROM outbox.session_output WHERE lane = 3 AND batch_id > 19000 AND batch_id <= 40000"
     )

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from db.migrate import ROLES
 from spark_job.assembly import pgcopy
-from tests.integration.db.rows import Outbox
+from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.query_files import QueryFile, query_files
 
 WRITER, PUBLISHER, AUDITOR = ROLES
@@ -75,7 +75,7 @@ def copy_nothing(connection: psycopg.Connection[tuple[object, ...]], query: Lite
     ("file", "name"), [pytest.param(*each, id=f"{'/'.join(each[0])}/{each[1]}") for each in QUERIES]
 )
 def test_it_is_accepted_with_the_rights_of_its_role(
-    module_outbox: Outbox, file: QueryFile, name: str
+    module_outbox: OutboxRows, file: QueryFile, name: str
 ) -> None:
     query = file.load()[name]
     connection = module_outbox.connection

@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors, sql
 
 from db.migrate import ROLES
-from tests.integration.db.rows import VALID, Outbox
+from tests.support.outbox.valid_rows import VALID, OutboxRows
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 
@@ -122,7 +122,7 @@ UPDATABLE = {
 }
 
 
-def allowed(outbox: Outbox, role: str, statement: sql.SQL | sql.Composed) -> bool:
+def allowed(outbox: OutboxRows, role: str, statement: sql.SQL | sql.Composed) -> bool:
     """Whether `role` may run the statement. A failure for any other reason is raised."""
     try:
         with outbox.connection.transaction(force_rollback=True):
@@ -138,7 +138,7 @@ def table(name: str) -> sql.Identifier:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reads_its_relations_and_no_others(outbox: Outbox, role: str) -> None:
+def test_a_role_reads_its_relations_and_no_others(outbox: OutboxRows, role: str) -> None:
     readable = {
         name for name in TABLES if allowed(outbox, role, sql.SQL("SELECT * FROM {}").format(table(name)))
     }
@@ -146,7 +146,7 @@ def test_a_role_reads_its_relations_and_no_others(outbox: Outbox, role: str) -> 
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reads_the_views_that_it_needs_and_the_auditor_all(outbox: Outbox, role: str) -> None:
+def test_a_role_reads_the_views_that_it_needs_and_the_auditor_all(outbox: OutboxRows, role: str) -> None:
     views = {
         name
         for (name,) in outbox.rows(
@@ -167,7 +167,7 @@ def test_a_role_reads_the_views_that_it_needs_and_the_auditor_all(outbox: Outbox
     assert len(views) > len(SHARED_VIEWS | CHECKS)
 
 
-def test_the_auditor_changes_nothing_and_locks_nothing(outbox: Outbox) -> None:
+def test_the_auditor_changes_nothing_and_locks_nothing(outbox: OutboxRows) -> None:
     relations = [
         name
         for (name,) in outbox.rows(
@@ -191,7 +191,7 @@ def test_the_auditor_changes_nothing_and_locks_nothing(outbox: Outbox) -> None:
                 assert not allowed(outbox, AUDITOR, sql.SQL(statement).format(table(name))), (statement, name)
 
 
-def test_the_auditor_calls_only_functions_that_read(outbox: Outbox) -> None:
+def test_the_auditor_calls_only_functions_that_read(outbox: OutboxRows) -> None:
     callable_ones = {
         name
         for (name,) in outbox.rows(
@@ -212,7 +212,7 @@ def test_the_auditor_calls_only_functions_that_read(outbox: Outbox) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_inserts_into_its_relations_and_no_others(outbox: Outbox, role: str) -> None:
+def test_a_role_inserts_into_its_relations_and_no_others(outbox: OutboxRows, role: str) -> None:
     """With real rows, through the parent of the partitions, with everything that checks and keys call."""
     inserted = set()
     for name in VALID:
@@ -229,7 +229,7 @@ def test_a_role_inserts_into_its_relations_and_no_others(outbox: Outbox, role: s
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_updates_its_columns_and_no_others(outbox: Outbox, role: str) -> None:
+def test_a_role_updates_its_columns_and_no_others(outbox: OutboxRows, role: str) -> None:
     updatable: dict[str, set[str]] = {}
     for name in TABLES:
         columns = outbox.rows(
@@ -259,7 +259,7 @@ def test_a_role_updates_its_columns_and_no_others(outbox: Outbox, role: str) -> 
     ],
 )
 def test_no_role_changes_a_relation_or_deletes_but_the_publisher_from_its_log(
-    outbox: Outbox, role: str, statement: str
+    outbox: OutboxRows, role: str, statement: str
 ) -> None:
     relations = (*TABLES, "session_output_p00000000", "alembic_version")
     found = [n for n in relations if allowed(outbox, role, sql.SQL(statement.format(n)))]
@@ -278,7 +278,7 @@ def test_no_role_changes_a_relation_or_deletes_but_the_publisher_from_its_log(
         "GRANT SELECT ON outbox.batch TO PUBLIC",
     ],
 )
-def test_no_role_goes_round_the_contract(outbox: Outbox, role: str, statement: str) -> None:
+def test_no_role_goes_round_the_contract(outbox: OutboxRows, role: str, statement: str) -> None:
     if statement.startswith("GRANT"):
         # Postgres answers with a warning where nothing was granted.
         allowed(outbox, role, sql.SQL(statement))
@@ -288,7 +288,7 @@ def test_no_role_goes_round_the_contract(outbox: Outbox, role: str, statement: s
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_reads_the_view_the_revision_and_the_server(outbox: Outbox, role: str) -> None:
+def test_every_role_reads_the_view_the_revision_and_the_server(outbox: OutboxRows, role: str) -> None:
     outbox.insert_parents("session_output")
     outbox.insert("session_output")
     for statement in (
@@ -300,12 +300,12 @@ def test_every_role_reads_the_view_the_revision_and_the_server(outbox: Outbox, r
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_only_the_writer_makes_partitions(outbox: Outbox, role: str) -> None:
+def test_only_the_writer_makes_partitions(outbox: OutboxRows, role: str) -> None:
     statement = sql.SQL("SELECT outbox.ensure_partitions(50000, 50001)")
     assert allowed(outbox, role, statement) == (role == WRITER)
 
 
-def test_the_writer_writes_into_a_partition_it_had_made(outbox: Outbox) -> None:
+def test_the_writer_writes_into_a_partition_it_had_made(outbox: OutboxRows) -> None:
     outbox.insert_parents("session_output")
     outbox.connection.execute("SET ROLE outbox_writer")
     assert outbox.value("SELECT outbox.ensure_partitions(70000, 70000)") == 1
@@ -323,7 +323,7 @@ def test_the_writer_writes_into_a_partition_it_had_made(outbox: Outbox) -> None:
     assert outbox.value("SELECT count(*) FROM outbox.session_output WHERE batch_id >= 70000") == 2
 
 
-def test_the_writer_takes_its_lock_and_upserts(outbox: Outbox) -> None:
+def test_the_writer_takes_its_lock_and_upserts(outbox: OutboxRows) -> None:
     outbox.insert_parents("dead_letter")
     outbox.insert("dead_letter")
     outbox.connection.execute("SET ROLE outbox_writer")
@@ -338,7 +338,7 @@ def test_the_writer_takes_its_lock_and_upserts(outbox: Outbox) -> None:
     assert outbox.value("SELECT count(*) FROM outbox.dead_letter") == 1
 
 
-def test_the_publisher_takes_a_lease(outbox: Outbox) -> None:
+def test_the_publisher_takes_a_lease(outbox: OutboxRows) -> None:
     outbox.insert("lane_epoch")
     outbox.connection.execute("SET ROLE outbox_publisher")
     outbox.connection.execute("INSERT INTO outbox.lane (epoch, lane) VALUES (1, 0) ON CONFLICT DO NOTHING")
@@ -347,7 +347,7 @@ def test_the_publisher_takes_a_lease(outbox: Outbox) -> None:
     assert token == 1
 
 
-def test_the_identity_is_that_of_the_server(outbox: Outbox) -> None:
+def test_the_identity_is_that_of_the_server(outbox: OutboxRows) -> None:
     assert outbox.rows("SELECT system_identifier, timeline FROM outbox.identity") == outbox.rows(
         "SELECT * FROM outbox.server_identity()"
     )
@@ -356,7 +356,7 @@ def test_the_identity_is_that_of_the_server(outbox: Outbox) -> None:
     )
 
 
-def test_roles_cannot_log_in(outbox: Outbox) -> None:
+def test_roles_cannot_log_in(outbox: OutboxRows) -> None:
     flags = outbox.rows(
         """SELECT rolname::text FROM pg_roles
            WHERE rolname = ANY (%s) AND (rolcanlogin OR rolsuper OR rolcreatedb OR rolcreaterole OR rolbypassrls)""",

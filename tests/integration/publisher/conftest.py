@@ -8,9 +8,10 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.settings import Settings
-from tests.integration.publisher.audits import delivered_outbox
-from tests.integration.publisher.harness import Watcher, settings_for
-from tests.integration.publisher.outbox_rows import Outbox
+from tests.support.outbox.audits import delivered_outbox
+from tests.support.outbox.batches import Outbox
+from tests.support.processes.publishers import settings_for
+from tests.support.watching import Watcher
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def settings(outbox: Outbox, kafka: KafkaServer) -> Settings:
 @pytest.fixture
 def watcher(kafka: KafkaServer, topic: str) -> Iterator[Watcher]:
     """A read_committed consumer that watches the output topic during the whole test."""
-    with Watcher(kafka.bootstrap_servers, topic) as running:
+    with Watcher(kafka.bootstrap_servers, topic, tolerant=True) as running:
         yield running
 
 

@@ -2,11 +2,11 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from benchmarks.report import Report, alternate, filled
+from tests.support.paths import ROOT
 
 
 def compared() -> Report:
@@ -95,5 +95,5 @@ def test_a_page_without_the_place_is_refused(name: str) -> None:
     ],
 )
 def test_the_documentation_has_one_place_for_each_measurement(name: str) -> None:
-    page = Path(__file__).parents[3] / "docs" / "benchmarks.md"
+    page = ROOT / "docs" / "benchmarks.md"
     assert "a table\n<!-- end -->" in filled(page.read_text("utf-8"), name, "a table")

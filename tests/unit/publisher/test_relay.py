@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from publisher.assignment import membership as sharing
+from publisher.assignment import lane_workers, membership
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.membership import View
 from publisher.delivery.stop_reasons import StoppedError, StopReason
@@ -36,22 +36,31 @@ def look_and_wait(
     )
     stop = threading.Event()
     relay = Relay(settings, stop)
-    shared: Any = SimpleNamespace(holder="me", settings=settings)
+    topics = SimpleNamespace(brokers=lambda: 1)
+    shared: Any = SimpleNamespace(holder="me", settings=settings, topics=topics, outbox=None)
     workers = LaneWorkers(
         shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth()
     )
-    working: Any = {
-        (1, lane): SimpleNamespace(stopped=stopped, bug=None, done=False, leave=lambda: None)
-        for lane, stopped in lanes.items()
-    }
-    monkeypatch.setattr(workers, "_workers", working)
-    monkeypatch.setattr(relay, "_epoch", EPOCH)
+
+    def worker(lane: int, *_: object, **__: object) -> Any:
+        return SimpleNamespace(
+            stopped=lanes[lane], bug=None, done=False, leave=stop.set, run=lambda _turn: stop.wait()
+        )
+
+    monkeypatch.setattr(lane_workers, "Lane", lambda _context, _epoch, lane: lane)
+    monkeypatch.setattr(lane_workers, "Worker", worker)
     processes: Any = [SimpleNamespace(process_id=process) for process in living]
     view = View(processes, EPOCH, holders, through)
-    monkeypatch.setattr(sharing, "read_view", lambda *_: view)
+    monkeypatch.setattr(membership, "read_view", lambda *_: view)
+    monkeypatch.setattr(membership, "add_lanes", lambda *_: None)
+    monkeypatch.setattr(membership, "release_other_epochs", lambda *_: None)
     beating: Any = SimpleNamespace(failed=None)
-    relay._assign_lanes(None, shared, workers)  # type: ignore[arg-type]
-    relay._wait(0.0, workers, beating)
+    workers.start(EPOCH, lanes)
+    try:
+        relay.assign_lanes(None, shared, workers)  # type: ignore[arg-type]
+        relay.wait(0.0, workers, beating)
+    finally:
+        workers.end(30)
 
 
 def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:

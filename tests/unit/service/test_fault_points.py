@@ -13,8 +13,8 @@ from service import fault_points
 from service.errors import SettingsError
 from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan, reach
 from service.settings import load_settings
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 SERVICES = ("spark_job", "publisher")
 
 

@@ -1,0 +1,37 @@
+"""While too much waits to be delivered, the job takes no batch; it goes on by itself."""
+
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.scraping import asked, free_port, scrape
+
+
+def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_go_on(pipeline: Pipeline) -> None:
+    pipeline.feed(21, sessions=300)
+    port = free_port()
+    pipeline.job.start(
+        OUTBOX_JOB__MAX_BACKLOG_EVENTS="500",
+        OUTBOX_JOB__MAX_EVENTS_PER_BATCH="1000",
+        OUTBOX_METRICS__PORT=str(port),
+    )
+    pipeline.wait_until(
+        lambda: pipeline.ask("SELECT held_back_since FROM outbox.writer")[0][0],
+        "the brake",
+        alive=(pipeline.job,),
+    )
+    waiting = pipeline.ask("SELECT sum(output_events) FROM outbox.batch")[0][0]
+    assert 500 <= waiting < 5_000
+    shown = pipeline.command_json("status")
+    assert shown["alive"]
+    assert "max_backlog_events is 500" in shown["held_back_because"]
+    # Alive, and not ready: nothing moves.
+    assert asked(port, "healthz")[0] == 200
+    status, answer = asked(port, "readyz")
+    assert (status, answer["reasons"]) == (503, [f"held back: {shown['held_back_because']}"])
+    assert scrape(port)["outbox_held_back", ()] == 1
+
+    expected = pipeline.expectation()
+    pipeline.publisher.start()
+    pipeline.complete(expected)
+    pipeline.wait_until(lambda: asked(port, "readyz")[0] == 200, "a job that is ready", alive=(pipeline.job,))
+    assert pipeline.job.log().count("held_back_over") >= 1
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)

@@ -1,1 +1,0 @@
-"""A container engine, Compose and base images for tests on machines that cannot pull images. See README.md here."""

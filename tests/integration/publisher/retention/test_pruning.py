@@ -1,0 +1,153 @@
+"""Ledger and log of deliveries stay short at a cost that does not grow with what was pruned, and the audit stays right beside it."""
+
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+
+from db.statements import queries
+from publisher.audit.scope import Limits
+from publisher.retention.deliveries import DeliveryPruning
+from publisher.retention.keeper import run_once
+from service.settings import Settings
+from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, failed, fill, run_audit
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.deliveries import deliver
+from tests.support.outbox.old_outputs import PARTITION, add_batches, deliver_all, retention_settings
+from tests.support.outbox.restoring import resume
+from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
+from tests.support.waiting import wait_until
+
+_PRUNING = queries("publisher.retention", "pruning")
+
+STEP = 200
+LEDGER = 40_000
+
+
+def blocks(connection: psycopg.Connection[Any], sql: LiteralString, **parameters: int) -> int:
+    """Run a statement; return how many blocks it touched."""
+    plan = connection.execute(
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}",
+        {"rows": STEP, **parameters},
+    ).fetchone()
+    assert plan is not None
+    top = plan[0][0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+def test_a_step_through_the_ledger_does_not_look_again_at_what_former_ones_deleted(database: str) -> None:
+    Outbox(database, "out")
+    add_batches(database, LEDGER)
+    touched = []
+    with psycopg.connect(database, autocommit=True) as pruner, psycopg.connect(database) as dump:
+        # While an older snapshot lives, each deleted row must be visited to learn that it is gone.
+        dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        dump.execute("SELECT 1")
+        for after in range(0, LEDGER - STEP, STEP):
+            touched.append(blocks(pruner, _PRUNING["batches"], floor=LEDGER, keep_s=60, after=after))
+        assert query(database, "SELECT count(*) FROM outbox.batch") == [(STEP,)]
+    assert max(touched[-5:]) <= 1.2 * max(touched[:5])
+
+
+def test_a_step_through_the_deliveries_does_not_look_again_at_what_former_ones_deleted(database: str) -> None:
+    Outbox(database, "out", lanes=1)
+    add_batches(database, 1)
+    deliver_all(database, LEDGER, lanes=1)
+    query(
+        database,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, committed_at)"
+        " SELECT 1, 0, n, n - 1, n, 1, 1, now() - interval '9 days' FROM generate_series(1, %s) n",
+        LEDGER,
+    )
+    touched = []
+    with psycopg.connect(database, autocommit=True) as pruner, psycopg.connect(database) as dump:
+        dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        dump.execute("SELECT 1")
+        for _ in range(LEDGER // STEP - 1):
+            touched.append(blocks(pruner, _PRUNING["deliveries"], epoch=1, lane=0, keep_s=60))
+    assert query(database, "SELECT min(seq), max(seq) FROM outbox.delivery") == [(LEDGER - STEP + 1, LEDGER)]
+    assert max(touched[-5:]) <= 1.2 * max(touched[:5])
+
+
+def test_lane_epochs_go_with_what_they_delivered_and_the_ledger_rows_that_only_they_named(
+    database: str,
+) -> None:
+    outbox = Outbox(database, "out")
+    outbox.batch(simple(1, 3))
+    add_batches(database, 3 * PARTITION + 5, every=500)
+    for epoch, from_batch, lanes in ((2, 5_001, 4), (3, 15_001, 1), (4, 3 * PARTITION, 2)):
+        outbox.add_epoch(epoch, from_batch, lanes)
+    query(database, "UPDATE outbox.lane_epoch SET created_at = now() - interval '9 days'")
+    query(
+        database,
+        "INSERT INTO outbox.lane (epoch, lane, seq, cursor_batch, cursor_commit_id)"
+        " SELECT p.epoch, p.lane, 1, p.last_batch, gen_random_uuid() FROM outbox.lane_position p",
+    )
+    query(
+        database,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, committed_at)"
+        " SELECT p.epoch, p.lane, 1, p.from_batch - 1, p.cursor_batch, 1, 1, now() - interval '9 days' FROM outbox.lane_position p",
+    )
+    query(
+        database,
+        "UPDATE outbox.lane SET stopped_reason = 'resuming', stopped_why = 'resuming' WHERE epoch = 3",
+    )
+    report = run_once(retention_settings(database, keep_ledger_s=3_600))
+    assert (report.dropped, report.pruned.epochs) == (["session_output_p00000000"], 1)
+    query(database, "UPDATE outbox.lane SET stopped_reason = NULL, stopped_why = NULL")
+    report = run_once(retention_settings(database, keep_ledger_s=3_600))
+    assert (len(report.dropped), report.pruned.epochs) == (2, 2)
+    assert query(database, "SELECT epoch, from_batch FROM outbox.lane_epoch") == [(4, 3 * PARTITION)]
+    for table in ("lane", "delivery"):
+        assert query(database, f"SELECT DISTINCT epoch FROM outbox.{table}") == [(4,)]  # noqa: S608
+    assert query(database, "SELECT count(*) FROM outbox.batch WHERE batch_id IN (5000, 15000)") == [(0,)]
+    for check in ("check_delivery_chain", "check_stray_row", "check_rows_kept"):
+        assert query(database, f"SELECT * FROM outbox.{check}") == []  # noqa: S608
+
+
+def test_the_publisher_keeps_its_log_short_by_itself_and_the_audit_stays_right(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    """Outputs are kept for ever here, nobody runs retention, and a resume sent some of them again."""
+    fill(outbox)
+    query(outbox.dsn, OFFSETS_OF_SIMPLE.replace("%(topic)s", f"'{TOPIC_ID}'"))
+    deliver(settings)
+    resume(settings, "--from", "batch", "3", "--yes")
+    deliver(settings)
+    query(outbox.dsn, "UPDATE outbox.delivery SET committed_at = committed_at - interval '4 days'")
+
+    def left() -> list[tuple[int, str, int]]:
+        found: list[tuple[int, str, int]] = query(
+            outbox.dsn, "SELECT lane, kind, count(*) FROM outbox.delivery GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return found
+
+    kept = [(0, "delivery", 1), (0, "resume", 1), (1, "delivery", 1), (1, "resume", 1)]
+    with RelayThread(settings):
+        wait_until(
+            lambda: left() == kept, lambda: f"the newest delivery and the resume of each lane: {left()}"
+        )
+    for limits in (Limits(), Limits(from_batch=3), Limits(to_batch=2)):
+        report = run_audit(settings, tmp_path, kafka=True, limits=limits)
+        assert failed(report) == {}
+    assert counted(report, "records_sent_again_by_resume") == 0
+    assert counted(run_audit(settings, tmp_path, kafka=True), "records_sent_again_by_resume") == 30
+    assert query(outbox.dsn, "SELECT * FROM outbox.audit_reconciliation") == []
+
+
+def test_what_a_lane_that_was_set_back_had_delivered_stays_until_it_is_there_again(database: str) -> None:
+    Outbox(database, "out", lanes=1)
+    add_batches(database, 1)
+    deliver_all(database, 40, lanes=1)
+    query(
+        database,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, committed_at)"
+        " SELECT 1, 0, n, (n - 1) * 10, n * 10, 1, 1, now() - interval '9 days' FROM generate_series(1, 8) n",
+    )
+    with psycopg.connect(database, autocommit=True) as connection:
+        pruning = DeliveryPruning(60, rows_at_once=3)
+        assert pruning.whole_pass(connection) == 4
+        deliver_all(database, 80, lanes=1)
+        assert pruning.whole_pass(connection) == 3
+    assert query(database, "SELECT seq FROM outbox.delivery") == [(8,)]

@@ -1,0 +1,183 @@
+"""`spark-job dead-letters` as people and machines use it."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.errors import OutboxError
+from spark_job.cli import app
+from spark_job.recovery.generations import Connection
+from tests.support.outbox.letters import HERE, failed, states, unended, with_letters
+from tests.support.outbox.sink_batches import letter
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(database: str, writing: Connection, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `spark-job dead-letters` on an outbox with letters 1 to 5, of which 1 has a failing transform still."""
+    with_letters(
+        writing,
+        failed("bad", 10),
+        failed("a", 20),
+        unended("late", 30, 40),
+        letter(None, 50, 50, "malformed", [b"\xff\x00"]),
+        letter("[k]", 60, 60, "no_start", [None]),
+    )
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", database)
+    monkeypatch.setenv("OUTBOX_TRANSFORM__FUNCTION", f"{HERE}:moody")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, answer: str | None = None) -> Result:
+        result = CliRunner().invoke(app, ["dead-letters", *arguments], input=answer)
+        if isinstance(result.exception, OutboxError):
+            raise result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+def ids(result: Result) -> list[int]:
+    return [row["dead_letter_id"] for row in json.loads(result.output)["letters"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((), [1, 2, 3, 4, 5]),
+        (("--reason", "transform_failed", "--reason", "malformed"), [1, 2, 4]),
+        (("--key", "late"), [3]),
+        (("--since", "1h"), [1, 2, 3, 4, 5]),
+        (("--since", "2100-01-01"), []),
+        (("--state", "discarded"), []),
+        (("--state", "all", "--limit", "2"), [1, 2]),
+    ],
+)
+def test_list_shows_what_the_filters_name(command: Command, options: Sequence[str], found: list[int]) -> None:
+    assert ids(command("list", "--json", *options)) == found
+
+
+def test_list_counts_by_reason_all_that_the_filters_name(command: Command) -> None:
+    text = command("list", "--limit", "1").output
+    assert "bad" in text
+    assert "late" not in text
+    assert "4 more: raise --limit" in text
+    counts = json.loads(command("list", "--json", "--limit", "0").output)["counts"]
+    assert {row["reason"]: (row["letters"], row["events"]) for row in counts} == {
+        "malformed": (1, 1),
+        "no_start": (1, 1),
+        "timed_out": (1, 2),
+        "transform_failed": (2, 6),
+    }
+    assert "no letters" in command("list", "--key", "nobody").output
+
+
+def test_show_has_every_event_with_its_value(command: Command) -> None:
+    shown = json.loads(command("show", "1", "--json").output)
+    assert (shown["reason"], shown["session_key"], shown["detail"]) == (
+        "transform_failed",
+        "bad",
+        "test transform_failed",
+    )
+    assert [event["offset"] for event in shown["events"]] == [10, 11, 12]
+    assert json.loads(shown["events"][1]["text"]) == {
+        "event_type": "entry_event",
+        "session_key": "bad",
+        "n": 1,
+    }
+    assert shown["events"][0]["time"] == "1970-01-01T00:00:01.010+00:00"
+    (event,) = json.loads(command("show", "4", "--json").output)["events"]
+    assert event["hex"] == "ff00"
+    (event,) = json.loads(command("show", "5", "--json").output)["events"]
+    assert set(event) == {"offset", "time"}
+    text = command("show", "4").output
+    assert "hex ff00" in text
+    text = command("show", "5").output
+    assert "[k]" in text
+    assert "no value" in text
+
+
+def test_retry_tells_what_became_of_each_letter(command: Command, writing: Connection) -> None:
+    result = command("retry", "--all", "--yes", "--incomplete", "--json")
+    done = json.loads(result.output)
+    assert result.exit_code == 1
+    assert [row["id"] for row in done["retried"]] == [2, 3]
+    assert (done["batches"], done["output_events"], done["dry_run"]) == ([2], 2, False)
+    assert [(row["id"], row["error"]) for row in done["failed"]] == [
+        (1, "ValueError: still no luck with bad")
+    ]
+    assert [row["id"] for row in done["refused"]] == [4, 5]
+    found = states(writing)
+    assert (found["a"], found["late"], found["bad"]) == (("resolved", 2), ("resolved", 2), ("open", None))
+    text = command("retry", "1", "2").output
+    assert "refused 2: batch 2 has resolved it" in text
+    assert "failed again 1: ValueError: still no luck with bad" in text
+    assert "in moody" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("2",), 0),
+        (("3",), 1),
+        (("2", "3"), 1),
+        (("--reason", "timed_out", "--yes"), 0),
+        (("--key", "bad", "--yes"), 1),
+    ],
+)
+def test_the_exit_code_tells_whether_what_was_named_is_done(
+    command: Command, options: Sequence[str], code: int
+) -> None:
+    """A filter may name what cannot be retried; an id should not."""
+    assert command("retry", *options).exit_code == code
+
+
+def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Connection) -> None:
+    before = states(writing)
+    text = command("retry", "--all", "--dry-run").output
+    assert "letters that would be retried: 1, output events: 1" in text
+    assert states(writing) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("retry", "--all"), "Retry 5 letters? There is nobody to ask: add --yes"),
+        (("discard", "1"), "Discard 1 letters? There is nobody to ask: add --yes"),
+        (("retry",), "name letters by their ids"),
+        (("retry", "1", "--all"), "name letters by their ids"),
+        (("discard", "--yes"), "name letters by their ids"),
+        (("retry", "1", "99"), "there is no letter 99"),
+        (("discard", "1", "98", "99", "--yes"), "there is no letter 98, 99. Nothing was done"),
+        (("show", "99"), "there is no letter 99"),
+        (("list", "--reason", "late"), "'late' is none of malformed"),
+        (("list", "--state", "lost"), "'lost' is none of open"),
+        (("list", "--since", "yesterday"), "is neither a time"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_done(
+    command: Command, writing: Connection, arguments: Sequence[str], message: str
+) -> None:
+    before = states(writing)
+    with pytest.raises(OutboxError, match=message.replace("?", r"\?")) as refused:
+        command(*arguments)
+    assert refused.value.exit_code == 2
+    assert states(writing) == before
+
+
+def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(
+    command: Command, writing: Connection
+) -> None:
+    result = command("discard", "--reason", "no_start", "--reason", "malformed", "--yes", "--json")
+    assert json.loads(result.output) == {"discarded": [4, 5], "not_open": []}
+    assert ids(command("list", "--json")) == [1, 2, 3]
+    again = command("discard", "3", "4", "--yes")
+    assert again.exit_code == 1
+    assert "letters discarded: 1\nnot open, left as they are: 4" in again.output
+    kept: Any = json.loads(command("show", "4", "--json").output)
+    assert (kept["state"], len(kept["events"])) == ("discarded", 1)
+    assert "it is discarded" in command("retry", "3", "--incomplete").output

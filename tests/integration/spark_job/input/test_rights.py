@@ -1,0 +1,76 @@
+"""On a Kafka with ACLs the rights that docs/ecosystem.md lists for the job are enough, and each of them is needed."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from devstack.topics import create_topics
+from service.errors import RefusedError, SettingsError, UnavailableError
+from service.settings import KafkaSettings, Settings
+from spark_job.input.reading import committed_records
+from spark_job.input.topics import KafkaInput
+from spark_job.recovery.published import Delivered, newest_delivered
+from tests.support.servers.secured_kafka import PASSWORD, SecuredKafka, right
+
+OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
+INPUT, PROGRESS = "session-in", f"outbox-progress-{OUTBOX}"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with an input topic and a progress record."""
+    server = SecuredKafka(tmp_path_factory.mktemp("guarded"))
+    try:
+        server.start()
+        compacted = {"cleanup.policy": "compact"}
+        create_topics(server.bootstrap_servers, {INPUT: (2, {}), PROGRESS: (1, compacted)})
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+        for number in range(3):
+            producer.produce(INPUT, b"%d" % number, partition=0)
+        producer.produce(PROGRESS, f'{{"epoch":1,"cursor":[7,"k"],"commit_id":"{COMMIT}"}}', key="1/0")
+        assert producer.flush(30) == 0
+        yield server
+    finally:
+        server.destroy()
+
+
+def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.toml"
+    secret.write_text(f'"sasl.password" = "{PASSWORD}"\n', "utf-8")
+    settings = KafkaSettings(
+        bootstrap_servers=kafka.secured_servers, options=kafka.options(), secret_options_file=secret
+    )
+    client = KafkaInput(settings, [INPUT], "")
+    with pytest.raises(RefusedError, match="It needs Describe, DescribeConfigs and Read"):
+        client.describe()
+    for operation in ("describe", "describe_configs", "read"):
+        kafka.allow(right("topic", INPUT, operation))
+    topics = client.describe()
+    client.check_policies()
+    assert set(client.bounds(topics, "readable").values()) == {0, 3}
+
+    # What finds open sessions again: its client looks up a group that nobody joins.
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        list(committed_records(settings.client(), INPUT, 0, 0, 3, 10))
+    kafka.allow(right("group", "outbox-rebuild", "describe"))
+    assert sum(map(len, committed_records(settings.client(), INPUT, 0, 0, 3, 10))) == 3
+
+    # What shows whether the database lost its end: not to be read is not to be taken for empty.
+    whole = Settings(kafka=settings)
+    for needed in (
+        right("topic", "outbox-progress-", "read", prefix=True),
+        right("group", "outbox-progress-", "describe", prefix=True),
+    ):
+        with pytest.raises(UnavailableError, match="uthorization"):
+            newest_delivered(whole, OUTBOX)
+        kafka.allow(needed)
+    assert newest_delivered(whole, OUTBOX) == [Delivered(7, COMMIT, epoch=1)]
+
+
+def test_a_compacted_input_topic_is_refused(kafka: SecuredKafka) -> None:
+    client = KafkaInput(KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), [INPUT, PROGRESS], "")
+    with pytest.raises(SettingsError, match=f"'{PROGRESS}' has cleanup.policy=compact"):
+        client.check_policies()

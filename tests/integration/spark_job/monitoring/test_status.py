@@ -1,0 +1,73 @@
+"""`spark-job status` says how much went into the outbox lately, out of the ledger."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from service.settings import JobSettings, PostgresSettings, Settings
+from spark_job import OutputEvent
+from spark_job.monitoring import status
+from spark_job.monitoring.status import Rate
+from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
+
+
+@pytest.fixture
+def sink_run(database: str) -> Iterator[SinkRun]:
+    """Three batches: one of now, one of two minutes ago, one of ten minutes ago."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        sink_run = SinkRun(connection)
+        for n, age in enumerate(("0 s", "2 min", "10 min")):
+            sink_run.plan(n, (10 * n, 0), (10 * n + 10, 0))
+            sink_run.write(n, session(f"key-{n}", 10 * n, 10 * n + 9, [OutputEvent("t", b"1")] * (n + 1)))
+            connection.execute(
+                "UPDATE outbox.batch SET created_at = now() - %s::interval, input_events = 600 WHERE spark_batch = %s",
+                (age, n),
+            )
+        yield sink_run
+
+
+def test_rates_are_of_the_last_minute_and_the_last_five(sink_run: SinkRun, database: str) -> None:
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
+    found = status.read(settings)
+    assert found.rates == [
+        Rate(
+            60, batches=1, input_events=600, sessions=1, output_events=1, dead_letters=0, duplicate_events=0
+        ),
+        Rate(
+            300,
+            batches=2,
+            input_events=1_200,
+            sessions=2,
+            output_events=3,
+            dead_letters=0,
+            duplicate_events=0,
+        ),
+    ]
+    shown = found.to_json()["rates"][1]
+    assert (shown["seconds"], shown["input_events_per_second"], shown["output_events"]) == (300, 4.0, 3)
+    rows = [str(cell) for column in status.table(found).columns for cell in column.cells]
+    assert "2 batches, 1,200 events (4.0/s), 2 sessions (0.0/s), 3 outputs, 0 dead letters" in rows
+
+
+def test_an_outbox_without_batches_has_rates_of_nothing(database: str) -> None:
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
+    assert status.read(settings).rates == [Rate(60, 0, 0, 0, 0, 0, 0), Rate(300, 0, 0, 0, 0, 0, 0)]
+
+
+def test_the_position_and_what_is_open_there_are_the_newest_stream_rows(
+    sink_run: SinkRun, database: str
+) -> None:
+    sink_run.plan(3, (30, 0), (40, 7))
+    sink_run.write(3, still_open(0, 33, 35), still_open(1, 2))
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)), job=JobSettings())
+    found = status.read(settings)
+    shown = found.to_json()
+    assert (shown["batch"], shown["generation"]) == (4, 1)
+    assert (shown["start"]["run"], shown["start"]["restored"]) == (str(sink_run.run_id), "fresh")
+    assert shown["end_offsets"] == {TOPIC_ID: {"0": 40, "1": 7}}
+    assert shown["safe_offsets"] == {TOPIC_ID: {"0": 33, "1": 2}}
+    assert shown["open"] == {"open_sessions": 3, "open_events": 6, "open_bytes": 30}
+    rows = [str(cell) for column in status.table(found).columns for cell in column.cells]
+    assert "read to 40, 2 open since 33" in rows

@@ -1,0 +1,108 @@
+"""The bound on the backlog counts what lies behind the slowest lane, holds the job back, and lets go by itself."""
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.rows import TupleRow
+
+from service.settings import JobSettings
+from spark_job import OutputEvent
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery import ownership
+from spark_job.sink import backpressure
+from spark_job.sink.backpressure import Backlog, Backpressure
+from tests.support.outbox.sink_batches import SinkRun, session
+from tests.support.waiting import wait_until
+
+LANES = 4  # as SinkRun opens the epoch
+VALUE = b"12345678"
+
+
+@pytest.fixture
+def sink_run(database: str) -> Iterator[SinkRun]:
+    """Three batches of one session with two outputs each."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        sink_run = SinkRun(connection)
+        for n in range(3):
+            sink_run.plan(n, (10 * n, 0), (10 * n + 10, 0))
+            outputs = [OutputEvent("t", VALUE), OutputEvent("t", VALUE)]
+            sink_run.write(n, session(f"key-{n}", 10 * n, 10 * n + 9, outputs))
+        yield sink_run
+
+
+def advance(
+    connection: psycopg.Connection[TupleRow], batch: int, key: str | None = None, lanes: int = LANES
+) -> None:
+    """Let the first `lanes` lanes of epoch 1 have got to this cursor."""
+    connection.execute(
+        "INSERT INTO outbox.lane (epoch, lane, cursor_batch, cursor_key, cursor_commit_id)"
+        " SELECT 1, n, %s, %s, gen_random_uuid() FROM generate_series(0, %s) n"
+        " ON CONFLICT (epoch, lane) DO UPDATE SET cursor_batch = excluded.cursor_batch, cursor_key = excluded.cursor_key",
+        (batch, key, lanes - 1),
+    )
+
+
+def events(sink_run: SinkRun) -> int:
+    return backpressure.read(sink_run.connection).events
+
+
+def test_all_of_it_waits_while_no_publisher_has_run(sink_run: SinkRun) -> None:
+    found = backpressure.read(sink_run.connection)
+    assert found.events == 6
+    assert found.bytes >= 6 * len(VALUE)
+
+
+def test_the_slowest_lane_counts(sink_run: SinkRun) -> None:
+    advance(sink_run.connection, 3, lanes=LANES - 1)
+    assert events(sink_run) == 6, "one lane has not begun"
+    advance(sink_run.connection, 2)
+    assert events(sink_run) == 2
+    advance(sink_run.connection, 3, "key-1")
+    assert events(sink_run) == 2, "a batch counts until all of it is through"
+    advance(sink_run.connection, 3)
+    assert backpressure.read(sink_run.connection) == Backlog(0, 0)
+
+
+def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:
+    sink_run.connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 3, 1)")
+    advance(sink_run.connection, 1)
+    assert events(sink_run) == 4
+    advance(sink_run.connection, 2)
+    assert events(sink_run) == 2, "the new epoch's lane stands before its first batch"
+
+
+@pytest.mark.parametrize(
+    ("settings", "because"),
+    [
+        (JobSettings(max_backlog_events=5), "max_backlog_events is 5"),
+        (JobSettings(max_backlog_bytes=5 * len(VALUE)), f"max_backlog_bytes is {5 * len(VALUE)}"),
+    ],
+)
+def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
+    sink_run: SinkRun, database: str, settings: JobSettings, because: str
+) -> None:
+    held = Backpressure(sink_run.connection, sink_run.run_id, settings, Condition())
+    waiting = threading.Thread(target=held.wait, args=(lambda: False,))
+    with psycopg.connect(database, autocommit=True) as observer:
+        waiting.start()
+        wait_until(
+            lambda: ownership.read_owner(observer).held_back_since is not None, "a job that is held back", 30
+        )
+        assert because in (ownership.read_owner(observer).held_back_because or "")
+        advance(observer, 2)
+        waiting.join(timeout=30)
+        assert not waiting.is_alive()
+        assert ownership.read_owner(observer).held_back_since is None
+
+
+def test_a_stop_ends_the_wait(sink_run: SinkRun) -> None:
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(max_backlog_events=1), Condition()).wait(
+        lambda: True
+    )
+
+
+def test_without_a_bound_nothing_is_asked(sink_run: SinkRun) -> None:
+    sink_run.connection.close()
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(), Condition()).wait(lambda: False)

@@ -1,0 +1,148 @@
+"""What stands for Spark in the histories: it cuts batches, and lets executors with caches of their own run the job's own tasks."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from spark_job.assembly import rows
+from spark_job.assembly.task import AssemblyTask
+from spark_job.input.columns import RecordColumns
+from spark_job.input.offsets import Offsets
+from spark_job.sessions import DamagedStateError
+from spark_job.sink.commit import BatchRange
+from spark_job.spark.query import LargerBatchesError, QueryLoop
+from tests.support.histories.random_log import RandomLog
+from tests.support.reference.message import Message
+from tests.support.reference.model import Record
+
+
+class MemoryLoop(QueryLoop):
+    """The query loop, batch by batch. Everything but Spark's own part is the job's."""
+
+    spark_batch = 0
+    ends = Offsets()
+
+    def _range(self) -> BatchRange:
+        return BatchRange(self._read_to, self.ends)
+
+    @property
+    def read_to(self) -> Offsets:
+        return self._read_to
+
+    @property
+    def max_events(self) -> int:
+        return self._max_events
+
+    @property
+    def run_of(self) -> Any:
+        return self._run
+
+    def continued_by(self, **changed: Any) -> None:
+        """Exchange parts of the run."""
+        self._run = replace(self._run, **changed)
+
+    def batch(self, frame: "Frame") -> None:
+        """As Spark calls back. Where the job asks for larger batches, another query goes on, which counts from 0."""
+        self.ends = frame.ends
+        try:
+            self._commit(frame, self.spark_batch)  # type: ignore[arg-type]
+            self.spark_batch += 1
+        except LargerBatchesError:
+            self._max_events *= 4
+            self._batches, self._successes, self.spark_batch = self._next_batch, 0, 0
+
+
+class _Options(dict[str, str]):
+    """Spark's, which change nothing here."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+
+class _Session:
+    """Spark's session, as far as a batch uses it."""
+
+    def __init__(self) -> None:
+        self.conf = _Options()
+
+
+class Frame:
+    """A batch's records."""
+
+    def __init__(
+        self, log: RandomLog, start: Offsets, ends: Offsets, chance: random.Random, disks: Sequence[Path]
+    ) -> None:
+        """`disks`: the executors' folders for open sessions."""
+        self.ends, self.sparkSession = ends, _Session()
+        self._log, self._chance, self._disks = log, chance, disks
+        self._slices = {where.partition: (start.at(where), end) for where, end in ends.items()}
+        self._is_whole = all(where.topic_id == log.topic_id for where in ends)
+        """Not where the topic was made again meanwhile."""
+        self._task: AssemblyTask
+
+    def coalesce(self, _tasks: int) -> "Frame":
+        return self
+
+    def mapInArrow(self, task: AssemblyTask, _ddl: str) -> "Frame":  # noqa: N802 - Spark's name
+        self._task = task
+        return self
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        """Run the tasks, some of them twice, also where nothing is at hand: they say the same, and find again what was open."""
+        found: list[pa.RecordBatch] = []
+        for partitions in self._tasks():
+            disk = self._chance.choice(self._disks)
+            batches = self._run(partitions, disk)
+            told = self._told(batches)
+            if self._chance.random() < 0.2:
+                again = self._run(partitions, self._chance.choice([disk, disk / "none"]))
+                assert self._told(again) == told, "a task must be pure"
+                if self._chance.random() < 0.5:
+                    batches = again
+            found += batches
+        return pa.Table.from_batches(found, rows.SCHEMA)
+
+    def _tasks(self) -> list[list[int]]:
+        """Partitions with visible records, put together as `coalesce` does."""
+        tasks: list[list[int]] = []
+        for partition in self._slices:
+            if self._records(partition):
+                if tasks and self._chance.random() < 0.5:
+                    tasks[-1].append(partition)
+                else:
+                    tasks.append([partition])
+        return tasks
+
+    def _records(self, partition: int) -> list[Record]:
+        return self._log.records(partition, *self._slices[partition])
+
+    def _run(self, partitions: list[int], disk: Path) -> list[pa.RecordBatch]:
+        task = replace(self._task, settings=replace(self._task.settings, cache=str(disk)))
+        try:
+            return list(task(self._batches(partitions)))
+        except DamagedStateError:
+            return list(task(self._batches(partitions)))  # tried once more
+
+    def _batches(self, partitions: list[int]) -> Iterator[pa.RecordBatch]:
+        for partition in partitions:
+            records = self._records(partition)
+            table = RecordColumns().table(list(map(Message, records)))
+            table = table.append_column("source", pa.array([partition] * len(records), pa.int32()))
+            yield from table.to_batches(max_chunksize=self._chance.randint(1, 20))
+
+    def _told(self, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+        """The rows in any order, without what a task says of itself."""
+        told = pa.Table.from_batches(batches, rows.SCHEMA).to_pylist()
+        for row in told:
+            if row["kind"] == rows.PARTITION:
+                detail = orjson.loads(row["detail"])
+                if self._is_whole and detail["rebuilt"]:
+                    assert not detail["rebuilt"]["differs"]
+                del detail["seconds"], detail["rebuilt"], detail["problem"], detail["counts"]["per_event"]
+                row["detail"] = detail
+        return sorted(told, key=repr)

@@ -1,0 +1,204 @@
+"""The job without Spark, Kafka and Postgres: its tasks as they are, a log in memory, and the position as the ledger would keep it."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from service.settings import SessionSettings, Settings
+from spark_job import OutputEvent, Session
+from spark_job.assembly import rows, transform
+from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
+from spark_job.assembly.task import AssemblyTask
+from spark_job.input.columns import RecordColumns
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.topics import InputTopics
+from spark_job.recovery import findings
+from spark_job.recovery.description import described
+from spark_job.recovery.generations import Generation
+from spark_job.recovery.lineage import Lineage
+from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.position import Position, StreamRow
+from spark_job.recovery.slices import slices_of
+from spark_job.sessions import AssemblySettings
+from spark_job.sink import batch
+from spark_job.sink.batch import Assembled, Letter, SessionRow
+from tests.support.reference.message import Message, in_blocks
+from tests.support.reference.model import Record
+
+UUID = "00000000-0000-0000-0000-000000000007"
+HERE = "tests.support.histories.tasks"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def told(session: Session) -> Iterable[OutputEvent]:
+    """A transform that shows all it was given."""
+    events = [
+        [event.offset, event.type, event.timestamp.timestamp(), event.raw.hex()] for event in session.events
+    ]
+    return [
+        OutputEvent(
+            "t", {"key": session.key, "start": str(session.start), "end": str(session.end), "events": events}
+        )
+    ]
+
+
+def task_settings(cache: Path, **changed: Any) -> TaskSettings:
+    """What the tasks of a run are told; `function` names another transform than `told`, `stop_on_error` goes with it."""
+    function = changed.pop("function", f"{HERE}:told")
+    of = TransformOf(
+        function,
+        transform.fingerprint(transform.load(function)),
+        changed.pop("stop_on_error", False),
+        changed.pop("max_row_bytes", 1 << 20),
+    )
+    settings = TaskSettings(UUID, str(cache), 1 << 30, of, task_code_fingerprint())
+    return replace(settings, **changed)
+
+
+def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **changed: Any) -> Slice:
+    """A slice of the whole log, over nothing that is open."""
+    rules = rules or AssemblySettings()
+    sources = {"key": ""} if rules.key_path is None else {}
+    sources |= {"type": "type"} if rules.type_path is None else {}
+    judges = (Judge(0, rules, RecordColumns(sources)),)
+    return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", judges), **changed)
+
+
+def batches(of: Slice, source: int, records: Sequence[Record], size: int = 1_000) -> Iterator[pa.RecordBatch]:
+    """A partition's records as Spark gives them to a task, at most so many at once."""
+    for at in range(0, len(records), size):
+        table = of.judges[-1].columns.table([Message(record) for record in records[at : at + size]])
+        columns = {"source": pa.array([source] * table.num_rows, pa.int32())}
+        columns |= {name: table.column(name).combine_chunks() for name in table.column_names}
+        yield pa.record_batch(columns)
+
+
+def run_task(
+    settings: TaskSettings,
+    slices: Mapping[int, Slice],
+    records: Mapping[int, Sequence[Record]],
+    size: int = 1_000,
+) -> pa.Table:
+    """One task over some slices, by source number; the records of the log that lie in each are its input."""
+    given = [
+        each
+        for source, of in slices.items()
+        for each in batches(of, source, [r for r in records[source] if of.start <= r.offset < of.end], size)
+    ]
+    return pa.Table.from_batches(list(AssemblyTask(settings, slices)(given)), schema=rows.SCHEMA)
+
+
+def kafka(
+    logs: Mapping[int, Sequence[Record]], asked: Callable[[int, int, int], None] | None = None
+) -> Callable[..., Iterator[list[Message]]]:
+    """In the place of `committed_records`: (client, topic, partition, start, end, timeout). `asked` is told what is read."""
+
+    def committed(
+        _client: object, _topic: str, partition: int, start: int, end: int, _timeout_s: float
+    ) -> Iterator[list[Message]]:
+        if asked is not None:
+            asked(partition, start, end)
+        yield from in_blocks(Message(record) for record in logs[partition] if start <= record.offset < end)
+
+    return committed
+
+
+@dataclass
+class Job:
+    """Batch after batch; `rebuild.committed_records` must be `kafka` of the same log."""
+
+    logs: Mapping[int, Sequence[Record]]
+    caches: Path
+    session: SessionSettings
+    sessions: list[SessionRow] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    rebuilt: int = 0
+    """Partitions whose open sessions were found again."""
+    machine: int = 0
+
+    def __post_init__(self) -> None:
+        start = Offsets({TopicPartition("id", partition): 0 for partition in self.logs})
+        generation = Generation(
+            1,
+            start,
+            OpenPartitions(),
+            Lineage(),
+            {"id": "in"},
+            "first",
+            "skip",
+            0,
+            described(Settings(session=self.session)),
+        )
+        self.position = Position(generation, None)
+
+    def change_assembly(self, session: SessionSettings) -> None:
+        """As `--accept-changed-assembly` does: a generation that begins where the one before is."""
+        begin = findings.here(self.position)
+        of = self.position.generation
+        opened = replace(
+            of,
+            number=of.number + 1,
+            start=begin.end,
+            open=begin.open,
+            lineage=begin.lineage,
+            assembly=described(Settings(session=session)),
+        )
+        self.position = Position(opened, None)
+
+    def run_batch(
+        self, ends: Mapping[int, int], *, tasks: int = 1, lose_cache: Collection[int] = (), size: int = 1_000
+    ) -> list[Assembled]:
+        """Take a batch up to these ends, by partition, on so many tasks, each on a machine of its own for those that `lose_cache` names."""
+        start = self.position.end
+        end = Offsets(
+            {
+                (where := TopicPartition("id", partition)): max(end, start.at(where))
+                for partition, end in ends.items()
+            }
+        )
+        topics = InputTopics({"in": "id"}, {"in": list(self.logs)})
+        slices = slices_of(self.position, start, end, topics, Offsets())
+        places = {partition: TopicPartition("id", partition) for partition in self.logs}
+        tables = []
+        for number in range(tasks):
+            mine = {partition: of for partition, of in slices.items() if partition % tasks == number}
+            cache = self.caches / "kept"
+            if number in lose_cache:
+                self.machine += 1
+                cache = self.caches / f"new-{self.machine}"
+            tables.append(run_task(task_settings(cache), mine, self.logs, size))
+        found = batch.read(pa.concat_tables(tables), places)
+        self.sessions += found.sessions
+        self.letters += found.letters
+        self.rebuilt += sum(each.rebuilt_events is not None for each in found.partitions)
+        self._move(
+            {TopicPartition("id", partition): of.end for partition, of in slices.items()}, found.partitions
+        )
+        return found.partitions
+
+    def outcome(self) -> tuple[list[SessionRow], list[Letter]]:
+        """All rows and letters, in an order that does not depend on batches and tasks."""
+        return sorted(self.sessions, key=lambda row: (row.where, row.end)), sorted(
+            self.letters,
+            key=lambda letter: (letter.where, letter.closing_offset, letter.first_offset, letter.reason),
+        )
+
+    def digests(self) -> dict[TopicPartition, tuple[int, str | None]]:
+        """Of each partition with open sessions: the safe offset and the digest."""
+        return {where: (each.safe, each.digest) for where, each in self.position.open.items()}
+
+    def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[Assembled]) -> None:
+        opened = dict(self.position.open)
+        for each in found:
+            opened.pop(each.where, None)
+            now = each.open(ends[each.where])
+            opened |= {} if now is None else {each.where: now}
+        # To JSON and back, as the ledger keeps it.
+        kept = OpenPartitions.from_json(OpenPartitions(opened).to_json())
+        row = StreamRow((self.position.batch_id or 0) + 1, Offsets({**self.position.end, **ends}), kept, NOW)
+        self.position = replace(self.position, newest=row)

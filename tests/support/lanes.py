@@ -1,0 +1,115 @@
+"""A lane without servers: its row of the outbox, its record in Kafka, and a lane that is open and hears what it is told."""
+
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from confluent_kafka import Producer
+
+from publisher.delivery.context import Context
+from publisher.delivery.delivery import Connection, Outcome, Tenure
+from publisher.delivery.history import Identity
+from publisher.delivery.progress import Progress
+from publisher.delivery.records import Row
+from publisher.kafka.progress_reader import Newest
+from publisher.lane.lane import Lane
+from publisher.lane.reader import Chunk
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.outbox.lease import Lease
+from service.settings import KafkaSettings, PublisherSettings
+
+OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
+IDENTITY = Identity(OUTBOX, "cluster")
+RECORD = Progress(
+    outbox_uuid=OUTBOX,
+    cluster_id="cluster",
+    epoch=1,
+    lane=0,
+    seq=7,
+    after=Cursor(3),
+    cursor=Cursor(4, "key"),
+    commit_id=COMMIT,
+    sessions=10,
+    events=200,
+)
+PLAIN = Row(
+    batch_id=5,
+    session_key="k",
+    revision=0,
+    session_topic_ids=["T"],
+    session_partitions=[3],
+    session_ends=[99],
+    session_outputs=[3],
+    topics=["out"] * 3,
+    values=[b"a", None, b"c"],
+    keys=None,
+    headers=None,
+    partitions=None,
+    timestamps_ms=None,
+)
+# As librdkafka 2.16 writes it.
+CLOSED = (
+    "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Disconnected: connection closed by peer: receive 0 after POLLIN"
+    " (after 11024ms in state UP)"
+)
+
+
+class FakeLane(Lane):
+    """An open lane whose chunks are there at once, and whose producer hears of a broken connection while it delivers."""
+
+    outcome = Outcome.DELIVERED
+    breaks = False
+    fails: Exception | None = None
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, Epoch(1, 1, 1), 0)
+        self.context = context
+        nothing: Any = None
+        self._tenure = Tenure(nothing, nothing)
+
+    def hold(self, lease: Lease) -> None:
+        """Let it have this lease, with nothing parked ahead."""
+        connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=list))
+        self._lease = lease
+        self._parking.begin_tenure(connection, lease, Cursor(0))
+
+    def record_missing(self, connection: Connection, newest: Newest) -> None:
+        """The end of step 4 alone."""
+        self._record_missing(connection, newest)
+
+    def fence(self) -> Producer:
+        """Step 2 alone."""
+        return self._fence()
+
+    def _next_chunk(self, connection: Any) -> Any:
+        if self.outcome is not Outcome.DELIVERED:
+            self._hear()
+            return self.outcome
+        return Chunk([], Cursor(1), None, True, None)
+
+    def _deliver(self, *_: Any) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self._hear()
+
+    def _hear(self) -> None:
+        if self.breaks:
+            self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
+
+
+def opened(outcome: Outcome, *, breaks: bool) -> FakeLane:
+    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
+    stop = threading.Event()
+    context = SimpleNamespace(
+        settings=settings,
+        topics=SimpleNamespace(describe=lambda *_, **__: {}),
+        identity=IDENTITY,
+        stop=stop,
+        give_up=stop.is_set,
+        outbox=None,
+    )
+    lane = FakeLane(cast(Context, context))
+    lane.outcome, lane.breaks = outcome, breaks
+    return lane

@@ -1,0 +1,165 @@
+"""`spark-job run` and `publisher run` as real processes, started, signalled and killed from outside."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from devstack.process import ServerProcess, launch
+from tests.support.processes.environment import without_settings
+from tests.support.waiting import LONG_DEADLINE_S, wait_until
+
+_LOG_LINES = 60
+_SIGNALS_FROM = 256 - 64
+
+
+class Service:
+    """One of the two services, which may live several times. It dies with the test, whatever happens.
+
+    A `with` block starts it, and kills what is left of it at its end.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
+        """`environment`: the OUTBOX_ settings."""
+        self.module = module
+        self._environment = environment
+        self._log = log
+        self._process: ServerProcess | None = None
+
+    def start(self, *options: str, **settings: str) -> None:
+        """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
+        assert not self.is_alive(), f"{self.module} runs already"
+        command = [sys.executable, "-m", self.module, "run", *options]
+        environment = without_settings() | dict(self._environment) | settings
+        self._process = launch(self.module, command, log=self._log, environment=environment)
+
+    @property
+    def pid(self) -> int:
+        """Of the life that was started last."""
+        return self._started().identity.pid
+
+    def is_alive(self) -> bool:
+        """Whether it runs; a stopped process does."""
+        return self._process is not None and self._process.is_alive()
+
+    def kill(self) -> None:
+        """SIGKILL to the one process that was started. What it started itself must end by itself."""
+        os.kill(self.pid, signal.SIGKILL)
+        wait_until(lambda: not self.is_alive(), f"the end of {self.module}", LONG_DEADLINE_S)
+        try:
+            wait_until(
+                lambda: not self._family(),
+                lambda: f"{self.module} left these behind: {self._family()}",
+                LONG_DEADLINE_S,
+            )
+        finally:
+            self.destroy()
+
+    def crash(self) -> None:
+        """SIGKILL to the process and all that it started, at once: the machine's power fails."""
+        for process in self._family():
+            with suppress(psutil.NoSuchProcess):  # it may end at this moment by itself
+                process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not self._family(), f"the end of {self.module}", LONG_DEADLINE_S)
+        self.destroy()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the one process that was started, and wait for nothing."""
+        os.kill(self.pid, number)
+
+    def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send SIGTERM, or another signal that asks for an end in order; return the exit code."""
+        self.send_signal(number)
+        return self.wait()
+
+    def wait(self, timeout_s: float = LONG_DEADLINE_S) -> int:
+        """Wait for the end of it and all that it started, and return the exit code; -9 after SIGKILL, as `subprocess` has it."""
+        process = self._started()
+        assert process.guardian is not None
+        wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s)
+        code = process.guardian.wait(timeout_s)
+        self.destroy()
+        # The guardian ends with what is left of a negative number in a byte.
+        return code - 256 if code >= _SIGNALS_FROM else code
+
+    def pause(self) -> None:
+        """SIGSTOP to it and all that it started."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        """SIGCONT to it and all that it started."""
+        self._started().resume()
+
+    def started(self, name: str) -> psutil.Process:
+        """The process of that name that it started."""
+        named = {process.pid: process for process in self._family() if _name(process) == name}
+        # A process that is about to run a program is for a moment a second one of its parent's name.
+        found = [process for process in named.values() if _parent(process) not in named]
+        assert len(found) == 1, f"{self.module} runs {found}, wanted one {name}"
+        return found[0]
+
+    def log(self) -> str:
+        """All that it printed, in all its lives."""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+    def tail(self) -> str:
+        """The end of that, for the messages of failed tests."""
+        lines = self.log().splitlines()[-_LOG_LINES:]
+        return f"{self.module} {'runs' if self.is_alive() else 'does not run'}:\n" + "\n".join(lines)
+
+    def destroy(self) -> None:
+        """End whatever is left of it."""
+        for process in self._family():
+            process.kill()
+        if self._process is not None:
+            self._process.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.destroy()
+
+    def _started(self) -> ServerProcess:
+        assert self._process is not None, f"{self.module} was never started"
+        return self._process
+
+    def _family(self) -> Sequence[psutil.Process]:
+        """It and all that it started, orphans too: `launch` gives each service a session of its own."""
+        return [] if self._process is None else _members(self._process.identity.pid)
+
+
+def _members(session: int) -> list[psutil.Process]:
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == session:
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def _name(process: psutil.Process) -> str | None:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None

@@ -1,0 +1,66 @@
+"""What an administrator does to the input topic under a running job."""
+
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from devstack.topics import create_topics
+from service.topic_ids import topic_id_text
+from tests.support.reading import end_offsets
+from tests.support.waiting import wait_until
+
+
+class InputTopic:
+    """One topic by name."""
+
+    def __init__(self, bootstrap: str, name: str, partitions: int) -> None:
+        """`partitions`: how many it has; it gets as many when it is made again."""
+        self._bootstrap, self._name, self._partitions = bootstrap, name, partitions
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def id(self) -> str:
+        """Its id, as the outbox writes it."""
+        answer = self._admin.describe_topics(TopicCollection([self._name]))[self._name]
+        return topic_id_text(answer.result().topic_id)
+
+    def add_partitions(self, total: int) -> None:
+        """Give it more partitions: from now on its keys go elsewhere."""
+        (answer,) = self._admin.create_partitions([NewPartitions(self._name, total)]).values()
+        answer.result()
+        self._partitions = total
+
+    def readable_ends(self) -> dict[int, int]:
+        """{partition: end} as a read_committed consumer sees it."""
+        ends = end_offsets(self._bootstrap, [self._name], committed=True)
+        return {partition: end for (_, partition), end in ends.items()}
+
+    def delete_records(self, before: dict[int, int]) -> None:
+        """Delete what lies below {partition: offset}, as retention does. Call `Pipeline.expectation` first, which remembers it."""
+        places = [TopicPartition(self._name, partition, offset) for partition, offset in before.items()]
+        for answer in self._admin.delete_records(places).values():
+            answer.result()
+
+    def configure(self, name: str, value: str) -> None:
+        """Change a setting of the topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        asked = ConfigResource(ResourceType.TOPIC, self._name, incremental_configs=[entry])
+        (answer,) = self._admin.incremental_alter_configs([asked]).values()
+        answer.result()
+
+    def recreate(self) -> None:
+        """Delete it and make it again: the same name, another id."""
+        before = self.id()
+        (deleted,) = self._admin.delete_topics([self._name], operation_timeout=60).values()
+        deleted.result()
+
+        def is_another() -> bool:
+            create_topics(self._bootstrap, {self._name: (self._partitions, {})})
+            return self.id() != before
+
+        wait_until(is_another, "the new topic", poll_s=0.2)

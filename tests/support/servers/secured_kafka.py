@@ -1,0 +1,138 @@
+"""A broker that wants TLS, a password and rights: SASL_SSL with SCRAM over a certificate authority of its own, and ACLs."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from devstack.kafka import Kafka
+from devstack.port import LOOPBACK, ReservedPort
+from spark_job.spark.jars import java_executable
+
+USER = "publisher"
+PASSWORD = "right-horse-battery"
+
+
+class SecuredKafka:
+    """`bootstrap_servers` lets tests in as they are; `guarded_servers` is for those who have the password."""
+
+    def __init__(self, directory: Path) -> None:
+        self._guarded, self._controller = ReservedPort(), ReservedPort()
+        settings = {"super.users": "User:ANONYMOUS"}
+        self.kafka = Kafka(directory / "kafka", settings=settings)
+        self.authority = directory / "ca.pem"
+        self.secured_servers = f"{LOOPBACK}:{self._guarded.number}"
+        listeners = f"PLAINTEXT://{self.kafka.bootstrap_servers},GUARDED://{self.secured_servers}"
+        settings |= {
+            "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._controller.number}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller.number}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,GUARDED:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.name.guarded.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.guarded.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "listener.name.guarded.ssl.keystore.type": "PEM",
+            "listener.name.guarded.ssl.keystore.location": str(_key_store(directory, self.authority)),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Without TLS, password and limits."""
+        return self.kafka.bootstrap_servers
+
+    def start(self) -> None:
+        """Start it, and make the user."""
+        self.kafka.start()
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        made = UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        self._admin.alter_user_scram_credentials([made])[USER].result(30)
+
+    def destroy(self) -> None:
+        """Kill it and give its ports back."""
+        self.kafka.destroy()
+        self._guarded.close()
+        self._controller.close()
+
+    def run_tool(self, name: str, *words: str) -> None:
+        """Run one of Kafka's own command line tools, by its class."""
+        command = [*self.kafka.java_options(), name, "--bootstrap-server", self.bootstrap_servers, *words]
+        subprocess.run([java_executable(), *command], check=True, capture_output=True)
+
+    def options(self, **changed: Any) -> dict[str, Any]:
+        """librdkafka's options of the guarded listener, without the password."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.authority),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": USER,
+        } | changed
+
+    def allow(self, *acls: AclBinding) -> None:
+        """Grant rights."""
+        asked = self._admin.create_acls(list(acls))
+        for future in asked.values():
+            future.result(30)
+
+    def revoke(self, *acls: AclBinding) -> None:
+        """Take rights away."""
+        asked = self._admin.delete_acls([_filter(acl) for acl in acls])
+        for future in asked.values():
+            assert future.result(30), "no such right"
+
+
+def right(kind: str, name: str, operation: str, *, prefix: bool = False) -> AclBinding:
+    """A right of the user: on a `kind` (topic, transactional_id), on all names that begin so where `prefix`."""
+    pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
+    allowed = AclPermissionType.ALLOW
+    return AclBinding(
+        ResourceType[kind.upper()],
+        name,
+        pattern,
+        f"User:{USER}",
+        "*",
+        AclOperation[operation.upper()],
+        allowed,
+    )
+
+
+def _filter(acl: AclBinding) -> Any:
+    from confluent_kafka.admin import AclBindingFilter  # type: ignore[attr-defined]
+
+    return AclBindingFilter(
+        acl.restype,
+        acl.name,
+        acl.resource_pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
+
+
+def _key_store(directory: Path, authority: Path) -> Path:
+    """Make a certificate authority and a certificate for 127.0.0.1 signed by it; return the key store, write the authority's."""
+    key, request, certificate, store = (directory / f"server.{kind}" for kind in ("key", "csr", "crt", "pem"))
+    authority_key, names = directory / "ca.key", directory / "names"
+    names.write_text(f"subjectAltName = IP:{LOOPBACK}\n", "utf-8")
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    for words in (
+        ("req", "-x509", *new_key, "-keyout", authority_key, "-out", authority, "-days", "7", "-subj", "/CN=authority"),
+        ("req", *new_key, "-keyout", key, "-out", request, "-subj", "/CN=broker"),
+        ("x509", "-req", "-in", request, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", "7",
+         "-extfile", names, "-out", certificate),
+    ):  # fmt: skip
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+    store.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return store

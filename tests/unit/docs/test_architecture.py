@@ -1,0 +1,47 @@
+"""docs/architecture.md names modules, connections, locks, topics and channels that there are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages.markdown import tables
+from tests.support.paths import ROOT
+
+PAGE = Path("docs/architecture.md")
+FOLDERS = ("spark_job", "db", "publisher", "service", "devstack")
+_MODULE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?)`")
+
+
+def named() -> list[str]:
+    """Every module and package that the page names with its folder."""
+    return sorted(set(_MODULE.findall((ROOT / PAGE).read_text("utf-8"))))
+
+
+@pytest.mark.parametrize("path", named())
+def test_a_module_that_is_named_exists(path: str) -> None:
+    assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_package_has_its_line(folder: str) -> None:
+    packages = {f"{folder}/{init.parent.name}/" for init in (ROOT / folder).glob("*/__init__.py")}
+    assert packages <= set(named())
+
+
+def test_the_locks_and_channels_are_those_of_the_statements() -> None:
+    statements = "\n".join(
+        path.read_text("utf-8") for folder in FOLDERS[:3] for path in (ROOT / folder).rglob("*.sql")
+    )
+    page = (ROOT / PAGE).read_text("utf-8")
+    locks = set(re.findall(r"hashtext(?:extended)?\('outbox\.\w+'(?:, 0)?\)", statements))
+    assert locks == set(re.findall(r"hashtext(?:extended)?\('outbox\.\w+'(?:, 0)?\)", page))
+    channels = set(re.findall(r"pg_notify\('(\w+)'", statements))
+    assert channels == set(re.findall(r"`(outbox_(?:batch|publisher)\w*)`", page))
+
+
+def test_the_steps_of_a_session_and_of_its_crashes_are_the_same() -> None:
+    steps = next([row[0] for row in body] for head, body in tables(PAGE) if head[0] == "step")
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+    between = [row[0] for head, body in tables(PAGE) if head[0] == "died between" for row in body]
+    assert {number for place in between for number in re.findall(r"\d+", place)} <= set(steps)

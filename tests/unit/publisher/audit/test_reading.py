@@ -1,0 +1,83 @@
+"""Where an audit begins to read the topics, and that nothing in them ends it but Kafka itself."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher.audit.digest import FOUND, Found
+from publisher.audit.found import FoundReader
+from publisher.audit.kafka import where_to_begin
+from publisher.audit.scope import Resume, Scope
+from publisher.audit.spill import Spill
+from publisher.audit.topics import Topic
+from publisher.outbox.cursor import Cursor
+from service.settings import KafkaSettings, PublisherSettings
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def begins(recorded: int, resumes: list[Resume]) -> int:
+    """Where partition 0 of a topic with the offsets 3 to 9 is read from, when the audited deliveries began at `recorded`."""
+    answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", 0, recorded)]])
+    connection: Any = SimpleNamespace(execute=lambda *_: next(answers))
+    scope = Scope(1, 1, 5, 9, [(5, 9)], True, [(1, 1, 1)], {}, resumes)
+    return where_to_begin(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
+
+
+def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_new_one() -> None:
+    before, after = (Resume(1, 0, 3, Cursor(batch), Cursor(batch), "", NOON) for batch in (4, 5))
+    assert [begins(recorded, []) for recorded in (1, 7, 9, 10)] == [3, 7, 9, 3]
+    assert begins(7, [before]) == 7
+    assert begins(7, [after]) == 3
+
+
+def reader(folder: Path, state: Any) -> tuple[FoundReader, Spill]:
+    """A reader of a topic `t` with one partition of ten offsets."""
+    settings: Any = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
+    found = Spill(folder, "found", FOUND, 1)
+    found.restore([])
+    return FoundReader(settings, state, folder, found), found
+
+
+def state() -> Any:
+    return SimpleNamespace(
+        topics=["t"], places=[], ends=[{"0": 10}], next_offsets=[{"0": 0}], foreign=[], counted={}
+    )
+
+
+def message(offset: int, outbox_id: bytes) -> Any:
+    return SimpleNamespace(
+        error=lambda: None,
+        topic=lambda: "t",
+        partition=lambda: 0,
+        offset=lambda: offset,
+        key=lambda: b"k",
+        value=lambda: b"v",
+        headers=lambda: [("outbox-id", outbox_id)],
+        timestamp=lambda: (1, 5),
+    )
+
+
+def test_ids_of_strangers_are_read_whatever_bytes_they_have(tmp_path: Path) -> None:
+    known = state()
+    found, spill = reader(tmp_path, known)
+    consumer: Any = None
+    places = (b"\xff/0", b"a/0", b"\xff/0")
+    found.take(consumer, [message(offset, place + b"/9/0") for offset, place in enumerate(places)])
+    spill.flush()
+    assert [Found._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
+    assert known.places == ["\\xff/0", "a/0"]
+
+
+def test_a_failure_that_is_of_no_topic_is_told_as_kafkas(tmp_path: Path) -> None:
+    found, _ = reader(tmp_path, state())
+    consumer: Any = None
+    failure: Any = SimpleNamespace(
+        topic=lambda: None, partition=lambda: None, offset=lambda: None, error=lambda: KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    )  # fmt: skip
+    with pytest.raises(KafkaException):
+        found.take(consumer, [failure])

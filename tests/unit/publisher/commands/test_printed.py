@@ -1,0 +1,56 @@
+"""What commands print is what there is: settings and keys with brackets in them are text, not markup."""
+
+from uuid import UUID
+
+import pytest
+
+from publisher.commands import status
+from publisher.commands.common import console
+from publisher.delivery.stop_reasons import StopReason
+from publisher.monitoring.status import LaneStatus, Status
+from publisher.outbox.identity import OutboxIdentity
+from publisher.replay.selection import Count, TopicCount
+from publisher.replay.showing import count_table
+
+REASON = (
+    f"{StopReason.NOT_AUTHORISED}: Kafka refuses this publisher. "
+    "Grant it the missing right, or correct [kafka.options]; [publisher] lanes"
+)
+KEY = "cart[red]/[/x]:smile:"
+LANE = LaneStatus(
+    epoch=1,
+    lane=0,
+    holder="vm",
+    seq=3,
+    cursor_batch=2,
+    cursor_key=KEY,
+    sessions=1,
+    events=1,
+    stopped_reason=REASON,
+    stopped_why=StopReason.NOT_AUTHORISED,
+    last_delivery_at=None,
+    lag_batches=0,
+    lag_rows=0,
+    oldest_undelivered_s=None,
+    waiting=False,
+)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    """What came to stdout, without the lines that a table or a narrow terminal makes of it."""
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    identity = OutboxIdentity(UUID(int=1), "cluster", "outbox", {}, 1, 1, 1, 1)
+    status.print_status(Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={}))
+    said = printed(capsys)
+    assert REASON in said
+    assert KEY in said
+
+
+def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), None))
+    assert KEY in printed(capsys)

@@ -1,0 +1,99 @@
+"""What a lane looks at before it records, and before it believes a connection."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.delivery.delivery import Outcome
+from publisher.delivery.progress import Totals
+from publisher.delivery.refusals import Refusal
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
+from publisher.delivery.transaction import RecordRefusedError
+from publisher.kafka.progress_reader import Newest
+from publisher.outbox.connection import OutboxConnection
+from publisher.outbox.lease import Lease, LeaseLostError
+from tests.support.lanes import RECORD, opened
+
+LEASE: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 0, "lease_token": 1, "lease_s": 3.0})
+
+
+class Counting:
+    """A connection to a database that knows so many parked rows up to the cursor."""
+
+    def __init__(self, parked: int) -> None:
+        self._parked = parked
+        self.recorded = False
+
+    def execute(self, sql: Any, _parameters: object) -> Any:
+        text = sql if isinstance(sql, str) else str(sql)
+        self.recorded = self.recorded or "INSERT INTO outbox.delivery" in text
+        return SimpleNamespace(rowcount=1, fetchone=lambda: (self._parked,))
+
+
+@pytest.mark.parametrize(("known", "records"), [(2, True), (3, True), (1, False)])
+def test_a_resume_that_postgres_does_not_know_stands_only_with_the_rows_that_it_left_parked(
+    known: int, records: bool
+) -> None:
+    resumed = replace(RECORD, resumed="--from kafka", total=Totals(10, 200, 2))
+    connection = Counting(known)
+    lane = opened(Outcome.IDLE, breaks=False)
+    stops = pytest.raises(StoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
+    with nullcontext() if records else stops:
+        lane.hold(LEASE)
+        lane.record_missing(cast("psycopg.Connection[Any]", connection), Newest(resumed, {}))
+    assert connection.recorded is records
+
+
+class Elsewhere:
+    """A connection that the lane gets after a loss."""
+
+    closed = False
+
+    def execute(self, *_arguments: object) -> Any:
+        raise AssertionError("used before it is known to lead to the same outbox")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("use", ["confirm", "stopped", "park"])
+def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
+    monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    made: list[Elsewhere] = []
+
+    def connect(*_arguments: object, **_named: object) -> Elsewhere:
+        made.append(Elsewhere())
+        return made[-1]
+
+    def check(*_arguments: object) -> None:
+        raise StoppedError(StopReason.OTHER_SERVER, "another one")
+
+    monkeypatch.setattr("publisher.outbox.connection.connect", connect)
+    monkeypatch.setattr("publisher.outbox.connection.check_unchanged", check)
+    lane = opened(Outcome.DELIVERED, breaks=False)
+    lane.hold(Lease(1, 0, 1, 3.0))
+    refused = RecordRefusedError(
+        KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
+    )
+    lane.fails = refused
+    with pytest.raises(StartOverError):
+        lane.run_once()  # from here on record by record
+    acts: dict[str, Callable[[], None]] = {
+        "confirm": lane.confirm,
+        "stopped": lambda: lane.stopped("why", StopReason.RECORD_REFUSED),
+        "park": lambda: cast(None, lane.run_once()),
+    }
+    # Each time anew: what was refused once is not taken for known.
+    for _ in range(2):
+        with pytest.raises(LeaseLostError, match="leads elsewhere: other_postgres_server: another one"):
+            acts[use]()
+    assert [connection.closed for connection in made] == [True, True]
+    with pytest.raises(StoppedError):
+        OutboxConnection(lane.context, "name").open()

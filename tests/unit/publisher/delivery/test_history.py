@@ -1,0 +1,148 @@
+"""A lane goes on only where Kafka and Postgres tell one history."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import orjson
+import pytest
+
+from publisher.delivery.history import Mirror, Position, check_later, check_parked, decide
+from publisher.delivery.progress import Progress, Totals
+from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.outbox.cursor import Cursor
+from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
+
+MIRROR = Mirror(seq=7, cursor=Cursor(4, "key"), last_delivery=7)
+START = Position(0, Cursor(0), None)
+FRESH = Mirror(seq=0, cursor=Cursor(0), last_delivery=0)
+
+
+def test_a_lane_that_never_ran_starts_at_its_epoch() -> None:
+    assert decide(IDENTITY, None, FRESH, START, None) == START
+    later = Position(0, Cursor(9), COMMIT)
+    assert decide(IDENTITY, None, FRESH, later, COMMIT) == later
+
+
+def test_a_lane_goes_on_from_kafka_s_record() -> None:
+    assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == Position(7, RECORD.cursor, COMMIT)
+
+
+def test_a_mirror_one_behind_is_to_be_filled() -> None:
+    behind = Mirror(seq=6, cursor=Cursor(3), last_delivery=6)
+    assert decide(IDENTITY, RECORD, behind, START, COMMIT).unrecorded == RECORD
+
+
+@pytest.mark.parametrize(
+    ("record", "mirror", "ledger", "why"),
+    [
+        pytest.param(None, MIRROR, None, StopReason.KAFKA_LOST, id="no record but a mirror"),
+        pytest.param(
+            None, replace(FRESH, last_delivery=1), None, StopReason.KAFKA_LOST, id="no record but a delivery"
+        ),
+        pytest.param(
+            RECORD, replace(MIRROR, seq=8), COMMIT, StopReason.KAFKA_LOST, id="mirror ahead of Kafka"
+        ),
+        pytest.param(
+            RECORD,
+            replace(MIRROR, last_delivery=8),
+            COMMIT,
+            StopReason.KAFKA_LOST,
+            id="delivery ahead of Kafka",
+        ),
+        pytest.param(
+            RECORD, Mirror(5, Cursor(2), 5), COMMIT, StopReason.DATABASE_RESTORED, id="mirror two behind"
+        ),
+        pytest.param(RECORD, FRESH, COMMIT, StopReason.DATABASE_RESTORED, id="mirror empty"),
+        pytest.param(
+            RECORD,
+            replace(MIRROR, cursor=Cursor(4)),
+            COMMIT,
+            StopReason.DATABASE_RESTORED,
+            id="cursors differ",
+        ),
+        pytest.param(RECORD, MIRROR, OTHER, StopReason.DATABASE_RESTORED, id="another commit at the cursor"),
+        pytest.param(RECORD, MIRROR, None, StopReason.DATABASE_RESTORED, id="no ledger row at the cursor"),
+        pytest.param(
+            replace(RECORD, outbox_uuid=OTHER), MIRROR, COMMIT, StopReason.OTHER_OUTBOX, id="another outbox"
+        ),
+        pytest.param(
+            replace(RECORD, cluster_id="b"), MIRROR, COMMIT, StopReason.OTHER_CLUSTER, id="another cluster"
+        ),
+    ],
+)
+def test_two_histories_stop_the_lane(
+    record: Progress | None, mirror: Mirror, ledger: UUID | None, why: StopReason
+) -> None:
+    with pytest.raises(StoppedError, match=rf"^{why}: .*publisher") as raised:
+        decide(IDENTITY, record, mirror, START, ledger)
+    assert raised.value.why is why
+    assert not raised.value.retry
+
+
+def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> None:
+    with pytest.raises(StoppedError, match="database_restored"):
+        decide(IDENTITY, None, FRESH, Position(0, Cursor(9), None), None)
+
+
+def test_a_progress_record_of_before_parked_rows_were_counted_has_none() -> None:
+    old = orjson.loads(RECORD.encode())
+    del old["parked"]
+    assert Progress.decode(orjson.dumps(old)) == RECORD
+
+
+def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
+    passed = replace(RECORD, parked=2)
+    check_parked(RECORD, 0)
+    check_parked(passed, 2)
+    with pytest.raises(StoppedError, match="database_restored"):
+        check_parked(passed, 1)
+
+
+def test_a_progress_record_reads_back_as_it_was_written() -> None:
+    assert Progress.decode(RECORD.encode()) == RECORD
+    assert RECORD.key() == b"1/0"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"version": 2}',
+        b'{"version": 1, "outbox_uuid": "x"}',
+        b'{"version": 1, "outbox_uuid": 5}',
+        RECORD.encode().replace(b'"seq":7', b'"seq":"7"'),
+        RECORD.encode().replace(b"[3,null]", b'["3",null]'),
+        RECORD.encode().replace(b"[3,null]", b"[3]"),
+    ],
+)
+def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"progress record|badly formed"):
+        Progress.decode(value)
+
+
+def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
+    resumed = replace(RECORD, resumed="--from mirror")
+    assert decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, COMMIT).unrecorded == resumed
+    with pytest.raises(StoppedError, match="database_restored"):
+        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, OTHER)
+    with pytest.raises(StoppedError, match="kafka_lost"):
+        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 8), START, COMMIT)
+
+
+def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> None:
+    check_later([(2, 0)], 2)
+    with pytest.raises(StoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
+        check_later([(2, 0), (3, 1)], 2)
+
+
+def test_a_progress_record_is_read_back_and_so_is_one_of_before_its_newer_fields() -> None:
+    full = replace(RECORD, total=Totals(100, 2000, 3), resumed="--from batch 5")
+    assert Progress.decode(full.encode()) == full
+    nowhere = replace(RECORD, cursor=Cursor(0), commit_id=None)
+    assert Progress.decode(nowhere.encode()) == nowhere
+    fields = orjson.loads(RECORD.encode())
+    for added in ("parked", "total", "resumed"):
+        del fields[added]
+    assert Progress.decode(orjson.dumps(fields)) == RECORD

@@ -1,0 +1,95 @@
+"""A transaction waits for room in the client's queue, and blames a row only for what is its own."""
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.refusals import no_row_s_fault
+from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
+from tests.support.lanes import PLAIN, RECORD
+
+
+class FakeProducer:
+    """Its queue is full at every other produce; `refuse` is what its flush fails with for every record."""
+
+    def __init__(self, refuse: KafkaError | None = None) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self._refuse = refuse
+        self._full = False
+        self._open = False
+
+    def begin_transaction(self) -> None:
+        if self._open:
+            raise KafkaException(self._refuse or KafkaError(KafkaError._STATE))
+        self._open = True
+
+    def produce(self, *record: Any) -> None:
+        self._full = not self._full
+        if self._full:
+            raise BufferError
+        self.sent.append(record)
+
+    def poll(self, _seconds: float) -> None:
+        pass
+
+    def purge(self) -> None:
+        pass
+
+    def flush(self, _seconds: float) -> int:
+        if self._refuse is not None:
+            for record in self.sent:
+                if len(record) > 4 and record[4] is not None:
+                    record[4](self._refuse, None)
+        return 0
+
+    def commit_transaction(self) -> None:
+        if self._refuse is not None:
+            raise KafkaException(self._refuse)
+
+
+def run(producer: FakeProducer, *, timestamps_ms: list[int | None] | None, one_by_one: bool) -> None:
+    row = PLAIN._replace(timestamps_ms=timestamps_ms)
+    transaction = Transaction(producer, Outgoing(), threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
+    transaction.run([row], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_full_queue_delays_every_record_and_the_progress_record_too(one_by_one: bool) -> None:
+    producer = FakeProducer()
+    run(producer, timestamps_ms=None, one_by_one=one_by_one)
+    assert [record[0] for record in producer.sent] == ["out", "out", "out", "progress"]
+    assert producer.sent[-1][1] == RECORD.encode()
+
+
+@pytest.mark.parametrize(
+    ("timestamps_ms", "blamed"), [(None, False), ([None, 5, None], True)], ids=["the clock's", "the row's"]
+)
+def test_a_refused_timestamp_is_the_row_s_fault_only_where_the_row_gives_it(
+    timestamps_ms: list[int | None] | None, blamed: bool
+) -> None:
+    producer = FakeProducer(KafkaError(KafkaError.INVALID_TIMESTAMP))
+    with pytest.raises(RecordRefusedError) as raised:
+        run(producer, timestamps_ms=timestamps_ms, one_by_one=True)
+    assert list(raised.value.rows) == ([(PLAIN.batch_id, PLAIN.session_key)] if blamed else [])
+    assert raised.value.code == KafkaError.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        (KafkaError.INVALID_TIMESTAMP, "clock of this host"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, "max.message.bytes of topic progress"),
+        (KafkaError.INVALID_RECORD, "settings of topic progress"),
+    ],
+)
+def test_a_refusal_that_is_no_row_s_fault_names_its_cause(code: int, named: str) -> None:
+    assert named in no_row_s_fault(code, "text", "progress")
+
+
+def test_a_failed_report_without_a_watched_row_blames_nobody() -> None:
+    tally = Tally()
+    tally.report(KafkaError(KafkaError.INVALID_RECORD), None)  # type: ignore[arg-type]
+    assert tally.refused == {}

@@ -1,0 +1,100 @@
+"""A lane finishes the Kafka transaction that it has begun, whatever becomes of Postgres meanwhile."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from publisher.delivery.delivery import Tenure
+from publisher.delivery.history import Position
+from publisher.lane.lane import Lane
+from publisher.lane.reader import Chunk
+from publisher.lane.stray_rows import StrayRows
+from publisher.outbox.cursor import Cursor, Epoch
+from publisher.outbox.lease import Lease
+from service.settings import KafkaSettings, PublisherSettings
+from tests.support.lanes import COMMIT, IDENTITY, PLAIN
+
+
+class FakeProducer:
+    """Takes everything."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def begin_transaction(self) -> None:
+        self.calls.append("begin")
+
+    def produce(self, *_record: object, **_named: object) -> None: ...
+
+    def poll(self, _seconds: float) -> None: ...
+
+    def flush(self, _seconds: float) -> int:
+        return 0
+
+    def commit_transaction(self) -> None:
+        self.calls.append("commit")
+
+
+class LostConnection:
+    """Its server is gone, which the next use finds out."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.questions = 0
+
+    def pipeline(self) -> None:
+        self.questions += 1
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def execute(self, *_arguments: object) -> None:
+        raise psycopg.OperationalError("the connection is closed" if self.closed else "it is lost")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class OpenLane(Lane):
+    """It has read a chunk, with more behind it."""
+
+    def __init__(
+        self, producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False
+    ) -> None:
+        stop = threading.Event()
+        settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
+        context: Any = SimpleNamespace(
+            settings=settings,
+            topics=None,
+            identity=IDENTITY,
+            progress_topic="progress",
+            stop=stop,
+            give_up=stop.is_set,
+        )
+        super().__init__(context, Epoch(1, 1, 2), 1)
+        known: Any = connection
+        self._tenure = Tenure(known, cast(Producer, producer))
+        self._lease = Lease(1, 1, 1, 3.0)
+        self._stray_rows = StrayRows(Epoch(1, 1, 2), 1, Position(0, Cursor(0), None))
+        self._admission.admit = lambda rows: rows  # type: ignore[method-assign]
+        if one_by_one:
+            self._bisection.refused(1)
+        self.position = Position(0, Cursor(0), None)
+        self._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
+
+
+def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:
+    producer, connection = FakeProducer(), LostConnection()
+    with pytest.raises(psycopg.OperationalError, match="the connection is closed"):
+        OpenLane(producer, connection).run_once()
+    assert connection.questions == 1
+    assert producer.calls == ["begin", "commit"]
+
+
+def test_a_lane_that_hunts_a_refused_row_keeps_its_connection_for_parking_it() -> None:
+    connection = LostConnection()
+    with pytest.raises(psycopg.OperationalError, match="it is lost"):
+        OpenLane(FakeProducer(), connection, one_by_one=True).run_once()
+    assert connection.questions == 0

@@ -1,0 +1,130 @@
+"""A replay that cannot reach its target yet keeps to what people have asked for meanwhile, and says what is wrong."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.delivery.context import Timelines
+from publisher.delivery.delivery import Tenure
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
+from publisher.delivery.transaction import RecordRefusedError
+from publisher.outbox import connection
+from publisher.outbox.cursor import Cursor
+from publisher.replay import delivery
+from publisher.replay.delivery import ReplayDelivery
+from publisher.replay.runner import End, run
+from publisher.replay.store import ReplayLease
+from publisher.replay.target import check_topics
+from service.errors import UnavailableError
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
+
+
+def parts() -> tuple[Any, Any]:
+    """What a replay is made of."""
+    replay = SimpleNamespace(
+        replay_id=1,
+        replay_uuid=uuid4(),
+        topics=None,
+        target_topic=None,
+        events_per_second=None,
+        rows_total=10,
+        events_total=200,
+    )
+    context = SimpleNamespace(
+        settings=Settings.model_construct(
+            postgres=PostgresSettings.model_construct(), kafka=KafkaSettings(), publisher=PublisherSettings()
+        ),
+        outbox=None,
+        timelines=Timelines(1),
+        topics=None,
+        holder="me",
+        stop=threading.Event(),
+        give_up=lambda: False,
+    )
+    return context, replay
+
+
+class OpenReplay(ReplayDelivery):
+    """Kafka refuses what it delivers."""
+
+    def __init__(self, context: Any, replay: Any) -> None:
+        super().__init__(context, replay)
+        nothing: Any = None
+        self._tenure = Tenure(nothing, nothing)
+        self.refused: Exception | None = None
+
+    def _next_chunk(self, connection: Any) -> Any:
+        assert self.refused is not None
+        raise self.refused
+
+
+def test_a_refused_record_is_looked_for_as_in_a_lane_a_few_rows_at_a_time() -> None:
+    delivery = OpenReplay(*parts())
+    assert (delivery.limits.rows, delivery.limits.events) == (250, None)
+    delivery.refused = refused = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, 250)
+    for rows in (125, 62, 31):
+        with pytest.raises(StartOverError):
+            delivery.run_once()
+        assert delivery.limits.rows == rows
+        refused.sent = rows
+    assert delivery.limits.events == ONE_BY_ONE_EVENTS
+
+
+def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def claim(*_: Any, paused_too: bool) -> Any:
+        """The replay is paused again after the first claim."""
+        asked.append(paused_too)
+        return SimpleNamespace(seq=0, cursor=Cursor(0)) if paused_too or len(asked) == 1 else None
+
+    def unreachable(*_: Any) -> None:
+        if len(asked) > 5:
+            pytest.fail("it was claimed again and again, though it is paused")
+        raise UnavailableError("Kafka is away")
+
+    class Nothing:
+        """A stand-in for the connection."""
+
+        closed = False
+        info = SimpleNamespace(transaction_status=psycopg.pq.TransactionStatus.IDLE)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(ReplayLease, "claim", claim)
+    monkeypatch.setattr(ReplayLease, "release", lambda *_: None, raising=False)
+    monkeypatch.setattr(connection, "connect", lambda *_, **__: Nothing())
+    monkeypatch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
+    monkeypatch.setattr(delivery, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
+    monkeypatch.setattr(delivery, "check_target", unreachable)
+    context, replay = parts()
+    ended = run(context, ReplayDelivery(context, replay, paused_too=True), 1)
+    assert ended is End.CHANGED
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("why", "raised", "words"),
+    [
+        (StopReason.OUTPUT_TOPIC_UNWRITABLE, UnavailableError, "only 1 replica"),
+        (StopReason.OUTPUT_TOPIC_MISSING, StoppedError, "--create-topics"),
+    ],
+)
+def test_a_topic_that_takes_nothing_for_now_is_tried_again_and_not_called_missing(
+    why: StopReason, raised: type[Exception], words: str
+) -> None:
+    def describe(*_: Any, **__: Any) -> None:
+        raise StoppedError(why, "only 1 replica", retry=True)
+
+    context: Any = SimpleNamespace(
+        settings=SimpleNamespace(kafka=SimpleNamespace(bootstrap_servers="here:1")),
+        topics=SimpleNamespace(describe=describe),
+    )
+    with pytest.raises(raised, match=words):
+        check_topics(context, ["t"])

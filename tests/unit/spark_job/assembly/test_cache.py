@@ -1,0 +1,270 @@
+"""The open sessions on disk: what was kept is read back, and anything else is as if nothing were there."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from spark_job.assembly import cache
+from spark_job.assembly.cache import SessionCache
+from spark_job.sessions import AssemblySettings, OpenState, assemble
+from tests.support.histories.tasks import UUID, slice_of
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
+
+RULES = AssemblySettings()
+FOLDER = Path(UUID, "id-0")
+
+
+def record(offset: int, kind: str, key: str = "k") -> Record:
+    value = orjson.dumps({"event_type": f"{kind}_event", "session_key": key, "n": offset})
+    return Record(0, offset, offset, key, value)
+
+
+def grown(state: OpenState, *records: Record) -> OpenState:
+    return assemble(state, table(records, RULES), RULES).state
+
+
+LARGE = grown(OpenState.empty(), *(record(at, "start", f"{at}") for at in range(20)))
+LARGER = grown(LARGE, record(20, "entry", "3"), record(21, "start"))
+"""The first chunk is the one of LARGE."""
+OTHER = grown(OpenState.empty(), record(5, "start"))
+
+
+def opened(root: Path) -> SessionCache:
+    return SessionCache(str(root), UUID, slice_of())
+
+
+def kept(root: Path, *states: OpenState) -> SessionCache:
+    """A cache that has stored some states, each after the one before."""
+    found, before = opened(root), ""
+    for state in states:
+        found.store(state, before)
+        assert found.problem == ""
+        before = state.digest
+    return found
+
+
+def names(root: Path) -> set[str]:
+    return {path.name for path in (root / FOLDER).iterdir()}
+
+
+def closing(state: OpenState) -> list[list[bytes]]:
+    """Every open session, ended: its payloads."""
+    ends = [record(100 + at, "end", key) for at, key in enumerate(state.sessions.key.to_pylist())]
+    return [session.raws() for session in assemble(state, table(ends, RULES), RULES).closed]
+
+
+def test_what_was_kept_is_read_back_by_whoever_asks_for_its_digest(tmp_path: Path) -> None:
+    kept(tmp_path, LARGE, LARGER)
+    for state in (LARGE, LARGER):
+        reader = opened(tmp_path)
+        found = reader.load(state.digest)
+        assert found is not None
+        assert (found.digest, found.sessions.encoded) == (state.digest, state.sessions.encoded)
+        assert closing(found) == closing(state)
+        assert reader.problem == ""
+
+
+def test_where_nothing_was_kept_nothing_is_found_and_nothing_is_wrong(tmp_path: Path) -> None:
+    reader = opened(tmp_path)
+    assert reader.load(LARGE.digest) is None
+    assert reader.problem == ""
+    kept(tmp_path, LARGE)
+    assert reader.load(OTHER.digest) is None
+    assert reader.problem == ""
+
+
+def test_a_state_of_another_partition_or_outbox_is_not_looked_at(tmp_path: Path) -> None:
+    kept(tmp_path, LARGE)
+    assert SessionCache(str(tmp_path), UUID, slice_of(partition=1)).load(LARGE.digest) is None
+    assert SessionCache(str(tmp_path), UUID.replace("7", "8"), slice_of()).load(LARGE.digest) is None
+
+
+def one(folder: Path, suffix: str) -> Path:
+    (found,) = folder.glob(f"*.{suffix}")
+    return found
+
+
+def flip_each(file: Path) -> None:
+    file.write_bytes(bytes(byte ^ 0x55 for byte in file.read_bytes()))
+
+
+def name_a_file_elsewhere(folder: Path) -> None:
+    chunk, state = one(folder, "events"), one(folder, "sessions")
+    outside = "../../" + "x" * (len(chunk.name) - 6)
+    (folder / outside).write_bytes(chunk.read_bytes())
+    state.write_bytes(state.read_bytes().replace(chunk.name.encode(), outside.encode()))
+
+
+def put_a_folder(folder: Path) -> None:
+    one(folder, "sessions").unlink()
+    (folder / f"{LARGE.digest}.sessions").mkdir()
+
+
+def put_a_file(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.write_bytes(b"")
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "table emptied": lambda folder: one(folder, "sessions").write_bytes(b""),
+    "table cut off": lambda folder: os.truncate(one(folder, "sessions"), 300),
+    "table cut off in its head": lambda folder: os.truncate(one(folder, "sessions"), 40),
+    "table garbled": lambda folder: flip_each(one(folder, "sessions")),
+    "table of another state": lambda folder: one(folder, "sessions").write_bytes(
+        one(another(folder) / FOLDER, "sessions").read_bytes()
+    ),
+    "table of another format": lambda folder: one(folder, "sessions").write_bytes(
+        one(folder, "sessions").read_bytes().replace(b"sessions 1\n", b"sessions 2\n")
+    ),
+    "table is a folder": put_a_folder,
+    "chunk emptied": lambda folder: one(folder, "events").write_bytes(b""),
+    "chunk cut off": lambda folder: os.truncate(one(folder, "events"), 100),
+    "table names a file elsewhere": name_a_file_elsewhere,
+    "folder open to others": lambda folder: folder.chmod(0o755),
+    "folder is a file": put_a_file,
+}
+
+
+def another(folder: Path) -> Path:
+    root = folder.parents[1] / "another"
+    kept(root, OTHER)
+    return root
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_is_as_if_it_were_not_there_and_what_is_wrong_is_said(
+    tmp_path: Path, damage: str
+) -> None:
+    kept(tmp_path, LARGE)
+    DAMAGES[damage](tmp_path / FOLDER)
+    reader = opened(tmp_path)
+    assert reader.load(LARGE.digest) is None
+    assert str(FOLDER) in reader.problem
+
+
+@pytest.mark.parametrize("suffix", ["sessions", "events"])
+def test_a_file_that_is_gone_is_as_if_nothing_were_there(tmp_path: Path, suffix: str) -> None:
+    kept(tmp_path, LARGE)
+    one(tmp_path / FOLDER, suffix).unlink()
+    assert opened(tmp_path).load(LARGE.digest) is None
+
+
+def test_a_damaged_state_is_kept_anew_once_it_was_found_again(tmp_path: Path) -> None:
+    kept(tmp_path, LARGE)
+    flip_each(one(tmp_path / FOLDER, "sessions"))
+    assert opened(tmp_path).load(LARGE.digest) is None
+    opened(tmp_path).store(LARGE, "")
+    assert opened(tmp_path).load(LARGE.digest) is not None
+
+
+def test_a_state_that_was_found_again_is_kept_also_where_a_slice_has_not_changed_it(tmp_path: Path) -> None:
+    opened(tmp_path).store(LARGE, LARGE.digest)
+    found = opened(tmp_path).load(LARGE.digest)
+    assert found is not None
+    assert closing(found) == closing(LARGE)
+
+
+def test_only_the_state_and_the_one_before_stay_with_their_events(tmp_path: Path) -> None:
+    kept(tmp_path, OTHER, LARGE)
+    (tmp_path / FOLDER / ".left.0").write_bytes(b"by a killed worker")
+    kept(tmp_path, LARGE, LARGER)
+    tables = {f"{LARGE.digest}.sessions", f"{LARGER.digest}.sessions"}
+    assert {name for name in names(tmp_path) if not name.endswith(".events")} == tables
+    assert len(names(tmp_path) - tables) == 2, "they share the older chunk"
+    opened(tmp_path).store(OpenState.empty(), LARGER.digest)
+    assert {name for name in names(tmp_path) if name.endswith(".sessions")} == {f"{LARGER.digest}.sessions"}
+    opened(tmp_path).store(OpenState.empty(), "")
+    assert names(tmp_path) == set()
+
+
+def test_events_that_are_kept_already_are_not_written_again(tmp_path: Path) -> None:
+    kept(tmp_path, LARGE)
+    before = one(tmp_path / FOLDER, "events")
+    reader = opened(tmp_path)
+    found = reader.load(LARGE.digest)
+    assert found is not None
+    reader.store(grown(found, record(20, "entry", "3")), LARGE.digest)
+    assert before.name in names(tmp_path)
+    assert len(list((tmp_path / FOLDER).glob("*.events"))) == 2
+
+
+def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
+    kept(tmp_path, LARGE)
+    assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / FOLDER).iterdir()} == {0o600}
+
+
+def test_nothing_is_kept_in_a_folder_that_others_can_write_to(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir(mode=0o777, parents=True)
+    (tmp_path / FOLDER).chmod(0o777)
+    writer = opened(tmp_path)
+    writer.store(LARGE, "")
+    assert "must belong to this user alone" in writer.problem
+    assert names(tmp_path) == set()
+
+
+def killed(_point: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = kept(tmp_path, LARGE)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "reach", killed)
+        with pytest.raises(KeyboardInterrupt):
+            writer.store(LARGER, LARGE.digest)
+    assert opened(tmp_path).load(LARGER.digest) is None
+    assert opened(tmp_path).load(LARGE.digest) is not None
+    opened(tmp_path).store(LARGER, LARGE.digest)
+    assert opened(tmp_path).load(LARGER.digest) is not None
+
+
+@pytest.mark.parametrize("written", [0, 1], ids=["the events", "the table"])
+def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    kept(tmp_path, LARGE)
+    whole = names(tmp_path)
+    writes, finished = 0, list[int]()
+
+    class Full:
+        def __init__(self, descriptor: int, _mode: str, closefd: bool) -> None:
+            self._file = os.fdopen(descriptor, "wb", closefd=closefd)
+
+        def __enter__(self) -> "Full":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._file.close()
+
+        def writelines(self, parts: list[bytes]) -> None:
+            nonlocal writes
+            data = b"".join(parts)
+            writes += 1
+            finished.append(len({name for name in names(tmp_path) if not name.startswith(".")} - whole))
+            if writes > written:
+                self._file.write(data[: len(data) // 2])
+                self._file.flush()
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._file.write(data)
+
+    monkeypatch.setattr(cache, "open", Full, raising=False)
+    writer = opened(tmp_path)
+    writer.store(LARGER, LARGE.digest)
+    monkeypatch.undo()
+    assert "No space left on device" in writer.problem
+    assert finished == list(range(written + 1)), "what is being written has no name yet that is looked for"
+    assert names(tmp_path) >= whole
+    left = names(tmp_path) - whole
+    assert all(name.endswith(".events") for name in left), "nothing but whole files"
+    assert len(left) == written
+    assert opened(tmp_path).load(LARGER.digest) is None
+    assert opened(tmp_path).load(LARGE.digest) is not None

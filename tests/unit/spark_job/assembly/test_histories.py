@@ -1,0 +1,195 @@
+"""What comes out depends on the input alone: not on cuts, not on the number of tasks, and not on what was lost of the open sessions."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import orjson
+import pytest
+
+from service.settings import SessionSettings, Settings
+from spark_job.assembly import rebuild
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.description import described
+from spark_job.recovery.judges import assembly_of
+from spark_job.sessions import AssemblySettings
+from tests.support.histories.tasks import Job, kafka
+from tests.support.reference.model import Expected, Record, expected_sessions
+
+BEFORE = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=5, max_bytes=1_400)
+AFTER = SessionSettings(timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event")
+PARTITIONS = 4
+SEEDS = range(8)
+ALL = frozenset(range(8))
+
+
+@cache
+def logs_of(seed: int) -> dict[int, list[Record]]:
+    """Interleaved sessions of a few keys in each partition, with some of everything that can be wrong with them."""
+    rng = random.Random(seed)
+    logs: dict[int, list[Record]] = {partition: [] for partition in range(PARTITIONS)}
+    offset = {partition: rng.choice([0, 5]) for partition in logs}
+    is_open: set[tuple[int, str]] = set()
+    ts = 1_000
+    for number in range(160):
+        partition, key = rng.choice([0, 0, 1, 1, 2, 3]), rng.choice(["a", "b", "ü"])
+        kinds = ["start_event"] * 12 + ["entry_event"]
+        if (partition, key) in is_open:
+            kinds = ["entry_event"] * 14 + ["end_event"] * 4 + ["start_event", "other_event"]
+        kind = rng.choice([*kinds, "no json"] if rng.random() < 0.2 else kinds)
+        (is_open.add if kind == "start_event" else is_open.discard if kind == "end_event" else tuple)(
+            (partition, key)
+        )
+        ts += rng.choice([0, 0, 1, 2, 3, -2]) if rng.random() > 0.02 else rng.choice([61, 81, 210])
+        value = orjson.dumps(
+            {"event_type": kind, "session_key": key, "n": number, "fill": "x" * rng.choice([0, 0, 0, 400])}
+        )
+        broken = rng.choice([b"{", None]) if kind == "no json" else value
+        logs[partition].append(Record(partition, offset[partition], ts, key, broken))
+        offset[partition] += rng.choice([1, 1, 1, 2, 3])  # transactions leave offsets without a record
+    return logs
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A batch: how many offsets of each partition it takes, and how it is run."""
+
+    places: tuple[int, ...]
+    tasks: int
+    lost: frozenset[int]
+    """Tasks that find no cache."""
+    size: int
+    """Records that Spark gives a task at once."""
+
+
+def cuts_of(seed: int) -> list[Cut]:
+    rng = random.Random(seed)
+    return [
+        Cut(
+            tuple(rng.choice([0, 1, 4, 15]) for _ in range(PARTITIONS)),
+            rng.randint(1, 8),
+            frozenset(rng.sample(range(8), rng.randint(0, 8))),
+            rng.choice([1, 3, 1_000]),
+        )
+        for _ in range(6)
+    ]
+
+
+def ends(job: Job) -> dict[int, int]:
+    return {partition: log[-1].offset + 1 for partition, log in job.logs.items()}
+
+
+def run(job: Job, cuts: Sequence[Cut]) -> Job:
+    """Some batches."""
+    for cut in cuts:
+        at = {partition: job.position.end.at(TopicPartition("id", partition)) for partition in job.logs}
+        to = {
+            partition: min(at[partition] + cut.places[partition], end) for partition, end in ends(job).items()
+        }
+        job.run_batch(to, tasks=cut.tasks, lose_cache=cut.lost, size=cut.size)
+    return job
+
+
+def to_the_end(job: Job, lost: frozenset[int] = frozenset()) -> Job:
+    """One batch of all that is left."""
+    job.run_batch(ends(job), lose_cache=lost)
+    return job
+
+
+def all_of(logs: Mapping[int, Sequence[Record]]) -> list[Record]:
+    return [record for log in logs.values() for record in log]
+
+
+def rules_of(session: SessionSettings) -> AssemblySettings:
+    return assembly_of(described(Settings(session=session))).settings
+
+
+def assert_as_expected(job: Job, expected: Expected) -> None:
+    """The model's sessions and letters, and no others."""
+    rows, letters = job.outcome()
+    assert [(row.where.partition, row.end, row.start) for row in rows] == sorted(
+        (session.source, session.end_offset, session.start_offset) for session in expected.sessions
+    )
+    assert sorted(
+        (letter.where.partition, letter.first_offset, letter.reason) for letter in letters
+    ) == sorted((letter.source, letter.first_offset, letter.reason) for letter in expected.letters)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read again is assembled in several steps, too."""
+    monkeypatch.setattr(rebuild, "PIECE_EVENTS", 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = logs_of(seed)
+    monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
+    plain = to_the_end(Job(logs, tmp_path / "a", BEFORE))
+    cut = to_the_end(run(Job(logs, tmp_path / "b", BEFORE), cuts_of(seed)))
+    assert cut.outcome() == plain.outcome()
+    assert cut.digests() == plain.digests()
+    expected = expected_sessions(all_of(logs), rules_of(BEFORE))
+    assert_as_expected(plain, expected)
+    assert sum(each.sessions for each in plain.position.open.values()) == len(expected.open)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_before_are_found_again(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = logs_of(seed)
+    monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
+
+    starts: list[Offsets] = []
+
+    def changed_twice(lost: frozenset[int]) -> Job:
+        cuts = [replace(cut, lost=lost) for cut in cuts_of(seed)]
+        job = run(Job(logs, tmp_path / f"{len(lost)}", BEFORE), cuts[:3])
+        starts[:] = [job.position.end]
+        job.change_assembly(AFTER)
+        run(job, cuts[3:])
+        starts.append(job.position.end)
+        job.change_assembly(BEFORE)
+        return to_the_end(job, lost)
+
+    kept, found_again = changed_twice(frozenset()), changed_twice(ALL)
+    assert kept.rebuilt == 0
+    assert found_again.outcome() == kept.outcome()
+    assert found_again.digests() == kept.digests()
+
+    def judge(record: Record) -> AssemblySettings:
+        first, second = (start.at(TopicPartition("id", record.source)) for start in starts)
+        return rules_of(AFTER if first <= record.offset < second else BEFORE)
+
+    assert_as_expected(kept, expected_sessions(all_of(logs), judge))
+
+
+def test_the_histories_meet_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the tests above would say little."""
+    met = Counter[str]()
+    for seed in SEEDS:
+        monkeypatch.setattr(rebuild, "committed_records", kafka(logs_of(seed)))
+        job = run(Job(logs_of(seed), tmp_path / f"{seed}", BEFORE), cuts_of(seed))
+        met["rebuilt"] += job.rebuilt
+        met["open"] += len(job.position.open)
+        met["tombstones"] += sum(bool(each.tombstones) for each in job.position.open.values())
+        met["sessions"] += len(job.sessions)
+        met.update(letter.reason for letter in job.letters)
+    wanted = {
+        "rebuilt",
+        "open",
+        "tombstones",
+        "sessions",
+        "malformed",
+        "no_start",
+        "restarted",
+        "timed_out",
+        "too_large",
+    }
+    assert {name for name in wanted if not met[name]} == set()

@@ -1,0 +1,329 @@
+"""One task: sessions transformed, failures kept, open sessions found, and nothing done with other code or more memory than was said."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from service.errors import SettingsError
+from spark_job import OutputEvent, Session
+from spark_job.assembly import rebuild, rows, task
+from spark_job.assembly.errors import (
+    CodeChangedError,
+    OpenSessionsDifferError,
+    PartitionTooLargeError,
+    TransformStoppedError,
+)
+from spark_job.assembly.pgcopy import nullable
+from spark_job.assembly.slices import Slice
+from spark_job.sessions import AssemblySettings, DamagedStateError
+from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
+from tests.support.reference.model import Record
+from tests.support.reference.tombstones import tombstones
+
+HERE = "tests.unit.spark_job.assembly.test_task"
+RULES = AssemblySettings(key_path=None, timeout_ms=60_000)
+
+
+def good(session: Session) -> Iterable[OutputEvent]:
+    return [OutputEvent("t", f"{session.key}:{len(session.events)}:{session.start.topic}".encode())]
+
+
+def raising(session: Session) -> Iterable[OutputEvent]:
+    raise ValueError("no \ud800 luck\0")
+
+
+def exiting(session: Session) -> Iterable[OutputEvent]:
+    raise SystemExit(3)
+
+
+def wrong(session: Session) -> Iterable[Any]:
+    return [OutputEvent("t", b"x"), "text"]
+
+
+def log(*events: tuple[str, str], ts: int = 1_000, in_header: bool = False) -> list[Record]:
+    """(key, type) at the offsets from 0 on."""
+    return [
+        Record(
+            0,
+            offset,
+            ts + offset,
+            key,
+            orjson.dumps({"event_type": kind, "n": offset}),
+            kind if in_header else None,
+        )
+        for offset, (key, kind) in enumerate(events)
+    ]
+
+
+WHOLE = [("a", "start_event"), ("a", "entry_event"), ("a", "end_event")]
+OPEN = log(
+    ("a", "start_event"), ("b", "start_event"), ("a", "entry_event"), ("b", "end_event"), ("a", "end_event")
+)
+
+
+def found(cache: Path, of: Slice, records: list[Record], **changed: Any) -> list[dict[str, Any]]:
+    """The rows of a task with one slice: sessions and letters, and the partition's last."""
+    rows_found: list[dict[str, Any]] = run_task(
+        task_settings(cache, **changed), {0: of}, {0: records}
+    ).to_pylist()
+    return rows_found
+
+
+def told(partition: dict[str, Any]) -> dict[str, Any]:
+    assert partition["kind"] == rows.PARTITION
+    return orjson.loads(partition["detail"])  # type: ignore[no-any-return]
+
+
+def following(of: Slice, partition: dict[str, Any], end: int) -> Slice:
+    """The slice after the one that a partition's row tells of."""
+    detail = told(partition)
+    safe = of.end if detail["safe"] is None else detail["safe"]
+    return replace(
+        of,
+        start=of.end,
+        end=end,
+        safe=safe,
+        digest=detail["digest"],
+        tombstones=partition["tombstones"] or b"",
+    )
+
+
+def two_slices(cache: Path, at: int) -> tuple[dict[str, Any], Slice]:
+    """The row of the first slice of OPEN, which ends at an offset, and the slice after it."""
+    first = slice_of(rules=RULES, end=at)
+    *_, partition = found(cache, first, OPEN)
+    return partition, following(first, partition, 5)
+
+
+def test_a_session_comes_with_its_place_and_its_outputs(tmp_path: Path) -> None:
+    session, partition = found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:good")
+    assert {
+        name: session[name]
+        for name in ("kind", "session_key", "first_offset", "closing_offset", "events", "outputs")
+    } == {
+        "kind": rows.SESSION,
+        "session_key": "a",
+        "first_offset": 0,
+        "closing_offset": 2,
+        "events": 3,
+        "outputs": 1,
+    }
+    assert session["values"] == nullable(b"a:3:in")
+    detail = told(partition)
+    assert (detail["digest"], detail["safe"], detail["rebuilt"], detail["problem"]) == ("", None, None, "")
+    assert (detail["counts"]["events"], detail["counts"]["sessions"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "detail"),
+    [
+        ("raising", "ValueError: no \\ud800 luck\\0"),
+        ("exiting", "SystemExit: 3"),
+        ("wrong", "output 1 is str, not OutputEvent"),
+    ],
+)
+def test_a_transform_that_fails_makes_a_dead_letter_with_the_events(
+    tmp_path: Path, function: str, detail: str
+) -> None:
+    letter, _ = found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:{function}")
+    assert (letter["kind"], letter["reason"], letter["events"], letter["kept"]) == (
+        rows.LETTER,
+        "transform_failed",
+        3,
+        3,
+    )
+    assert detail in letter["detail"]
+    assert "Traceback" in letter["detail"]
+
+
+@pytest.mark.parametrize("in_header", [True, False])
+def test_letters_keep_the_types_that_only_a_header_told(tmp_path: Path, in_header: bool) -> None:
+    records = log(*WHOLE, ("b", "entry_event"), ("c", "odd\0"), in_header=in_header)
+    rules = replace(RULES, type_path=None) if in_header else RULES
+    *letters, _ = found(tmp_path, slice_of(rules=rules), records, function=f"{HERE}:raising")
+    types = {letter["reason"]: letter["headers"] for letter in letters}
+    expected: dict[str, list[bytes] | None] = {
+        "transform_failed": [b"start_event", b"entry_event", b"end_event"],
+        "no_start": [b"entry_event"],
+        "malformed": [b"odd\\0"],
+    }
+    if not in_header:
+        expected = dict.fromkeys(expected)
+    assert types == {
+        reason: None if each is None else b"".join(map(nullable, each)) for reason, each in expected.items()
+    }
+
+
+def test_a_transform_that_fails_stops_the_job_where_asked(tmp_path: Path) -> None:
+    with pytest.raises(TransformStoppedError, match="session 'a'"):
+        found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:raising", stop_on_error=True)
+
+
+def test_a_transform_that_cannot_be_imported_fails_the_batch_not_its_sessions(tmp_path: Path) -> None:
+    settings = task_settings(tmp_path)
+    absent = replace(settings, transform=replace(settings.transform, function=f"{HERE}:absent"))
+    with pytest.raises(SettingsError, match="has no function 'absent'"):
+        run_task(absent, {0: slice_of(rules=RULES)}, {0: log(*WHOLE)})
+
+
+def test_a_worker_with_another_assembler_refuses_before_it_reads_anything(tmp_path: Path) -> None:
+    settings = replace(task_settings(tmp_path), code="of another version")
+    with pytest.raises(
+        CodeChangedError, match=r"not of another version\. Install the same version everywhere"
+    ):
+        list(task.AssemblyTask(settings, {})(iter(())))
+
+
+def test_a_worker_with_an_edited_transform_refuses(tmp_path: Path) -> None:
+    settings = task_settings(tmp_path)
+    edited = replace(settings, transform=replace(settings.transform, fingerprint="before"))
+    with pytest.raises(CodeChangedError, match="edited or replaced while the job runs"):
+        run_task(edited, {0: slice_of(rules=RULES)}, {0: log(*WHOLE)})
+
+
+def test_open_sessions_over_their_bound_stop_the_job_and_name_partition_and_setting(tmp_path: Path) -> None:
+    records = log(*[(f"{key}", "start_event") for key in range(50)])
+    size = sum(len(record.value or b"") for record in records)
+    found(tmp_path, slice_of(rules=RULES), records, max_open_bytes=size)
+    with pytest.raises(
+        PartitionTooLargeError,
+        match=rf"in/0 has 50 open sessions of {size} bytes, over \[session\] max_open_bytes",
+    ):
+        found(tmp_path, slice_of(rules=RULES), records, max_open_bytes=size - 1)
+
+
+def test_however_the_records_come_in_pieces_the_rows_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (*expected, partition), of = found(tmp_path / "a", slice_of(rules=RULES), OPEN[:4]), slice_of(rules=RULES)
+    monkeypatch.setattr(task, "PIECE_BYTES", 1)
+    monkeypatch.setattr(rows, "BATCH_BYTES", 1)
+    *again, of_pieces = run_task(task_settings(tmp_path / "b"), {0: of}, {0: OPEN[:4]}, size=1).to_pylist()
+    assert again == expected
+    assert {**told(of_pieces), "seconds": 0} == {**told(partition), "seconds": 0}
+
+
+def test_open_sessions_are_taken_from_the_cache_and_kafka_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "committed_records", None)
+    _, after = two_slices(tmp_path, 3)
+    *_, session, partition = found(tmp_path, after, OPEN)
+    assert (session["first_offset"], session["closing_offset"]) == (0, 4)
+    assert told(partition)["rebuilt"] is None
+
+
+def test_without_a_cache_they_are_found_again_from_the_safe_offset_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}, lambda *read: asked.append(read)))
+    _, after = two_slices(tmp_path / "there", 4)
+    *_, session, partition = found(tmp_path / "here", after, OPEN)
+    assert asked == [(0, 0, 4)]
+    assert (session["session_key"], session["first_offset"]) == ("a", 0)
+    assert told(partition)["rebuilt"]["events"] == 4
+    assert told(partition)["rebuilt"]["differs"] is False
+
+
+def test_where_nothing_is_open_nothing_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "committed_records", None)
+    *_, partition = found(tmp_path, slice_of(rules=RULES, start=3, end=5, safe=3, digest=""), OPEN)
+    assert told(partition)["rebuilt"] is None
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        OPEN[1:],
+        OPEN[:2],
+        [],
+        [OPEN[0], replace(OPEN[1], key="c"), *OPEN[2:]],
+        [replace(OPEN[0], ts=1_001), *OPEN[1:]],
+    ],
+    ids=["compacted start", "deleted end", "all", "other key", "other time"],
+)
+def test_what_is_found_again_and_differs_stops_the_job_unless_that_was_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: list[Record]
+) -> None:
+    _, after = two_slices(tmp_path / "there", 3)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: lost}))
+    with pytest.raises(
+        OpenSessionsDifferError,
+        match=r"in/0: what is open at offset 3, read again from offset 0 on, is not what was open",
+    ):
+        found(tmp_path / "here", after, OPEN)
+    *_, partition = found(tmp_path / "here", replace(after, accept_differing=True), OPEN)
+    assert told(partition)["rebuilt"]["differs"] is True
+
+
+def test_what_nobody_knows_is_taken_as_it_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade or an accepted loss there is no digest to compare with."""
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN[1:]}))
+    of = slice_of(rules=RULES, start=3, end=5, safe=1, digest=None)
+    *_, closed, letter, partition = found(tmp_path, of, OPEN)
+    assert (closed["session_key"], letter["session_key"], letter["reason"]) == ("b", "a", "no_start")
+    assert told(partition)["rebuilt"] == {**told(partition)["rebuilt"], "events": 2, "differs": False}
+
+
+def test_tombstones_are_the_positions_also_where_nobody_knows_what_else_is_open(tmp_path: Path) -> None:
+    of = slice_of(rules=RULES, start=3, end=5, safe=3, digest=None, tombstones=tombstones(a=1))
+    *rest, partition = found(tmp_path, of, OPEN)
+    assert [each["session_key"] for each in rest] == ["b"], (
+        "the tombstone of the other key swallows its events"
+    )
+    assert told(partition)["counts"]["swallowed"] > 0
+
+
+def test_a_partition_may_not_remember_more_keys_than_a_row_of_the_ledger_should_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "MAX_TOMBSTONES_BYTES", 600)
+    of = slice_of(rules=replace(RULES, max_events=1))
+    endless = log(*((f"k{n // 2}", ("start_event", "entry_event")[n % 2]) for n in range(20)))
+    with pytest.raises(PartitionTooLargeError, match=r"in/0 has .* keys whose sessions went over"):
+        found(tmp_path, of, endless)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_silence_closed_before_the_slice_is_forgotten_but_not_after_an_upgrade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    late = [OPEN[0], replace(OPEN[1], ts=200_000), replace(OPEN[3], ts=200_001)]
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: late}))
+    of = slice_of(rules=RULES, start=3, end=5, digest=None, keep_timed_out=keep)
+    *letters, _, _ = found(tmp_path, of, late)
+    assert [(each["reason"], each["first_offset"]) for each in letters] == [("timed_out", 0)] * keep
+
+
+def test_damaged_events_are_found_when_they_are_used_and_the_next_attempt_finds_the_sessions_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, after = two_slices(tmp_path, 3)
+    (chunk,) = (tmp_path / UUID / "id-0").glob("*.events")
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole.replace(b"start_event", b"start_evenT"))
+    assert chunk.read_bytes() != whole
+    with pytest.raises(DamagedStateError, match="other events"):
+        found(tmp_path, after, OPEN)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
+    *_, session, partition = found(tmp_path, after, OPEN)
+    assert (session["first_offset"], session["closing_offset"]) == (0, 4)
+    assert told(partition)["rebuilt"]["events"] == told(expected)["counts"]["events"] == 3
+
+
+def test_a_cache_that_cannot_be_used_costs_a_rebuild_and_is_told_to_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_folder = tmp_path / "file"
+    no_folder.write_bytes(b"")
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
+    *_, partition = found(no_folder, slice_of(rules=RULES, end=3), OPEN)
+    assert "open sessions were not kept" in told(partition)["problem"]
+    *_, session, last = found(no_folder, following(slice_of(rules=RULES, end=3), partition, 5), OPEN)
+    assert (session["first_offset"], told(last)["rebuilt"]["events"]) == (0, 3)
+    assert str(no_folder) in told(last)["problem"]

@@ -1,0 +1,238 @@
+"""Which letters are sessions: exactly those whose kept events are whole, whatever the input and whatever was lost of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.settings import Settings
+from spark_job.dead_letters.rebuild import NotWholeError, session_of
+from spark_job.dead_letters.retry import refusal
+from spark_job.dead_letters.store import StoredLetter
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.recovery.description import described
+from spark_job.recovery.judges import assembly_of
+from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
+
+PROFILE = settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
+TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=4, max_bytes=700)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([*["start_event"] * 3, *["entry_event"] * 4, *["end_event"] * 3, "odd"]),
+        st.sampled_from([0, 5, 5, 61, 100, -5]),
+        st.sampled_from([0, 0, 0, 300, 800]),
+    ),
+    max_size=25,
+)
+
+
+def stored(
+    reason: str,
+    key: str | None,
+    events: Sequence[tuple[int, int, bytes | None]],
+    types: Sequence[str | None] | None,
+    place: tuple[int, int, int],
+    count: int,
+) -> StoredLetter:
+    first, last, closing = place
+    return StoredLetter(
+        dead_letter_id=1,
+        topic_id="id",
+        topic="in",
+        partition=0,
+        first_offset=first,
+        last_offset=last,
+        closing_offset=closing,
+        reason=reason,
+        revision=0,
+        generation=1,
+        batch_id=1,
+        session_key=key,
+        detail="",
+        event_count=count,
+        event_offsets=[offset for offset, _, _ in events],
+        event_times_ms=[ms for _, ms, _ in events],
+        event_values=[value for _, _, value in events],
+        event_types=None if types is None else list(types),
+        state="open",
+        resolved_batch=None,
+        state_changed_at=NOW,
+        created_at=NOW,
+    )
+
+
+def letters_of(
+    steps: Sequence[tuple[str, str, int, int]], rules: AssemblySettings
+) -> tuple[list[StoredLetter], dict[int, Any]]:
+    """The letters of a log, those of all its sessions' failed transforms among them; {start: the session} of these."""
+    records = []
+    ts = 1_000
+    for offset, (key, kind, elapsed, size) in enumerate(steps):
+        ts += elapsed
+        in_header = rules.type_path is None
+        value = {"session_key": key, "n": offset, "fill": "x" * size} | (
+            {} if in_header else {"event_type": kind}
+        )
+        records.append(Record(0, offset, ts, key, orjson.dumps(value), kind if in_header else None))
+    found = assemble(OpenState.empty(), table(records, rules), rules)
+    letters = [
+        stored(
+            letter.reason,
+            letter.key,
+            letter.events,
+            letter.types,
+            (letter.first_offset, letter.last_offset, letter.closing_offset),
+            letter.n_events,
+        )
+        for letter in found.letters
+    ]
+    sessions = {}
+    for closed in found.closed:
+        sessions[closed.start_offset] = to_session(closed, "in", 0)
+        events = list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True))
+        types = closed.types() if rules.type_path is None else None
+        place = (closed.start_offset, closed.end_offset, closed.end_offset)
+        letters.append(stored("transform_failed", closed.key, events, types, place, closed.n_events))
+    return letters, sessions
+
+
+def damaged(letter: StoredLetter, lost: frozenset[int], counted: bool) -> StoredLetter:
+    """The letter without some of its events; `counted`: it still says how many there were."""
+    kept = [at for at in range(len(letter.event_offsets)) if at not in lost]
+    return replace(
+        letter,
+        event_offsets=[letter.event_offsets[at] for at in kept],
+        event_times_ms=[letter.event_times_ms[at] for at in kept],
+        event_values=[letter.event_values[at] for at in kept],
+        event_types=None if letter.event_types is None else [letter.event_types[at] for at in kept],
+        event_count=letter.event_count if counted else max(1, len(kept)),
+    )
+
+
+def is_whole(letter: StoredLetter, *, incomplete: bool) -> bool:
+    """The slow obvious model: all events are there, a start, entries, an end."""
+    if letter.reason in ("malformed", "no_start") or len(letter.event_offsets) != letter.event_count:
+        return False
+    kinds = letter.event_types or [orjson.loads(value or b"")["event_type"] for value in letter.event_values]
+    text = "".join({"start_event": "s", "entry_event": "e", "end_event": "x"}[str(kind)] for kind in kinds)
+    if letter.event_offsets[0] != letter.first_offset or not text.startswith("s"):
+        return False
+    unended = incomplete and letter.reason in ("timed_out", "restarted") and text[1:] == "e" * (len(text) - 1)
+    return unended or (text[1:-1] == "e" * (len(text) - 2) and text.endswith("x"))
+
+
+@PROFILE
+@given(STEPS, st.booleans(), st.booleans(), st.frozensets(st.integers(0, 3), max_size=2), st.booleans())
+def test_exactly_the_whole_letters_are_sessions(
+    steps: list[tuple[str, str, int, int]],
+    in_header: bool,
+    incomplete: bool,
+    lost: frozenset[int],
+    counted: bool,
+) -> None:
+    rules = replace(TIGHT, type_path=None) if in_header else TIGHT
+    letters, sessions = letters_of(steps, rules)
+    for letter in [*letters, *(damaged(letter, lost, counted) for letter in letters)]:
+        try:
+            closed = session_of(letter, rules, incomplete=incomplete)
+        except NotWholeError:
+            assert not is_whole(letter, incomplete=incomplete)
+            continue
+        assert is_whole(letter, incomplete=incomplete)
+        session = to_session(closed, "in", 0)
+        assert [event.offset for event in session.events] == letter.event_offsets
+        assert session.end.offset == letter.event_offsets[-1]
+        if letter.reason == "transform_failed" and len(session.events) == len(
+            sessions[letter.first_offset].events
+        ):
+            assert session == sessions[letter.first_offset]
+
+
+def test_the_steps_make_letters_of_every_kind() -> None:
+    """Or the test above would say little."""
+    steps = [
+        *(("a", kind, 5, 0) for kind in ("start_event", "entry_event", "end_event", "entry_event", "odd")),
+        *(("a", kind, 5, 0) for kind in ("start_event", "start_event", *["entry_event"] * 4, "end_event")),
+        ("b", "start_event", 5, 0),
+        ("b", "entry_event", 100, 0),
+    ]
+    letters, _ = letters_of(steps, TIGHT)
+    assert {letter.reason for letter in letters} == {
+        "transform_failed",
+        "no_start",
+        "malformed",
+        "restarted",
+        "too_large",
+        "timed_out",
+    }
+
+
+def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
+    then = Settings(
+        session={
+            "key": "header:k",
+            "type": "$.kind",
+            "start": "on",
+            "entry": "at",
+            "end": "off",
+            "time": "$.t",
+        }  # type: ignore[arg-type]
+    )
+    rules = assembly_of(described(then)).settings
+    values = [
+        orjson.dumps({"kind": kind, "t": f"2026-01-01T00:00:0{n}Z"})
+        for n, kind in enumerate(("on", "at", "off"))
+    ]
+    letter = stored(
+        "transform_failed", "k", [(n, 5, value) for n, value in enumerate(values)], None, (0, 2, 2), 3
+    )
+    session = to_session(session_of(letter, rules), "in", 0)
+    assert [event.type for event in session.events] == ["on", "at", "off"]
+    assert session.ended_at.second == 2
+    with pytest.raises(NotWholeError, match="is malformed"):
+        session_of(letter, AssemblySettings(key_path=None))
+
+
+@pytest.mark.parametrize(
+    ("changed", "end", "because"),
+    [
+        ({}, 13, None),
+        ({}, 12, "closes at offset 12 of in/0, which the job is about to read again"),
+        ({"state": "resolved", "resolved_batch": 9}, 13, "batch 9 has resolved it"),
+        ({"state": "discarded"}, 13, "it is discarded"),
+        ({"newer_letter": 8}, 13, "letter 8"),
+    ],
+)
+def test_a_letter_passes_only_where_nothing_else_speaks_for_its_events(
+    changed: dict[str, object], end: int, because: str | None
+) -> None:
+    letter = stored("transform_failed", "k", [(12, 5, b"{}")], None, (12, 12, 12), 1)
+    standing = {
+        "state": "open",
+        "resolved_batch": None,
+        "newer_letter": None,
+    } | changed
+    found = refusal(letter, standing, Offsets({TopicPartition("id", 0): end}), {"id": "topic"})
+    assert found is None if because is None else because in (found or "")
+
+
+def test_a_letter_of_a_partition_that_nobody_has_read_is_not_retried() -> None:
+    letter = stored("transform_failed", "k", [(0, 5, b"{}")], None, (0, 0, 0), 1)
+    assert refusal(letter, {"state": "open"}, Offsets(), {}) is not None
+
+
+def test_a_letter_of_a_topic_that_was_made_again_is_retried_because_nothing_reads_the_former_one() -> None:
+    letter = stored("transform_failed", "k", [(0, 5, b"{}")], None, (0, 0, 0), 1)
+    standing = {"state": "open", "resolved_batch": None, "newer_letter": None}
+    assert refusal(letter, standing, Offsets(), {"new id": "in"}) is None
+    assert refusal(letter, standing, Offsets(), {"new id": "other"}) is not None

@@ -1,0 +1,223 @@
+"""Whatever the log and its cuts into batches: the assembler says what the model says, and what is open does not depend on the cuts."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+from zlib import crc32
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_job.sessions import AssemblySettings, OpenState, assemble
+from spark_job.sessions.chunks import Chunk
+from spark_job.sessions.open_sessions import OpenSessions
+from tests.support.reference.assembled import assembled, expected_outcome, table
+from tests.support.reference.model import Record, expected_sessions
+
+PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
+
+TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=3, max_bytes=700)
+KEYS = ["a", "b", "Schlüssel-\U0001f511", "ab"]
+MALFORMED = [
+    None,
+    b"",
+    b"\xff\xfe",
+    b'{"event_type":"start_event","session_key":"\xff","event_id":"1"}',
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"event_type":"start_event"}',
+    b'{"event_type":"other","session_key":"a","event_id":"1"}',
+    b'{"event_type":"start_event","session_key":"a\\u0000","event_id":"1"}',
+    b'{"event_type":"start_event","session_key":"","event_id":"1"}',
+    b'{"event_type":"start_event","session_key":7,"event_id":"1"}',
+    b'{"event_type":"start_event","session_key":"a","event_id":null}garbage',
+    b'{"event_type":"start_event","event_type":"start_event","session_key":"a","event_id":"1"}',
+    b'{"event_type":"start_event","session_key":"a","event_id":"1","z":NaN}',
+    orjson.dumps({"event_type": "start_event", "session_key": "k" * 1025, "event_id": "1"}),
+]
+BODIES: list[dict[str, Any]] = [{}, {"n": 1}, {"text": "ü" * 90}]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One record to come: how far its time is from the one before, and what it is."""
+
+    source: int
+    key: str
+    kind: str
+    elapsed_ms: int
+    body: int
+    event_id: str
+    malformed: bytes | None
+    space: str
+
+
+STEPS = st.builds(
+    Step,
+    source=st.sampled_from([0, 0, 0, 7]),
+    key=st.sampled_from([*KEYS[:1] * 4, *KEYS]),
+    kind=st.sampled_from(["start_event"] * 4 + ["entry_event"] * 6 + ["end_event"] * 4 + ["malformed"]),
+    elapsed_ms=st.sampled_from([0, 0, 1, 5, 5, 10, 40, 61, 81, 200, -5, -70, -200]),
+    body=st.sampled_from([0, 0, 0, 1, 2]),
+    event_id=st.sampled_from(["1", "2", "3", "4", "5", "6", "é"]),
+    malformed=st.sampled_from(MALFORMED),
+    space=st.sampled_from(["", "", "", " ", "\n"]),
+)
+
+
+def as_log(steps: Sequence[Step], unique_ids: bool) -> list[Record]:
+    """The steps as a log of all sources, in the order of time."""
+    records = []
+    ts = 1_000_000
+    next_offset = {0: 0, 7: 5_000_000_000}
+    for number, step in enumerate(steps):
+        ts += step.elapsed_ms
+        offset = next_offset[step.source]
+        next_offset[step.source] += 1 + (step.body == 1)  # transaction markers leave holes
+        body = {"event_type": step.kind, "session_key": step.key} | BODIES[step.body]
+        body["event_id"] = f"{number}" if unique_ids else step.event_id
+        if unique_ids:
+            del body["event_id"]
+        value = step.malformed if step.kind == "malformed" else orjson.dumps(body) + step.space.encode()
+        records.append(Record(step.source, offset, ts, step.key, value))
+    return records
+
+
+def cut(records: list[Record], cuts: list[int]) -> list[list[Record]]:
+    """The records in batches, cut anywhere."""
+    places = sorted({min(place, len(records)) for place in cuts} | {0, len(records)})
+    return [records[low:high] for low, high in pairwise(places)]
+
+
+VARIANTS = {
+    "plain": TIGHT,
+    "event ids": replace(TIGHT, event_id_path=("event_id",)),
+    "roomy": replace(TIGHT, max_events=1000, max_bytes=1 << 20),
+    "few bytes": replace(TIGHT, max_events=1000, max_bytes=300),
+    "no grace": replace(TIGHT, grace_ms=0, timeout_ms=10),
+    "patient": replace(TIGHT, timeout_ms=100_000, max_events=4),
+    "roomy with event ids": replace(TIGHT, event_id_path=("event_id",), max_events=1000, timeout_ms=500),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@PROFILE
+@given(steps=st.lists(STEPS, max_size=60), cuts=st.lists(st.integers(0, 60), max_size=8))
+def test_any_log_cut_anywhere_gives_what_the_model_gives(
+    variant: str, steps: list[Step], cuts: list[int]
+) -> None:
+    rules = VARIANTS[variant]
+    records = as_log(steps, unique_ids=rules.event_id_path is None)
+    expected = expected_outcome(expected_sessions(records, rules))
+    assert assembled(cut(records, cuts), rules) == expected
+
+
+def carried(state: OpenState, records: list[Record], cuts: list[int], rules: AssemblySettings) -> OpenState:
+    """What is open after some records of one source, cut anywhere, and kept in a cache between the cuts."""
+    for batch in cut(records, cuts):
+        state = reread(assemble(state, table(batch, rules), rules).state)
+    return state
+
+
+def reread(state: OpenState) -> OpenState:
+    """As a cache gives it back."""
+    chunks = tuple(Chunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
+    return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@PROFILE
+@given(
+    steps=st.lists(STEPS, max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=8),
+    place=st.integers(0, 60),
+)
+def test_open_sessions_found_again_from_the_safe_offset_are_those_that_were_carried_on(
+    variant: str, steps: list[Step], cuts: list[int], place: int
+) -> None:
+    rules = VARIANTS[variant]
+    records = [each for each in as_log(steps, rules.event_id_path is None) if each.source == 0]
+    before, after = records[:place], records[place:]
+    kept = carried(OpenState.empty(), before, cuts, rules)
+    safe = kept.safe_offset
+    again = [] if safe is None else [each for each in before if each.offset >= safe]
+    found = assemble(OpenState.empty(), table(again, rules), rules).state.with_tombstones(kept.tombstones)
+    assert found.digest == kept.digest
+    assert found.sessions.encoded == kept.sessions.encoded
+    going_on = [assemble(state, table(after, rules), rules) for state in (found, kept)]
+    assert going_on[0].state.digest == going_on[1].state.digest
+    assert [each.raws() for each in going_on[0].closed] == [each.raws() for each in going_on[1].closed]
+    assert going_on[0].letters == going_on[1].letters
+
+
+def long_log(rng: random.Random) -> list[Record]:
+    """Thousands of events of many interleaved sessions, mostly clean, with some of every anomaly."""
+    running: list[list[tuple[str, str, dict[str, Any]]]] = []
+    records: list[Record] = []
+    ts, offsets = 10**12, [0, 0, 0]
+    for number in range(400):
+        key = f"key-{rng.randrange(250)}"
+        events = [("start_event", key, {"n": number})]
+        events += [("entry_event", key, {"i": i}) for i in range(rng.choice([0, 1, 3, 10, 30]))]
+        events += [("end_event", key, {})] * (rng.random() < 0.93)
+        events = events[1:] if rng.random() < 0.03 else events
+        if rng.random() < 0.1:
+            events.insert(rng.randrange(len(events) + 1), events[0])
+        running.append(events)
+    waiting = running[:]
+    live: list[list[tuple[str, str, dict[str, Any]]]] = []
+    while live or waiting:
+        while waiting and len(live) < 20:
+            live.append(waiting.pop())
+        session = rng.choice(live)
+        if not session:
+            live.remove(session)
+            continue
+        kind, key, body = session.pop(0)
+        ts += rng.choice([0, 1, 2, 30, -20]) if rng.random() > 0.002 else 70_000
+        source = crc32(key.encode()) % 3 if rng.random() > 0.01 else 0
+        value = orjson.dumps({"event_type": kind, "session_key": key, **body})
+        if rng.random() < 0.01:
+            value = value[: rng.randrange(len(value))]
+        records.append(Record(source, offsets[source], ts, None, value))
+        offsets[source] += 1
+    return records
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_long_interleaved_logs_give_what_the_model_gives(seed: int) -> None:
+    rng = random.Random(seed)
+    rules = AssemblySettings(timeout_ms=60_000, grace_ms=5_000, max_events=35)
+    records = long_log(rng)
+    expected = expected_outcome(expected_sessions(records, rules))
+    cuts = [rng.randrange(len(records)) for _ in range(seed)]
+    assert assembled(cut(records, cuts), rules) == expected
+    assert len(expected.sessions) > 100
+    assert {letter.reason for letter in expected.letters} >= {"no_start", "malformed", "timed_out"}
+
+
+def test_a_source_read_only_from_headers_gives_what_the_model_gives() -> None:
+    rules = AssemblySettings(type_path=None, key_path=None, timeout_ms=60, grace_ms=20)
+    rng = random.Random(3)
+    records = [
+        Record(
+            0,
+            offset,
+            1000 + offset * rng.choice([1, 2]),
+            rng.choice(["x", "y", b"\xff", None, "", "a\0"]),
+            rng.choice([b'{"a":1}', b" {} ", b"{", None]) if rng.random() < 0.3 else b'{"b":2}',
+            rng.choice(["start_event", "entry_event", "end_event", "end_event", None, "other"]),
+            rng.choice(["1", "2", "3", "4", "5", "6", None]),
+        )
+        for offset in range(600)
+    ]
+    expected = expected_outcome(expected_sessions(records, rules, event_ids_in_header=True))
+    got = assembled(cut(records, [100, 101, 350]), rules, event_ids_in_header=True)
+    assert got == expected
+    assert expected.sessions
+    assert expected.duplicates

@@ -1,0 +1,339 @@
+"""One rule of the assembler each. Every log runs in one batch and cut after each record: both must agree."""
+
+from dataclasses import replace
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from tests.support.reference.assembled import Outcome, assembled, table
+from tests.support.reference.model import Record
+
+RULES = AssemblySettings(timeout_ms=1000, grace_ms=100, max_events=4, max_bytes=2000)
+
+
+def record(offset: int, kind: str, ts: int, key: str = "k", source: int = 0, **body: object) -> Record:
+    value = {"event_type": f"{kind}_event", "session_key": key, **body}
+    return Record(source, offset, ts, key, orjson.dumps(value))
+
+
+def outcome(records: list[Record], rules: AssemblySettings = RULES) -> Outcome:
+    at_once = assembled([records], rules)
+    one_by_one = assembled([[record] for record in records], rules)
+    assert at_once == one_by_one
+    return at_once
+
+
+def letters(found: Outcome) -> list[tuple[str, int, int, int]]:
+    return [(item.reason, item.first_offset, item.last_offset, item.closing_offset) for item in found.letters]
+
+
+def spans(found: Outcome) -> list[tuple[int, int]]:
+    return [(session.start_offset, session.end_offset) for session in found.sessions]
+
+
+def opened(found: Outcome) -> list[tuple[str, int]]:
+    return [(key, start) for _, key, start, *_ in found.open]
+
+
+def test_start_entries_and_end_are_one_session() -> None:
+    found = outcome([record(4, "start", 10), record(6, "entry", 11), record(9, "end", 12)])
+    assert spans(found) == [(4, 9)]
+    assert [event.offset for event in found.sessions[0].events] == [4, 6, 9]
+    assert (found.open, found.letters) == ([], [])
+
+
+def test_several_sessions_of_one_key_close_in_one_batch() -> None:
+    log = [
+        record(offset, kind, offset) for offset, kind in enumerate(["start", "end", "start", "entry", "end"])
+    ]
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
+    assert [(session.start_offset, session.end_offset) for session in result.closed] == [(0, 1), (2, 4)]
+    assert result.counts.per_event == 0
+
+
+def test_the_same_key_in_two_partitions_is_two_sessions() -> None:
+    found = outcome([record(0, "start", 1), record(0, "start", 2, source=1), record(1, "end", 3, source=1)])
+    assert [(session.source, session.start_offset) for session in found.sessions] == [(1, 0)]
+    assert [source for source, *_ in found.open] == [0]
+
+
+@pytest.mark.parametrize("kind", ["entry", "end"])
+def test_an_event_without_an_open_session_is_a_letter_closing_at_itself(kind: str) -> None:
+    found = outcome([record(0, "start", 1), record(1, "end", 2), record(2, kind, 3)])
+    assert letters(found) == [("no_start", 2, 2, 2)]
+    assert spans(found) == [(0, 1)]
+
+
+def test_a_start_with_the_first_ones_bytes_is_dropped_and_counted() -> None:
+    found = outcome(
+        [record(0, "start", 1), record(1, "entry", 2), record(2, "start", 3), record(3, "end", 4)]
+    )
+    assert spans(found) == [(0, 3)]
+    assert [event.offset for event in found.sessions[0].events] == [0, 1, 3]
+    assert (found.duplicates, found.letters) == (1, [])
+
+
+def test_another_start_restarts_the_session_closing_at_the_new_start() -> None:
+    found = outcome(
+        [record(0, "start", 1), record(1, "entry", 2), record(2, "start", 3, n=2), record(3, "end", 4)]
+    )
+    assert letters(found) == [("restarted", 0, 1, 2)]
+    assert spans(found) == [(2, 3)]
+
+
+def test_an_event_id_seen_in_the_session_is_dropped_wherever_batches_are_cut() -> None:
+    rules = replace(RULES, event_id_path=("id",))
+    log = [
+        record(0, "start", 1, id="a"),
+        record(1, "entry", 2, id="b"),
+        record(2, "entry", 3, id="b", n=1),
+        record(3, "start", 4, id="a", n=1),
+        record(4, "end", 5, id="c"),
+        record(5, "start", 6, id="a"),
+        record(6, "end", 7, id="b"),
+    ]
+    found = outcome(log, rules)
+    assert [[event.offset for event in session.events] for session in found.sessions] == [[0, 1, 4], [5, 6]]
+    assert (found.duplicates, found.letters) == (2, [])
+
+
+def test_a_duplicate_that_nothing_marks_is_an_event_like_any_other() -> None:
+    found = outcome(
+        [record(0, "start", 1), record(1, "entry", 2), record(2, "entry", 2), record(3, "end", 3)]
+    )
+    assert [event.offset for event in found.sessions[0].events] == [0, 1, 2, 3]
+    assert found.duplicates == 0
+
+
+def test_a_dropped_duplicate_still_extends_the_session() -> None:
+    found = outcome([record(0, "start", 0), record(1, "start", 900), record(2, "end", 1800)])
+    assert spans(found) == [(0, 2)]
+    foreign = record(2, "start", 1900, key="other")
+    assert outcome([record(0, "start", 0), record(1, "start", 900), foreign]).letters == []
+
+
+def test_an_own_event_after_the_timeout_ends_the_session_and_is_judged_anew() -> None:
+    found = outcome([record(0, "start", 0), record(1, "entry", 5), record(2, "end", 1006)])
+    assert letters(found) == [("timed_out", 0, 1, 2), ("no_start", 2, 2, 2)]
+    assert outcome([record(0, "start", 0), record(1, "entry", 5), record(2, "end", 1005)]).letters == []
+
+
+def test_the_sessions_greatest_time_counts_not_its_last() -> None:
+    found = outcome(
+        [record(0, "start", 0), record(1, "entry", 800), record(2, "entry", 10), record(3, "end", 1800)]
+    )
+    assert spans(found) == [(0, 3)]
+
+
+def test_a_start_after_the_timeout_is_no_duplicate_of_the_old_one() -> None:
+    found = outcome([record(0, "start", 0), record(1, "start", 1001), record(2, "end", 1002)])
+    assert letters(found) == [("timed_out", 0, 0, 1)]
+    assert spans(found) == [(1, 2)]
+
+
+def test_silence_shown_by_another_keys_record_ends_the_session() -> None:
+    log = [record(0, "start", 0), record(1, "start", 1100, key="b"), record(2, "end", 1100, key="b")]
+    assert letters(outcome(log)) == []
+    found = outcome(
+        [*log, record(3, "start", 1101, key="c"), record(4, "start", 1102, key="d"), record(5, "end", 3)]
+    )
+    assert letters(found) == [("timed_out", 0, 0, 3), ("no_start", 5, 5, 5)]
+
+
+def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
+    log = [record(0, "start", 0), record(1, "start", 2000, key="b"), record(2, "end", 2001, key="b")]
+    found = outcome(log)
+    assert letters(found) == [("timed_out", 0, 0, 1)]
+    assert found.open == []
+
+
+def test_a_record_of_any_other_key_of_the_partition_shows_the_silence() -> None:
+    own = [record(0, "start", 0), record(2, "end", 5)]
+    fast = record(1, "start", 2000, key="b")
+    assert spans(outcome(own)) == [(0, 2)]
+    together = outcome([own[0], fast, own[1]])
+    assert letters(together) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
+
+
+def test_another_partitions_clock_never_ends_a_session() -> None:
+    other = [
+        record(offset, kind, 10**9 + offset, key="b", source=1)
+        for offset, kind in enumerate(["start", "end"])
+    ]
+    found = outcome([record(0, "start", 0), *other, record(1, "end", 1)])
+    assert spans(found) == [(0, 1), (0, 1)]
+    assert found.letters == []
+
+
+def test_records_from_before_the_session_never_end_it() -> None:
+    log = [
+        record(0, "start", 10**9, key="b"),
+        record(1, "start", 0),
+        record(2, "entry", 1),
+        record(3, "end", 2),
+    ]
+    found = outcome(log)
+    assert spans(found) == [(1, 3)]
+    assert found.letters == []
+    assert opened(found) == [("b", 0)]
+
+
+def test_the_wall_clock_never_ends_a_session() -> None:
+    found = outcome([record(0, "start", 0), record(1, "entry", 1)])
+    assert opened(found) == [("k", 0)]
+    before = assemble(OpenState.empty(), table([record(0, "start", 0)], RULES), RULES).state
+    result = assemble(before, table([], RULES), RULES)
+    assert result.state is before
+    assert (result.closed, result.letters) == ([], [])
+
+
+def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
+    junk = Record(0, 1, 10**9, "k", b'{"event_type":"start_event","session_key":"k"')
+    # The other partition's time is as late, so that the clock is looked at in any case.
+    other = record(0, "start", 10**9, key="b", source=1)
+    found = outcome([record(0, "start", 0), junk, other, record(2, "end", 1)])
+    assert spans(found) == [(0, 2)]
+    assert letters(found) == [("malformed", 1, 1, 1)]
+
+
+LARGE = [record(offset, kind, offset, n=offset) for offset, kind in enumerate(["start", *["entry"] * 6])]
+
+
+def test_a_session_over_the_limit_is_a_letter_with_the_events_up_to_it() -> None:
+    found = outcome(LARGE)
+    assert letters(found) == [("too_large", 0, 4, 4)]
+    assert [offset for offset, _, _ in found.letters[0].events] == [0, 1, 2, 3]
+    assert found.letters[0].n_events == 5
+    assert found.swallowed == 2
+
+
+def test_a_session_over_the_byte_limit_is_a_letter_too() -> None:
+    big = record(1, "entry", 1, text="x" * 2000)
+    assert letters(outcome([record(0, "start", 0), big, record(2, "end", 2)])) == [("too_large", 0, 1, 1)]
+    alone = outcome([record(0, "start", 0, text="x" * 2000), record(1, "entry", 1), record(2, "end", 2)])
+    assert letters(alone) == [("too_large", 0, 0, 0)]
+    assert alone.open == []
+    assert alone.letters[0].events == ()
+
+
+def test_bytes_add_up_over_batches() -> None:
+    log = [record(0, "start", 0), *[record(at, "entry", at, text="x" * 900) for at in (1, 2, 3)]]
+    assert letters(outcome(log, replace(RULES, max_events=99))) == [("too_large", 0, 3, 3)]
+
+
+def test_a_tombstone_does_not_pin_the_safe_offset() -> None:
+    state = assemble(OpenState.empty(), table(LARGE, RULES), RULES).state
+    assert (state.safe_offset, len(state.sessions), len(state.tombstones)) == (None, 1, 1)
+    later = assemble(state, table([record(7, "start", 8, key="b")], RULES), RULES).state
+    assert (later.safe_offset, len(later.sessions), len(later.tombstones)) == (7, 2, 1)
+
+
+def test_a_tombstone_stays_small_whatever_it_swallows() -> None:
+    state = OpenState.empty()
+    for offset in range(0, 4000, 400):
+        kinds = ["start" if at == 0 else "entry" for at in range(offset, offset + 400)]
+        log = [record(offset + at, kind, offset + at, pad="x" * 30) for at, kind in enumerate(kinds)]
+        state = assemble(state, table(log, RULES), RULES).state
+        assert len(state.tombstones) == 1
+        assert len(state.sessions.encoded) < 500
+        assert not state.chunks
+
+
+def test_a_tombstone_swallows_its_start_once_more_and_ends_by_the_end() -> None:
+    found = outcome([*LARGE, record(7, "start", 8, n=0), record(8, "end", 9), record(9, "entry", 10)])
+    assert letters(found) == [("too_large", 0, 4, 4), ("no_start", 9, 9, 9)]
+    assert (found.open, found.swallowed) == ([], 4)
+
+
+def test_a_tombstone_ends_by_another_start_without_a_second_letter() -> None:
+    found = outcome([*LARGE, record(7, "start", 8, n=7), record(8, "end", 9)])
+    assert letters(found) == [("too_large", 0, 4, 4)]
+    assert spans(found) == [(7, 8)]
+
+
+def test_a_tombstone_ends_by_the_timeout_without_a_second_letter() -> None:
+    assert letters(outcome([*LARGE, record(7, "end", 1007)])) == [
+        ("too_large", 0, 4, 4),
+        ("no_start", 7, 7, 7),
+    ]
+    silent = outcome([*LARGE, record(7, "start", 2000, key="b")])
+    assert letters(silent) == [("too_large", 0, 4, 4)]
+    assert opened(silent) == [("b", 7)]
+
+
+def test_an_end_over_the_limit_leaves_no_tombstone() -> None:
+    found = outcome([*LARGE[:4], record(4, "end", 4), record(5, "end", 5)])
+    assert letters(found) == [("too_large", 0, 4, 4), ("no_start", 5, 5, 5)]
+
+
+def test_a_limit_that_was_lowered_meanwhile_holds_for_what_is_open_already() -> None:
+    open_now = assemble(OpenState.empty(), table(LARGE[:4], RULES), RULES).state
+    lowered = replace(RULES, max_events=2)
+    result = assemble(open_now, table(LARGE[4:], lowered), lowered)
+    assert [(letter.reason, letter.closing_offset, letter.n_events) for letter in result.letters] == [
+        ("too_large", 4, 5)
+    ]
+    assert (len(result.state.tombstones), result.counts.swallowed) == (1, 2)
+
+
+def test_clean_keys_never_take_the_per_event_path() -> None:
+    log = [
+        record(10 * number + at, kind, 100_000 * (number // 3) + 10 * number + at, key=f"k{number}")
+        for number in range(30)
+        for at, kind in enumerate(["start", "entry", "end"])
+    ]
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
+    assert (len(result.closed), result.counts.per_event) == (30, 0)
+
+
+def test_offsets_of_any_size_keep_their_order() -> None:
+    offsets = [0, 2**31, 2**62, 2**63 - 2]
+    log = [record(at, kind, 1) for at, kind in zip(offsets, ["start", "end", "start", "end"], strict=True)]
+    others = [1, 2**31 + 1, 2**62 + 1]
+    log += [record(at, kind, 1, key="b") for at, kind in zip(others, ["start", "entry", "end"], strict=True)]
+    log.sort(key=lambda item: item.offset)
+    result = assemble(OpenState.empty(), table(log, RULES), RULES)
+    found = [(item.key, item.start_offset, item.end_offset) for item in result.closed]
+    assert found == [("k", 0, 2**31), ("b", 1, 2**62 + 1), ("k", 2**62, 2**63 - 2)]
+    assert result.letters == []
+
+
+def test_two_events_at_the_two_ends_of_time_are_a_timeout_and_no_overflow() -> None:
+    first, last = -62_135_596_800_000, 253_402_300_799_999
+    found = outcome([record(0, "start", first), record(1, "start", last, key="b"), record(2, "end", last)])
+    assert letters(found) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
+
+
+def test_the_public_session_is_the_log_word_for_word() -> None:
+    log = [record(5, "start", 10, text="é"), record(6, "entry", 1_700_000_000_123), record(8, "end", 12)]
+    rules = replace(RULES, timeout_ms=2 * 10**12)
+    closed = assemble(OpenState.empty(), table(log, rules), rules).closed[0]
+    session = to_session(closed, "clicks", 3)
+    assert (session.key, session.start, session.end) == ("k", ("clicks", 3, 5), ("clicks", 3, 8))
+    assert [event.raw for event in session.events] == [item.value for item in log]
+    assert [event.value["event_type"] for event in session.events] == closed.types()
+    assert session.events[1].timestamp.isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert (session.started_at.isoformat(), len(session.events)) == ("1970-01-01T00:00:00.010000+00:00", 3)
+    assert session.events[0] is session.events[0]
+    assert session.events[-1:] == [session.events[2]]
+
+
+def test_arguments_are_left_as_they_were_and_answers_repeat() -> None:
+    before = assemble(OpenState.empty(), table(LARGE[:3], RULES), RULES).state
+    encoded = [before.sessions.encoded, *(chunk.encoded() for chunk in before.chunks)]
+    new = table([*LARGE[3:], record(7, "entry", 5000)], RULES)
+    copy = pa.table(
+        {
+            name: pa.array(new.column(name).to_pylist(), new.schema.field(name).type)
+            for name in new.column_names
+        }
+    )
+    first, second = (assemble(before, new, RULES) for _ in range(2))
+    assert first.letters == second.letters
+    assert first.state.digest == second.state.digest
+    assert new.equals(copy)
+    again = before.sessions.changed(np.ones(len(before.sessions), bool))  # encoded anew
+    assert [again.encoded, *(chunk.encoded() for chunk in before.chunks)] == encoded

@@ -1,0 +1,512 @@
+"""What ends an attempt says what to do, with an exit code for its cause, whether it passes by itself, and without payloads."""
+
+import inspect
+import re
+from collections import defaultdict
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+import service.errors
+import spark_job.spark.ivy
+from service.errors import (
+    ContinuityError,
+    FencedError,
+    MovedError,
+    OutboxError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+from spark_job.assembly import errors as task_errors
+from spark_job.input import reading
+from spark_job.spark import failures, jvm
+from spark_job.spark.failures import (
+    BatchTooLargeError,
+    CodeChangedError,
+    DiskFullError,
+    InputTimestampError,
+    JobFailedError,
+    OpenSessionsTooLargeError,
+    SparkLostError,
+    TransformFailedError,
+    WorkerDiedError,
+    explain,
+    explained,
+    passes_by_itself,
+)
+from tests.support.paths import ROOT
+
+OPERATIONS = ROOT / "docs" / "operations.md"
+ABORTED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 4 times, most recent failure: Lost task 0.3 in stage 8.0 (TID 9)"
+STACK = "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)"
+
+
+class ShownError(Exception):
+    """As pyspark raises it: a message, and the Java stack beside it."""
+
+    def __init__(self, message: str, stack: str = "") -> None:
+        super().__init__(message)
+        self._stackTrace = stack
+
+
+def in_worker(raised: str) -> ShownError:
+    """What a Python worker raised, as Spark shows it."""
+    return ShownError(
+        f"{ABORTED} (host executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "/app/spark_job/assembly/task.py", line 120, in take\n'
+        "    assembled = assemble(state, new, self._of.rules)\n"
+        f"{raised}\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:800)\n"
+        "\nDriver stacktrace:\n" + STACK
+    )
+
+
+def in_java(cause: str) -> ShownError:
+    """What happened inside of the JVM, as Spark shows it: message, and the stack with its causes."""
+    stack = f"org.apache.spark.SparkException: {ABORTED}\n{STACK}\nCaused by: {cause}\n\tat org.apache.spark.X.y(X.scala:1)\n\t... 12 more"
+    return ShownError(f"{ABORTED}: {cause}\n{STACK}", stack)
+
+
+def kafka(code: int, text: str = "") -> KafkaException:
+    return KafkaException(KafkaError(code, text))
+
+
+AS_RAISED = {
+    TransformFailedError: in_worker(
+        "spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k' that ends at in/0/5"
+    ),
+    OpenSessionsTooLargeError: in_worker(
+        "spark_job.assembly.errors.PartitionTooLargeError: in/0 has 5 open sessions"
+    ),
+    CodeChangedError: in_worker("spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"),
+}
+
+# (exception, our error, exit code, whether it passes, what is shown of the cause)
+FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
+    "an explained one": (FencedError("mine"), FencedError, 4, False, "mine"),
+    # Postgres
+    "server gone": (psycopg.OperationalError("server closed"), UnavailableError, 6, True, "server closed"),
+    "connection closed": (
+        psycopg.InterfaceError("the connection is closed"),
+        UnavailableError,
+        6,
+        True,
+        "connection is closed",
+    ),
+    "wrong password": (
+        psycopg.errors.InvalidPassword("password authentication failed"),
+        UnavailableError,
+        6,
+        True,
+        "authentication failed",
+    ),
+    "stood still": (
+        psycopg.errors.IdleInTransactionSessionTimeout("x"),
+        UnavailableError,
+        6,
+        True,
+        "idle_in_transaction_timeout_ms",
+    ),
+    "disk of Postgres": (
+        psycopg.errors.DiskFull("no space"),
+        UnavailableError,
+        6,
+        True,
+        "the disk of Postgres is full: no space",
+    ),
+    "lock": (psycopg.errors.LockNotAvailable("canceled"), UnavailableError, 6, True, "lock_timeout_ms"),
+    "standby": (
+        psycopg.errors.ReadOnlySqlTransaction("read-only"),
+        UnavailableError,
+        6,
+        True,
+        "target_session_attrs=read-write",
+    ),
+    "shutdown": (psycopg.errors.AdminShutdown("terminating"), UnavailableError, 6, True, "terminating"),
+    "deadlock": (psycopg.errors.DeadlockDetected("deadlock"), UnavailableError, 6, True, "deadlock"),
+    "out of locks": (
+        psycopg.errors.OutOfMemory("out of shared memory"),
+        UnavailableError,
+        6,
+        True,
+        "out of shared memory",
+    ),
+    "constraint": (
+        psycopg.errors.CheckViolation("violates\nDETAIL:  row contains (secret)"),
+        RefusedError,
+        16,
+        False,
+        "violates",
+    ),
+    "right": (
+        psycopg.errors.InsufficientPrivilege("denied for table batch"),
+        RefusedError,
+        16,
+        False,
+        "denied for table",
+    ),
+    "no such table": (
+        psycopg.errors.UndefinedTable("batch does not exist"),
+        RefusedError,
+        16,
+        False,
+        "batch does not exist",
+    ),
+    "row too big": (
+        psycopg.errors.ProgramLimitExceeded("row is too big"),
+        RefusedError,
+        16,
+        False,
+        "row is too big",
+    ),
+    "corrupted": (psycopg.errors.DataCorrupted("invalid page"), RefusedError, 16, False, "invalid page"),
+    # Kafka, asked by the driver
+    "brokers down": (kafka(KafkaError._ALL_BROKERS_DOWN), UnavailableError, 6, True, "Kafka: "),
+    "SASL": (
+        kafka(KafkaError._AUTHENTICATION, "bad password"),
+        RefusedError,
+        16,
+        False,
+        "Kafka refuses the job: bad password",
+    ),
+    "ACL": (
+        kafka(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied"),
+        RefusedError,
+        16,
+        False,
+        "grant the right",
+    ),
+    "option of librdkafka": (
+        kafka(KafkaError._INVALID_ARG, "No such property"),
+        SettingsError,
+        2,
+        False,
+        "No such property. Correct [kafka.options]",
+    ),
+    # The job's own, in a worker
+    "transform": (
+        AS_RAISED[TransformFailedError],
+        TransformFailedError,
+        11,
+        False,
+        "m:f failed for session 'k' that ends at in/0/5",
+    ),
+    "open sessions too large": (
+        AS_RAISED[OpenSessionsTooLargeError],
+        OpenSessionsTooLargeError,
+        12,
+        False,
+        "in/0 has 5 open sessions",
+    ),
+    "code changed": (AS_RAISED[CodeChangedError], CodeChangedError, 18, False, "m:f was edited or replaced"),
+    "open sessions differ": (
+        in_worker(
+            "spark_job.assembly.errors.OpenSessionsDifferError: in/0: what is open at offset 5 is not what was open"
+        ),
+        ContinuityError,
+        5,
+        False,
+        "in/0: what is open at offset 5",
+    ),
+    "retention overtook a rebuild": (
+        in_worker("spark_job.input.reading.RecordsGoneError: in/0: Kafka has deleted offsets from 3 on"),
+        MovedError,
+        5,
+        True,
+        "in/0: Kafka has deleted offsets from 3 on",
+    ),
+    "Kafka away in a rebuild": (
+        in_worker(
+            "spark_job.input.reading.NoAnswerError: in/0: Kafka did not give the records up to offset 9"
+        ),
+        UnavailableError,
+        6,
+        True,
+        "Kafka did not give the records up to offset 9",
+    ),
+    "a rebuild refused": (
+        in_worker(
+            'cimpl.KafkaException: KafkaError{code=_AUTHENTICATION,val=-169,str="SASL authentication error"}'
+        ),
+        RefusedError,
+        16,
+        False,
+        "SASL authentication error",
+    ),
+    "option of a rebuild": (
+        in_worker(
+            'cimpl.KafkaException: KafkaError{code=_INVALID_ARG,val=-186,str="ssl.ca.location failed"}'
+        ),
+        SettingsError,
+        2,
+        False,
+        "ssl.ca.location failed",
+    ),
+    "transform not there": (
+        in_worker("service.errors.SettingsError: importing m failed"),
+        SettingsError,
+        2,
+        False,
+        "importing m failed",
+    ),
+    "package not there": (
+        in_worker("ModuleNotFoundError: No module named 'spark_job'"),
+        SettingsError,
+        2,
+        False,
+        "No module named 'spark_job'",
+    ),
+    # Spark
+    "timestamp": (
+        in_java("java.lang.ArithmeticException: long overflow"),
+        InputTimestampError,
+        19,
+        False,
+        "long overflow",
+    ),
+    "heap": (
+        in_java("java.lang.OutOfMemoryError: Java heap space"),
+        BatchTooLargeError,
+        13,
+        True,
+        "Java heap space",
+    ),
+    "result size": (
+        ShownError(
+            f"{ABORTED}: Total size of serialized results of 9 tasks (1033.2 MiB) is bigger than spark.driver.maxResultSize (1024.0 MiB)"
+        ),
+        BatchTooLargeError,
+        13,
+        True,
+        "1033.2 MiB",
+    ),
+    "row over 2 GiB": (
+        in_java("java.lang.IllegalArgumentException: Cannot grow BufferHolder by size 9"),
+        BatchTooLargeError,
+        13,
+        True,
+        "by size 9",
+    ),
+    "worker died": (
+        in_java("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"),
+        WorkerDiedError,
+        17,
+        True,
+        "(crashed)",
+    ),
+    "executor died": (
+        ShownError(f"{ABORTED}: ExecutorLostFailure (executor 1 exited: 137)"),
+        WorkerDiedError,
+        17,
+        True,
+        "executor 1 exited: 137",
+    ),
+    "disk": (
+        in_java("java.io.IOException: No space left on device"),
+        DiskFullError,
+        14,
+        True,
+        "No space left",
+    ),
+    "retention overtook the query": (
+        in_java("java.lang.IllegalStateException: Some data may have been lost because x"),
+        MovedError,
+        5,
+        True,
+        "because x",
+    ),
+    "Spark's SASL": (
+        in_java("org.apache.kafka.common.errors.SaslAuthenticationException: bad"),
+        RefusedError,
+        16,
+        False,
+        "SaslAuthenticationException: bad",
+    ),
+    "Spark's ACL": (
+        in_java("org.apache.kafka.common.errors.TopicAuthorizationException: [in]"),
+        RefusedError,
+        16,
+        False,
+        "[in]",
+    ),
+    "Spark's TLS": (
+        in_java("javax.net.ssl.SSLHandshakeException: PKIX path"),
+        RefusedError,
+        16,
+        False,
+        "PKIX path",
+    ),
+    "Kafka away": (
+        in_java("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node"),
+        UnavailableError,
+        6,
+        True,
+        "waiting for a node",
+    ),
+    "no host": (
+        in_java("java.net.UnknownHostException: kafka"),
+        UnavailableError,
+        6,
+        True,
+        "UnknownHostException: kafka",
+    ),
+    "bad java_options": (
+        in_java("org.apache.kafka.common.config.ConfigException: Invalid value x"),
+        SettingsError,
+        2,
+        False,
+        "Invalid value x",
+    ),
+    "no connector": (
+        ShownError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka"),
+        SettingsError,
+        2,
+        False,
+        "data source: kafka",
+    ),
+    "unknown": (
+        in_java("java.lang.IllegalStateException: nobody knows"),
+        JobFailedError,
+        10,
+        True,
+        "Caused by: java.lang.IllegalStateException: nobody knows",
+    ),
+    "not Spark's": (KeyError(5), JobFailedError, 10, True, "KeyError: 5"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_not(case: str) -> None:
+    raised, kind, exit_code, passes, shown = FAILURES[case]
+    error = explain(raised)
+    assert (type(error), error.exit_code, passes_by_itself(error)) == (kind, exit_code, passes)
+    said = str(error)
+    assert shown in said
+    assert "secret" not in said
+    assert "\tat " not in said
+    assert " at org.apache" not in said
+    assert len(said) < 3_000
+
+
+def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
+    for signs, kind, meaning in failures.SPARK_SIGNS:
+        for sign in signs:
+            error = explain(ShownError(f"{ABORTED}: {sign}: words"))
+            assert type(error) is kind, sign
+            assert str(error).startswith(f"{meaning}. "), sign
+            assert f"{sign}: words" in str(error)
+
+
+def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
+    signs = {sign for row in failures.SPARK_SIGNS for sign in row[0]}
+    for module in (task_errors, reading):
+        own = {
+            name
+            for name, kind in inspect.getmembers(module, inspect.isclass)
+            if kind.__module__ == module.__name__
+        }
+        assert own <= signs
+        assert own
+
+
+@pytest.mark.parametrize(
+    "quoted", ["java.net.ConnectException: refused", "java.lang.OutOfMemoryError", "No space left on device"]
+)
+def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None:
+    text = f"spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k': {quoted}"
+    assert (
+        type(explain(in_worker(f"OSError: {quoted}\n\nThe above exception was the direct cause\n\n{text}")))
+        is TransformFailedError
+    )
+
+
+def test_an_unknown_failure_shows_its_innermost_causes_and_where_the_whole_of_it_is() -> None:
+    stack = "\n".join(
+        [
+            "py4j.Py4JException: x",
+            STACK,
+            *(f"Caused by: java.lang.Error: cause {n}\n{STACK}" for n in range(5)),
+        ]
+    )
+    said = str(explain(ShownError("An error occurred while calling o12.toArrow.", stack)))
+    assert "An error occurred while calling o12.toArrow." in said
+    assert said.index("cause 3") < said.index("cause 4")
+    assert "cause 2" not in said
+    assert "(the whole of it is in spark.log, see docs/operations.md)" in said
+    assert "## Spark's own log" in OPERATIONS.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kind", "words"),
+    [
+        (52, BatchTooLargeError, "ran out of memory (exit code 52)"),
+        (-9, SparkLostError, "is gone (signal 9)"),
+    ],
+)
+def test_a_jvm_that_is_gone_is_told_by_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int, kind: type[OutboxError], words: str
+) -> None:
+    monkeypatch.setattr(jvm, "lost", lambda _error=None: jvm.LostJvm(exit_code))
+    error = explain(ConnectionError("refused"))
+    assert type(error) is kind
+    assert words in str(error)
+    assert passes_by_itself(error)
+
+
+def test_a_lost_jvm_that_is_not_this_processes_child_cannot_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jvm, "is_ours", lambda: False)
+    assert not passes_by_itself(SparkLostError("x"))
+    assert passes_by_itself(UnavailableError("x"))
+
+
+def kinds() -> list[type[OutboxError]]:
+    """Every error with which `spark-job run` ends and that has an exit code of its own."""
+    return [
+        kind
+        for module in (service.errors, failures, spark_job.spark.ivy)
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, OutboxError)
+        and kind.__module__ == module.__name__
+        and "exit_code" in vars(kind)
+    ]
+
+
+def test_every_cause_with_a_remedy_of_its_own_has_an_exit_code_of_its_own_and_is_documented() -> None:
+    codes = {kind.exit_code: kind for kind in kinds()}
+    assert len(codes) == len(kinds()) > 15
+    assert set(codes) == set(documented())
+
+
+def test_the_page_says_of_each_exit_code_whether_it_is_tried_again() -> None:
+    told: dict[int, set[str]] = defaultdict(set)
+    all_kinds: list[type[OutboxError]] = [*kinds(), MovedError]
+    for kind in all_kinds:
+        told[kind.exit_code].add("yes" if passes_by_itself(kind("x")) else "no")
+    assert told == documented()
+
+
+def test_a_servers_error_outside_the_query_is_explained_too() -> None:
+    with pytest.raises(UnavailableError, match="gone"), explained():
+        raise psycopg.OperationalError("gone")
+    with pytest.raises(SettingsError, match=r"no\.such\.option"), explained():
+        AdminClient({"no.such.option": "1"})
+
+
+def test_an_error_of_the_operating_system_is_not_taken_for_a_lost_jvm() -> None:
+    with pytest.raises(PermissionError), explained():
+        raise PermissionError("mine")
+
+
+def documented() -> dict[int, set[str]]:
+    """{exit code: whether it is tried again, of each of its causes} of the table in docs/operations.md."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for line in OPERATIONS.read_text("utf-8").splitlines():
+        if row := re.fullmatch(r"\| ([1-9]\d*) \|[^|]*\| (yes|no) \|[^|]*\|", line):
+            found[int(row[1])].add(row[2])
+    return found
