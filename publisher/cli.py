@@ -3,7 +3,7 @@
 import typer
 
 from publisher.commands import audit, lanes, parked, replay, resume, retention, run, status
-from service.command import run_command
+from service.commands.main import run_command
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -6,7 +6,6 @@ import threading
 
 import structlog
 
-from publisher.commands.common import Config, console
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.cursor import Epoch
@@ -14,6 +13,8 @@ from publisher.outbox.identity import OutboxIdentity
 from publisher.relay import Relay
 from publisher.shutdown import stop_on_signals
 from service import fault_points, logs
+from service.commands.options import Config
+from service.commands.output import console
 from service.settings import Settings, load_settings
 
 _log = structlog.get_logger()

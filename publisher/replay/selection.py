@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import statement
-from publisher.replay.filters import Filters, Moment
+from publisher.replay.filters import Filters
+from service.commands.times import Moment
 
 _TARGET_S = 0.5
 _MOST_BATCHES = 10_000

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from publisher.replay.filters import Filters, Moment
+from publisher.replay.filters import Filters
 from publisher.replay.selection import Range, resolve
+from service.commands.times import Moment
 from tests.integration.publisher.harness import query
 from tests.integration.publisher.outbox_rows import Outbox
 
