@@ -41,6 +41,8 @@ from spark_job.standby import Standby
 
 log = structlog.get_logger()
 
+_PLACES_A_LINE = 4
+
 
 def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, standby: bool = False) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
@@ -72,7 +74,7 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
                 break
             plan = following
         condition.stopping()
-        log.info("job_stopped", signalled=stop.is_set())
+    log.info("job_stopped", signalled=stop.is_set())
 
 
 def attempt(
@@ -232,18 +234,23 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
     names = started.topics.names | dict(generation.topics)
     log.info(
         "job_started",
-        run=str(run_id),
-        attempt=attempt,
         generation=generation.number,
+        revision=generation.revision,
+        attempt=attempt,
         restored=begun.restored,
-        explanation=begun.explanation,
         open_sessions=sum(each.sessions for each in begun.open.values()),
         rebuild_offsets=begun.rebuild_offsets,
-        revision=generation.revision,
-        resumes_at={
-            f"{names.get(w.topic_id, w.topic_id)}/{w.partition}": o for w, o in begun.resumes_at.items()
-        },
+        reissued_offsets=begun.reissued_offsets,
+        run=str(run_id),
     )
+    log.info("job_resumes", explanation=begun.explanation)
+    places = sorted(
+        (names.get(where.topic_id, where.topic_id), where.partition, offset)
+        for where, offset in begun.resumes_at.items()
+    )
+    for first in range(0, len(places), _PLACES_A_LINE):
+        some = places[first : first + _PLACES_A_LINE]
+        log.info("job_resumes_at", at={f"{topic}/{partition}": offset for topic, partition, offset in some})
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 -- Takes what nobody holds of these lanes. What somebody else is just taking is left to them.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
+    taken = l.taken + 1,
     lease_holder = %(holder)s,
     lease_until = now() + make_interval(secs => %(lease_s)s),
     lease_backend_pid = p.backend_pid,

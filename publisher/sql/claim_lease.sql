@@ -1,6 +1,7 @@
 -- Anew too where it is held by this holder already: each tenure has its own token. A process' leases live with its heartbeat's backend.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
+    taken = l.taken + CASE WHEN l.lease_holder IS DISTINCT FROM %(holder)s::text THEN 1 ELSE 0 END,
     lease_holder = %(holder)s,
     lease_until = now() + make_interval(secs => %(lease_s)s),
     lease_backend_pid = own.pid,

@@ -1,2 +1,1 @@
--- Each claim of a lane raises its token by one.
-SELECT coalesce(sum(l.lease_token), 0)::bigint FROM outbox.lane l
+SELECT coalesce(sum(l.taken), 0)::bigint FROM outbox.lane l

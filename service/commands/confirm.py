@@ -16,5 +16,5 @@ def confirm(yes: bool, question: str, reason: str, *, flag: str = "--yes") -> No
     if yes:
         return
     if not sys.stdin.isatty():
-        raise SettingsError(f"{reason}, and there is nobody to ask: add {flag}. Nothing was changed.")
+        raise SettingsError(f"{reason}, and there is nobody to ask: say {flag}. Nothing was changed.")
     typer.confirm(question, abort=True, err=True)

@@ -163,8 +163,8 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Con
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("retry", "--all"), "this would retry 5 letters, and there is nobody to ask: add --yes"),
-        (("discard", "1"), "this would discard 1 letters, and there is nobody to ask: add --yes"),
+        (("retry", "--all"), "this would retry 5 letters, and there is nobody to ask: say --yes"),
+        (("discard", "1"), "this would discard 1 letters, and there is nobody to ask: say --yes"),
         (("retry",), "name letters by their ids"),
         (("retry", "1", "--all"), "name letters by their ids"),
         (("discard", "--yes"), "name letters by their ids"),

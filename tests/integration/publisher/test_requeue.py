@@ -276,7 +276,7 @@ def test_the_commands_name_what_they_do_and_what_they_leave_out(outbox: Outbox, 
     assert (shown["state"], [output["value"] for output in shown["outputs"]]) == ("parked", ["1"])
 
     for words, error, message in (
-        (("discard", "--all"), SettingsError, "add --yes. Nothing was changed"),
+        (("discard", "--all"), SettingsError, "say --yes. Nothing was changed"),
         (("requeue", "1/a", "--all"), RowError, "one of the three"),
         (("requeue", "a"), RowError, "'a' names no row"),
         (("show", "9/z"), RowError, "row 9/z was never parked"),

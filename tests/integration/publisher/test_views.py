@@ -151,7 +151,10 @@ def test_status_says_what_was_delivered_lately_what_is_parked_and_how_often_lane
     outbox: Outbox,
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    query(outbox.dsn, "INSERT INTO outbox.lane (epoch, lane, lease_token) VALUES (1, 0, 3), (1, 1, 4)")
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.lane (epoch, lane, lease_token, taken) VALUES (1, 0, 6, 3), (1, 1, 9, 4)",
+    )
     query(
         outbox.dsn,
         "INSERT INTO outbox.delivery (epoch, lane, seq, to_batch, sessions, events, kind, committed_at)"
