@@ -151,9 +151,7 @@ class Relay:
                         self._assign_lanes(connection, context, workers)
                         self._pruning.turn(connection)
                         backoff.reset()
-                        self._wait(
-                            self._settings.publisher.poll_ms / 1000, workers, heartbeat, context.deliveries
-                        )
+                        self._wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 reason = str(error).strip()

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from db.statements import statement
 from publisher.commands.common import database
+from publisher.commands.park import park
 from publisher.outbox.parked import (
     Choice,
     Requeued,
@@ -31,10 +32,10 @@ from service.settings import load_settings
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Rows that Kafka refuses for themselves: look at them, send them again, or put them away.",
+    help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
 )
 
-_REASONS = ("too_large", "invalid")
+_REASONS = ("too_large", "invalid", "topic_missing")
 
 Rows = Annotated[
     list[str] | None,
@@ -45,6 +46,8 @@ Reasons = Annotated[
     typer.Option("--reason", help=f"Rows parked for this reason; may be repeated. {', '.join(_REASONS)}."),
 ]
 Every = Annotated[bool, typer.Option("--all", help="Every parked row.")]
+
+app.command()(park)
 
 
 class RowError(OutboxError):

@@ -37,6 +37,11 @@ def print_status(out: Console, found: Status) -> None:
     reasons = ", ".join(f"{count} {reason}" for reason, count in found.parked_rows.items() if count)
     if reasons:
         out.print(f"parked now: {reasons}", style="yellow")
+    for topic, since in found.parked_topics.items():
+        out.print(
+            f"topic {topic!r}: its rows are parked while it does not exist, decided {since:%F %T} UTC",
+            style="yellow",
+        )
     replays = ", ".join(f"{count} {state}" for state, count in found.replays.items() if count)
     if replays:
         out.print(f"replays: {replays}")
