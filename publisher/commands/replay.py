@@ -26,11 +26,14 @@ from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
+from service.commands.tables import printable
 from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach
 from service.kafka_client import admin_client
 from service.settings import Settings, load_settings
+
+_SHOWN_KEYS = 10
 
 app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
 
@@ -99,7 +102,8 @@ def start(
 ) -> None:
     """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
 
-    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included.
+    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included. --dry-run also asks
+    the target, and ends as the start would. Exits with 1 where only session keys were named that have no row: nothing is sent then.
     """
     filters = Filters(
         from_batch=from_batch,
@@ -117,6 +121,7 @@ def start(
     settings = _begin(config)
     request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
+    kafka = request.kafka(settings)
     with database(settings, "replay start") as connection:
         outbox = check_unchanged(connection, read_identity(connection))
         plan = make_plan(connection, request, counting)
@@ -126,13 +131,21 @@ def start(
             print_json(plan.as_json())
         elif not plan.count.events:
             console().print("nothing to send")
-        return
-    confirm(yes, "Send them once more?", "a replay sends events once more")
+        if not plan.count.events:
+            raise typer.Exit(1 if plan.only_unknown_keys else 0)
+    else:
+        confirm(yes, "Send them once more?", "a replay sends events once more")
     with answering():
-        kafka = request.kafka(settings)
-        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
-        check_topics(target, plan.destinations)
+        # A dry run makes nothing, so what is to be made cannot be missing.
+        making = create_topics and not dry_run
+        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=making)
+        if making or not create_topics:
+            check_topics(target, plan.destinations)
         compacted = compacted_topics(admin_client(kafka), plan.destinations, kafka.request_timeout_s)
+    if dry_run:
+        if compacted and not accept_compacted:
+            sys.stderr.write(f"{_compacted_text(sorted(compacted))} (docs/compacted-outputs.md)\n")
+        return
     _confirm_compacted(sorted(compacted), accepted=accept_compacted)
     with database(settings, "replay start") as connection:
         replay = make(connection, plan, target)
@@ -296,5 +309,19 @@ def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
         out.print(f"batches {batches.first:,} to {batches.last:,}")
     for note in batches.notes:
         out.print(note)
+    _warn_of_unknown_keys(plan)
     if plan.count.events:
         count_table(plan.count, plan.request.to_topic).print(out)
+
+
+def _warn_of_unknown_keys(plan: Plan) -> None:
+    keys = plan.unknown_keys
+    for key in keys[:_SHOWN_KEYS]:
+        error_console().print(
+            f"session key {printable(key)!r} has no row in these batches: is it written as it should be?",
+            style="yellow",
+        )
+    if len(keys) > _SHOWN_KEYS:
+        error_console().print(
+            f"{len(keys) - _SHOWN_KEYS:,} more session keys have no row in these batches", style="yellow"
+        )

@@ -129,6 +129,18 @@ def count(
     return found
 
 
+def unknown_keys(connection: psycopg.Connection[Any], batches: Range, filters: Filters) -> list[str]:
+    """Return those of the filter's session keys that have no row in the batches."""
+    if filters.keys is None:
+        return []
+    rows = connection.execute(
+        statement("publisher", "replay_unknown_keys"),
+        {"from_batch": batches.first, "to_batch": batches.last, "keys": list(filters.keys)},
+        prepare=False,
+    )
+    return [key for (key,) in rows]
+
+
 def _windows(batches: Range) -> Iterator[tuple[int, int]]:
     """Cut the range into windows that take about half a second each."""
     first, size = batches.first, 16

@@ -15,6 +15,11 @@ def confirm(yes: bool, question: str, reason: str, *, flag: str = "--yes") -> No
     """
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not somebody_to_ask():
         raise SettingsError(f"{reason}, and there is nobody to ask: say {flag}. Nothing was changed.")
     typer.confirm(question, abort=True, err=True)
+
+
+def somebody_to_ask() -> bool:
+    """Whether a person sits at the other end."""
+    return sys.stdin.isatty()

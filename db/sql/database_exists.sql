@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM pg_catalog.pg_database d WHERE d.datname = %(name)s)
