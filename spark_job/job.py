@@ -56,6 +56,7 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
     plan = Plan(accepted=accepted, take_over=take_over)
     condition = Condition(settings.metrics.hung_s)
     with ExitStack() as cleanup:
+        cleanup.push(_log_end)  # the first, so that it is called last
         cleanup.enter_context(endpoint.served(settings, condition))
         cleanup.enter_context(condition.watched())
         stop = cleanup.enter_context(_stop_signals())
@@ -74,7 +75,6 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
                 break
             plan = following
         condition.stopping()
-    log.info("job_stopped", signalled=stop.is_set())
 
 
 def attempt(
@@ -216,6 +216,14 @@ def _end(
     ownership.release(settings.postgres, run_id, because[:2_000])
 
 
+def _log_end(_kind: object, error: BaseException | None, _trace: object) -> None:
+    """The last line of the log. What went wrong, the command says in full."""
+    if error is None:
+        log.info("job_stopped")
+    else:
+        log.error("job_stopped", failure=type(error).__name__)
+
+
 def _shown(started: Started, run_id: UUID) -> dict[str, object]:
     """What `/readyz` and the metrics say of a start."""
     generation = started.position.generation
@@ -238,12 +246,15 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
         revision=generation.revision,
         attempt=attempt,
         restored=begun.restored,
-        open_sessions=sum(each.sessions for each in begun.open.values()),
-        rebuild_offsets=begun.rebuild_offsets,
-        reissued_offsets=begun.reissued_offsets,
         run=str(run_id),
     )
     log.info("job_resumes", explanation=begun.explanation)
+    log.info(
+        "job_rebuilds",
+        open_sessions=sum(each.sessions for each in begun.open.values()),
+        rebuild_offsets=begun.rebuild_offsets,
+        reissued_offsets=begun.reissued_offsets,
+    )
     places = sorted(
         (names.get(where.topic_id, where.topic_id), where.partition, offset)
         for where, offset in begun.resumes_at.items()

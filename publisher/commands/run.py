@@ -49,12 +49,15 @@ def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> 
     if settings.log.format == "json":  # whoever reads lines of JSON gets nothing else
         _log.info(
             "publisher_started",
+            epoch=epoch.epoch,
+            lanes=epoch.lanes,
+            from_batch=epoch.from_batch,
             outbox=str(identity.outbox_uuid),
+        )
+        _log.info(
+            "publisher_delivers_to",
             cluster=identity.cluster_id,
             bootstrap_servers=settings.kafka.bootstrap_servers,
-            epoch=epoch.epoch,
-            from_batch=epoch.from_batch,
-            lanes=epoch.lanes,
         )
         return
     console().print(

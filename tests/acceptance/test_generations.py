@@ -164,7 +164,7 @@ def assert_all_say(pipeline: Pipeline, restored: str, *, generation: int, rebuil
     )
     pipeline.wait_until(lambda: lines() and lines()[-1]["run"] == run, "the log line of the start")
     pipeline.wait_until(lambda: len(lines("job_resumes_at")) == len(lines()), "the lines after it")
-    logged = lines()[-1] | lines("job_resumes")[-1]
+    logged = lines()[-1] | lines("job_resumes")[-1] | lines("job_rebuilds")[-1]
     shown = pipeline.status()["start"]
     for said in (logged, shown):
         assert (said["run"], said["restored"], said["generation"]) == (run, restored, generation)
