@@ -41,10 +41,8 @@ class UnavailableError(OutboxError):
     exit_code = 6
 
 
-class DatabaseMissingError(UnavailableError):
+class DatabaseMissingError(SchemaError, UnavailableError):
     """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
-
-    exit_code = 3
 
 
 class MovedError(ContinuityError):
