@@ -79,7 +79,7 @@ def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
             with psycopg.connect(
                 settings.dsn.get_secret_value(), dbname=other, connect_timeout=settings.connect_timeout_s
             ) as connection:
-                return not _row(connection, "database_exists", name=name)[0]
+                return not _row(connection, "database_exists", database=name)[0]
         except psycopg.Error:
             continue
     return False

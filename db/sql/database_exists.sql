@@ -1,1 +1,1 @@
-SELECT EXISTS (SELECT FROM pg_catalog.pg_database d WHERE d.datname = %(name)s)
+SELECT EXISTS (SELECT FROM pg_catalog.pg_database d WHERE d.datname = %(database)s)

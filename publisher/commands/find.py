@@ -97,7 +97,7 @@ def _recorded(outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int
 
 def _whole(kafka: KafkaSettings, outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int]]:
     topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
-    offsets = {}
+    offsets: dict[tuple[str, int], tuple[int, int]] = {}
     for name in sorted({output.topic for output in outputs}):
         ends = topics.ends(name, range(topics.partitions(name)))
         offsets |= {(name, partition): (0, end - 1) for partition, end in ends.items() if end > 0}

@@ -48,7 +48,7 @@ def start() -> None:
     reading, writing = os.pipe()
     threading.Thread(target=pass_on, args=(reading, 2), name="jvm-stderr", daemon=True).start()
     try:
-        gateway = launch_gateway(popen_kwargs={"stderr": writing})
+        gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
     finally:
         os.close(writing)  # the JVM has its own: the thread ends with it
     SparkContext._ensure_initialized(gateway=gateway)

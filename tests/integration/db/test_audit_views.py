@@ -304,11 +304,19 @@ def test_dead_letters_one_by_one_and_by_reason(shared_world: Outbox) -> None:
 
 def test_keys_that_never_produced_an_output_are_found(world: Outbox) -> None:
     # e: only letters; f: a session for which the transform returned nothing; a has outputs beside its letter.
-    world.insert("dead_letter", session_key="e", first_offset=70, closing_offset=71, created_at=minutes(1))
+    world.insert(
+        "dead_letter",
+        session_key="e",
+        first_offset=70,
+        last_offset=70,
+        closing_offset=71,
+        created_at=minutes(1),
+    )
     world.insert(
         "dead_letter",
         session_key="e",
         first_offset=80,
+        last_offset=80,
         closing_offset=81,
         state="discarded",
         created_at=minutes(2),
