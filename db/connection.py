@@ -56,7 +56,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
     except psycopg.Error as error:
         if _is_missing(settings, error):
             raise DatabaseMissingError(
-                f"Postgres at {settings.address()} has no database {settings.database()!r}. Correct [postgres] dsn "
+                f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
                 "(OUTBOX_POSTGRES__DSN), or create the database and run `alembic upgrade head`."
             ) from error
         raise UnavailableError(

@@ -136,12 +136,13 @@ def start(
     else:
         confirm(yes, "Send them once more?", "a replay sends events once more")
     with answering():
-        # A dry run makes nothing, so what is to be made cannot be missing.
-        making = create_topics and not dry_run
+        making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=making)
-        if making or not create_topics:
-            check_topics(target, plan.destinations)
-        compacted = compacted_topics(admin_client(kafka), plan.destinations, kafka.request_timeout_s)
+        if create_topics and not making:
+            # What is missing would be made, and a dry run makes nothing.
+            names = set(target.topics.ids(names))
+        check_topics(target, names)
+        compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)
     if dry_run:
         if compacted and not accept_compacted:
             sys.stderr.write(f"{_compacted_text(sorted(compacted))} (docs/compacted-outputs.md)\n")

@@ -51,7 +51,7 @@ def test_a_database_that_is_not_there_is_told_from_a_server_that_does_not_answer
     database: str,
 ) -> None:
     missing = PostgresSettings(dsn=SecretStr(psycopg.conninfo.make_conninfo(database, dbname="nowhere")))
-    with pytest.raises(DatabaseMissingError, match="has no database 'nowhere'") as refused:
+    with pytest.raises(DatabaseMissingError, match="it has no database 'nowhere'") as refused:
         connect(missing, "a service")
     assert refused.value.exit_code == 3
     # The server names a role that does not exist in the same way as a database.
