@@ -96,6 +96,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
+    from spark_job.recovery.judges import assembly_of  # Arrow's imports cost time that `list` need not pay
+
     with _outbox(load_settings(config)) as connection:
         found = store.read(connection, [letter_id])
         assembly = generations.assembly_of_generation(connection, found[0].generation) if found else {}
@@ -107,7 +109,7 @@ def show(
     if raw:
         sys.stdout.buffer.write(b"".join((value or b"") + b"\n" for value in letter.event_values))
         return
-    types = shown.event_types(letter, str(assembly.get("type", "")))
+    types = shown.event_types(letter, assembly_of(assembly).settings.type_path)
     if as_json:
         print_json(shown.letter_json(letter, types))
     else:

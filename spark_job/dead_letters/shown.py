@@ -43,13 +43,12 @@ def letters_table(letters: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def event_types(letter: StoredLetter, type_source: str) -> list[str | None]:
-    """Return the types of the kept events, None where one has none. `type_source`: `[session] type` of the letter's generation."""
+def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | None]:
+    """Return the types of the kept events, None where one has none. `path`: of the field with the type; None: it is in a header."""
     if letter.event_types is not None:
         return letter.event_types
-    if not type_source.startswith("$."):
+    if path is None:
         return [None] * len(letter.event_values)
-    path = type_source.removeprefix("$.").split(".")
     return [_field(value, path) for value in letter.event_values]
 
 
