@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
 from db.statements import queries
-from service.errors import SettingsError, UnavailableError
+from service.errors import DatabaseMissingError, SettingsError, UnavailableError
 from service.settings import PostgresSettings
 
 _SESSION = queries("db", "session")
@@ -17,6 +17,7 @@ _SESSION = queries("db", "session")
 # How long a statement waits for a server that has gone without a word.
 _GONE_S = 30
 _PROBES = 3
+_ALWAYS_THERE = ("postgres", "template1")
 
 _proven: set[str] = set()
 """DSNs that lead through a pooler which keeps a server connection for each client."""
@@ -32,8 +33,8 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
     """Open a connection that pg_stat_activity shows as `application`.
 
-    Raises UnavailableError when the server does not answer or refuses, SettingsError when a pooler on the way does not keep sessions;
-    the password never appears in the message.
+    Raises UnavailableError when the server does not answer or refuses, its kind DatabaseMissingError when it has no such database,
+    SettingsError when a pooler on the way does not keep sessions; the password never appears in the message.
     """
 
     def open_one(**others: Any) -> psycopg.Connection[TupleRow]:
@@ -56,6 +57,11 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             connection.close()
             raise
     except psycopg.Error as error:
+        if _is_missing(settings, error):
+            raise DatabaseMissingError(
+                f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
+                "(OUTBOX_POSTGRES__DSN), or create the database and run `alembic upgrade head`."
+            ) from error
         raise UnavailableError(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             "Check [postgres] dsn (OUTBOX_POSTGRES__DSN); `devstack status` shows a local one."
@@ -69,6 +75,25 @@ def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield
+
+
+def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
+    """Whether a connection failed because there is no such database, by the server's own catalogue.
+
+    A failed connection has no SQLSTATE, and its message is in the server's language: the name in it is only a reason to ask.
+    """
+    name = settings.database()
+    if not name or f'"{name}"' not in str(error):
+        return False
+    for other in _ALWAYS_THERE:
+        try:
+            with psycopg.connect(
+                settings.dsn.get_secret_value(), dbname=other, connect_timeout=settings.connect_timeout_s
+            ) as connection:
+                return not _row(connection, _SESSION["database_exists"], database=name)[0]
+        except psycopg.Error:
+            continue
+    return False
 
 
 def _begin_session(

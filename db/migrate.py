@@ -15,7 +15,7 @@ from db.statements import migration_script
 from service.errors import OutboxError, SchemaError, UnavailableError
 from service.settings import PostgresSettings
 
-HEAD = "0006"
+HEAD = "0007"
 """The revision that this code reads and writes."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")

@@ -259,7 +259,7 @@ CREATE TABLE outbox.parked (
     requeued_batch bigint,
     state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT parked_reason_known CHECK ((reason = ANY (ARRAY['too_large'::text, 'invalid'::text]))),
+    CONSTRAINT parked_reason_known CHECK ((reason = ANY (ARRAY['too_large'::text, 'invalid'::text, 'topic_missing'::text]))),
     CONSTRAINT parked_requeued_by CHECK (((state = 'requeued'::text) = (requeued_batch IS NOT NULL))),
     CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
     CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
@@ -581,12 +581,14 @@ CREATE TABLE outbox.lane (
     mirrored_at timestamp with time zone,
     stopped_why text,
     pruned_seq bigint DEFAULT 0 NOT NULL,
+    taken bigint DEFAULT 0 NOT NULL,
     CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
     CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
     CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
     CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
     CONSTRAINT lane_pruned_natural CHECK ((pruned_seq >= 0)),
-    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL)))
+    CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL))),
+    CONSTRAINT lane_taken_natural CHECK ((taken >= 0))
 );
 
 --
@@ -594,6 +596,12 @@ CREATE TABLE outbox.lane (
 --
 
 COMMENT ON COLUMN outbox.lane.pruned_seq IS 'deliveries of this lane up to this seq are pruned; resumes among them may be kept';
+
+--
+-- Name: COLUMN lane.taken; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.lane.taken IS 'how often a publisher process took the lane, the same one again included; counted since schema 0007';
 
 --
 -- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
@@ -1811,6 +1819,82 @@ COMMENT ON COLUMN outbox.audit_input.age IS 'time since then: idle input, or a j
 COMMENT ON COLUMN outbox.audit_input.topic_id IS 'id of the topic';
 
 --
+-- Name: audit_key_without_output; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_key_without_output AS
+ SELECT session_key,
+    sum(sessions) AS sessions,
+    sum(letters) AS dead_letters,
+    sum(open_letters) AS open_letters,
+    min(at) AS first_at,
+    max(at) AS newest_at
+   FROM ( SELECT o.session_key,
+            cardinality(o.session_ends) AS sessions,
+            0 AS letters,
+            0 AS open_letters,
+            cardinality(o.topics) AS outputs,
+            b.created_at AS at
+           FROM (outbox.session_output o
+             JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
+        UNION ALL
+         SELECT d.session_key,
+            0,
+            1,
+                CASE
+                    WHEN (d.state = 'open'::text) THEN 1
+                    ELSE 0
+                END AS "case",
+            0,
+            d.created_at
+           FROM outbox.dead_letter d
+          WHERE (d.session_key IS NOT NULL)) k
+  GROUP BY session_key
+ HAVING (sum(outputs) = 0);
+
+--
+-- Name: VIEW audit_key_without_output; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_key_without_output IS 'Session keys that were seen, but that never produced an output, of what is kept: their sessions are dead letters, or the transform returned nothing for them. Reads everything.';
+
+--
+-- Name: COLUMN audit_key_without_output.session_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.session_key IS 'key of the sessions';
+
+--
+-- Name: COLUMN audit_key_without_output.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.sessions IS 'sessions for which the transform returned no output';
+
+--
+-- Name: COLUMN audit_key_without_output.dead_letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.dead_letters IS 'dead letters, whatever their state';
+
+--
+-- Name: COLUMN audit_key_without_output.open_letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.open_letters IS 'dead letters that nobody has retried or discarded';
+
+--
+-- Name: COLUMN audit_key_without_output.first_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.first_at IS 'when the first of them was committed';
+
+--
+-- Name: COLUMN audit_key_without_output.newest_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_key_without_output.newest_at IS 'when the newest of them was committed';
+
+--
 -- Name: audit_minute; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -2312,8 +2396,15 @@ CREATE TABLE outbox.publisher_process (
     alive_until timestamp with time zone NOT NULL,
     backend_pid integer NOT NULL,
     backend_start timestamp with time zone,
-    ended_at timestamp with time zone
+    ended_at timestamp with time zone,
+    heartbeat_at timestamp with time zone
 );
+
+--
+-- Name: COLUMN publisher_process.heartbeat_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.publisher_process.heartbeat_at IS 'its last heartbeat';
 
 --
 -- Name: writer; Type: TABLE; Schema: outbox; Owner: -
@@ -2365,7 +2456,7 @@ UNION ALL
     p.host,
     p.pid,
     p.started_at,
-    LEAST(p.alive_until, now()) AS seen_at,
+    COALESCE(p.heartbeat_at, LEAST(p.alive_until, now())) AS seen_at,
     NULL::text AS detail
    FROM outbox.publisher_process p
   WHERE ((p.ended_at IS NULL) AND (p.alive_until > (now() - '1 day'::interval)))
@@ -3090,6 +3181,41 @@ CREATE TABLE outbox.identity (
 );
 
 --
+-- Name: parked_topic; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.parked_topic (
+    topic text NOT NULL,
+    decided_at timestamp with time zone DEFAULT now() NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT parked_topic_named CHECK ((topic <> ''::text))
+);
+
+--
+-- Name: TABLE parked_topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.parked_topic IS 'Output topics whose rows are parked while the topic does not exist, by a person''s decision (publisher parked park).';
+
+--
+-- Name: COLUMN parked_topic.topic; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.parked_topic.topic IS 'name of the output topic';
+
+--
+-- Name: COLUMN parked_topic.decided_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.parked_topic.decided_at IS 'since when';
+
+--
+-- Name: COLUMN parked_topic.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.parked_topic.ended_at IS 'when the decision was taken back; NULL: it stands';
+
+--
 -- Name: replay_replay_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -3447,6 +3573,13 @@ ALTER TABLE ONLY outbox.lane
 
 ALTER TABLE ONLY outbox.parked
     ADD CONSTRAINT parked_pkey PRIMARY KEY (session_key, batch_id);
+
+--
+-- Name: parked_topic parked_topic_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.parked_topic
+    ADD CONSTRAINT parked_topic_pkey PRIMARY KEY (topic);
 
 --
 -- Name: publisher_process publisher_process_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -3913,6 +4046,12 @@ GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
 GRANT UPDATE(pruned_seq) ON TABLE outbox.lane TO outbox_publisher;
 
 --
+-- Name: COLUMN lane.taken; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(taken) ON TABLE outbox.lane TO outbox_publisher;
+
+--
 -- Name: TABLE check_delivery_chain; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4190,6 +4329,12 @@ GRANT SELECT ON TABLE outbox.audit_history TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.audit_input TO outbox_auditor;
 
 --
+-- Name: TABLE audit_key_without_output; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_key_without_output TO outbox_auditor;
+
+--
 -- Name: TABLE audit_minute; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4243,6 +4388,12 @@ GRANT UPDATE(backend_start) ON TABLE outbox.publisher_process TO outbox_publishe
 --
 
 GRANT UPDATE(ended_at) ON TABLE outbox.publisher_process TO outbox_publisher;
+
+--
+-- Name: COLUMN publisher_process.heartbeat_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(heartbeat_at) ON TABLE outbox.publisher_process TO outbox_publisher;
 
 --
 -- Name: TABLE writer; Type: ACL; Schema: outbox; Owner: -
@@ -4392,6 +4543,25 @@ GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publish
 --
 
 GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: TABLE parked_topic; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT ON TABLE outbox.parked_topic TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.parked_topic TO outbox_auditor;
+
+--
+-- Name: COLUMN parked_topic.decided_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(decided_at) ON TABLE outbox.parked_topic TO outbox_publisher;
+
+--
+-- Name: COLUMN parked_topic.ended_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(ended_at) ON TABLE outbox.parked_topic TO outbox_publisher;
 
 --
 -- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -

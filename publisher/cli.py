@@ -2,8 +2,8 @@
 
 import typer
 
-from publisher.commands import audit, lanes, parked, replay, resume, retention, run, status
-from service.command import run_command
+from publisher.commands import audit, find, lanes, parked, replay, resume, retention, run, status
+from service.commands.main import run_command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,6 +14,7 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(status.status)
 app.command()(audit.audit)
+app.command()(find.find)
 app.add_typer(lanes.app, name="lanes")
 app.command()(resume.resume)
 app.add_typer(parked.app, name="parked")

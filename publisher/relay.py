@@ -25,6 +25,7 @@ from publisher.delivery.context import Context, Timelines
 from publisher.delivery.history import Identity
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
+from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.monitoring.health import ProcessHealth, longest_turn_s
 from publisher.outbox.cursor import Epoch
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
@@ -69,6 +70,7 @@ class Relay:
         self._waiting = False
         self._alone_with: frozenset[LaneId] = frozenset()
         self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
+        self._deliveries = DeliveryLog()
         self.abandoned = False
         """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
@@ -101,6 +103,8 @@ class Relay:
             # After the lanes, because it gives back what they have left.
             heartbeat.end(_GOODBYE_S)
             self._wakeup.join(_GOODBYE_S)
+            self._deliveries.flush(at_once=True)
+            _log.info("publisher_stopped", abandoned=self.abandoned)
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Context:
         settings = self._settings
@@ -131,6 +135,7 @@ class Relay:
             progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
             holder=str(uuid.uuid4()),
             stop=self._stop,
+            deliveries=self._deliveries,
         )
 
     def _work(self, context: Context, workers: LaneWorkers, heartbeat: Heartbeat, loop: Loop) -> None:
@@ -236,6 +241,7 @@ class Relay:
             reasons = workers.stopped(self._alone_with)
             if reasons is not None:
                 raise ContinuityError("no lane can go on.\n" + "\n".join(reasons))
+            self._deliveries.flush()
             if self._stop.is_set() or time.monotonic() >= deadline or self._changed.wait(_SLICE_S):
                 break
         self._changed.clear()

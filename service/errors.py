@@ -41,6 +41,10 @@ class UnavailableError(OutboxError):
     exit_code = 6
 
 
+class DatabaseMissingError(SchemaError, UnavailableError):
+    """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
+
+
 class MovedError(ContinuityError):
     """A server's data is not what this run knew of it; the next start looks anew, and says what has to be decided."""
 

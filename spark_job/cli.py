@@ -1,17 +1,16 @@
 """`spark-job`: run the job and ask how it is."""
 
-import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from service import logs
-from service.command import run_command
+from service.commands.main import run_command
+from service.commands.options import Config, Json
+from service.commands.output import console, print_json
 from service.settings import load_settings
 from spark_job.commands import savepoint
 from spark_job.commands.fork import fork
-from spark_job.commands.options import Config, Json
 from spark_job.commands.prepare import prepare
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
@@ -113,9 +112,9 @@ def status(
     settings = load_settings(config)
     found = job_status.read(settings)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2))
+        print_json(found.to_json())
     else:
-        Console().print(job_status.table(found))
+        job_status.print_status(console(), found)
     raise typer.Exit(0 if found.alive else 1)
 
 

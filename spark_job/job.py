@@ -41,6 +41,8 @@ from spark_job.standby import Standby
 
 log = structlog.get_logger()
 
+_PLACES_A_LINE = 4
+
 
 def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, standby: bool = False) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
@@ -54,6 +56,7 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
     plan = Plan(accepted=accepted, take_over=take_over)
     condition = Condition(settings.metrics.hung_s)
     with ExitStack() as cleanup:
+        cleanup.push(_log_end)  # the first, so that it is called last
         cleanup.enter_context(endpoint.served(settings, condition))
         cleanup.enter_context(condition.watched())
         stop = cleanup.enter_context(_stop_signals())
@@ -72,7 +75,6 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
                 break
             plan = following
         condition.stopping()
-        log.info("job_stopped", signalled=stop.is_set())
 
 
 def attempt(
@@ -214,6 +216,14 @@ def _end(
     ownership.release(settings.postgres, run_id, because[:2_000])
 
 
+def _log_end(_kind: object, error: BaseException | None, _trace: object) -> None:
+    """The last line of the log. What went wrong, the command says in full."""
+    if error is None:
+        log.info("job_stopped")
+    else:
+        log.error("job_stopped", failure=type(error).__name__)
+
+
 def _shown(started: Started, run_id: UUID) -> dict[str, object]:
     """What `/readyz` and the metrics say of a start."""
     generation = started.position.generation
@@ -232,18 +242,26 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
     names = started.topics.names | dict(generation.topics)
     log.info(
         "job_started",
-        run=str(run_id),
-        attempt=attempt,
         generation=generation.number,
+        revision=generation.revision,
+        attempt=attempt,
         restored=begun.restored,
-        explanation=begun.explanation,
+        run=str(run_id),
+    )
+    log.info("job_resumes", explanation=begun.explanation)
+    log.info(
+        "job_rebuilds",
         open_sessions=sum(each.sessions for each in begun.open.values()),
         rebuild_offsets=begun.rebuild_offsets,
-        revision=generation.revision,
-        resumes_at={
-            f"{names.get(w.topic_id, w.topic_id)}/{w.partition}": o for w, o in begun.resumes_at.items()
-        },
+        reissued_offsets=begun.reissued_offsets,
     )
+    places = sorted(
+        (names.get(where.topic_id, where.topic_id), where.partition, offset)
+        for where, offset in begun.resumes_at.items()
+    )
+    for first in range(0, len(places), _PLACES_A_LINE):
+        some = places[first : first + _PLACES_A_LINE]
+        log.info("job_resumes_at", at={f"{topic}/{partition}": offset for topic, partition, offset in some})
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from db.connection import connect
 from db.migrate import require_current
-from service.errors import UnavailableError
+from service.errors import DatabaseMissingError, UnavailableError
 from service.settings import Settings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.ownership import Connection, Owner, read_owner
@@ -45,12 +45,16 @@ class Standby:
         Raises what `LazySession.get` does, and SettingsError where the schema is not this release's. A Postgres that is away is asked
         again: nobody can work without it.
         """
+        seen = len(own) > 1  # a run of this process has worked on it
         while not self._stop.is_set():
             try:
                 with connect(self._settings.postgres, "spark-job", autocommit=True) as connection:
                     require_current(connection)
+                    seen = True
                     return self._wait(connection, own)
             except (UnavailableError, psycopg.OperationalError) as error:
+                if isinstance(error, DatabaseMissingError) and not seen:
+                    raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
                 self._condition.standing_by("nobody can be asked who owns the outbox: Postgres is away")
                 self._stop.wait(self._settings.job.heartbeat_s)

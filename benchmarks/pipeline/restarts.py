@@ -125,7 +125,7 @@ def _kill(
     keys = {key for key, _, _ in ends}
     wait_for(lambda: keys <= watcher.received.keys(), "the outputs", _FIRST_S, services.check_alive)
     first = min(watcher.received[key] for key in keys)
-    started = services.logged("job_started", log)[-1]
+    started = services.logged("job_rebuilds", log)[-1]
     return {
         "first_output_s": first - moment,
         "to_read": started["rebuild_offsets"],

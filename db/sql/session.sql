@@ -31,3 +31,6 @@ SELECT current_setting('synchronous_commit'),
 
 -- name: backend_pid
 SELECT pg_backend_pid()
+
+-- name: database_exists
+SELECT EXISTS (SELECT FROM pg_catalog.pg_database d WHERE d.datname = %(database)s)

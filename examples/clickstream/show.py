@@ -5,25 +5,23 @@ python -m examples.clickstream.show --session-key sess_000013 --outbox
 python -m examples.clickstream.show --session-key sess_000013 --topic shop.funnel
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import psycopg
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from db.connection import connect
 from db.statements import queries
 from examples.clickstream.topics import CONFIG, Config
 from examples.demo.reading import KafkaRecord, ReadError, read_topic
+from service.commands.output import console, error_console
+from service.commands.tables import Table
 from service.errors import OutboxError
 from service.settings import PostgresSettings, load_settings
 
 _SESSIONS = queries("examples.clickstream", "sessions")
-
-_PIPE_WIDTH = 10_000
 
 
 def show(
@@ -41,50 +39,44 @@ def show(
         settings = load_settings(config)
         if topic is not None:
             records = [r for r in read_topic(settings.kafka, topic) if r.key == session_key.encode()]
-            _wide_console().print(record_table(records))
+            record_table(records).print(console())
         else:
-            _wide_console().print(row_table(outbox_rows(settings.postgres, session_key)))
+            row_table(outbox_rows(settings.postgres, session_key)).print(console())
     except (ReadError, KafkaException, OutboxError, psycopg.Error) as error:
-        Console(stderr=True).print(f"show: {error}", style="red", markup=False)
+        error_console().print(f"show: {error}", style="red")
         raise typer.Exit(2) from None
 
 
-def _wide_console() -> Console:
-    """A terminal folds at its width; a pipe or a file has none."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH, highlight=False)
-
-
 def outbox_rows(postgres: PostgresSettings, session_key: str) -> list[tuple[Any, ...]]:
-    """The session's rows of outbox.event in order: batch, outbox-id, topic, value as JSON text, delivery state."""
+    """The session's rows of outbox.event in order: batch, outbox-id, revision, topic, value as JSON text, delivery state."""
     with connect(postgres, "clickstream-show", autocommit=True) as connection:
         sql = _SESSIONS["events"]
         return connection.execute(sql, {"session_key": session_key}).fetchall()
 
 
-def record_table(records: list[KafkaRecord]) -> Table:
-    """Kafka records for people: where each lies, its outbox-id if it has one, and its value."""
-    table = _table("topic/partition/offset, outbox-id", "value")
+def record_table(records: Sequence[KafkaRecord]) -> Table:
+    """Kafka records for people: where each lies, its outbox-id, revision and replay if it has them, and its value."""
+    sent = any("outbox-id" in record.headers for record in records)
+    table = Table(["topic/partition/offset", *(["outbox-id", "revision"] if sent else [])])
     for record in records:
         place = f"{record.topic}/{record.partition}/{record.offset}"
         outbox_id = record.headers.get("outbox-id", b"").decode()
-        value = (record.value or b"").decode(errors="backslashreplace")
-        table.add_row(f"{place}\n{outbox_id}" if outbox_id else place, escape(value))
+        # A revision of 0 has no header.
+        revision = record.headers.get("outbox-revision", b"0").decode()
+        replay = record.headers.get("outbox-replay")
+        table.add(
+            *([place, outbox_id, revision] if sent else [place]),
+            note="" if replay is None else f"replay {replay.decode()}",
+            block=(record.value or b"").decode(errors="backslashreplace"),
+        )
     return table
 
 
-def row_table(rows: list[tuple[Any, ...]]) -> Table:
+def row_table(rows: Sequence[tuple[Any, ...]]) -> Table:
     """Rows of outbox.event for people."""
-    table = _table("outbox_id, batch, state, topic", "value")
-    for batch, outbox_id, topic, value, state in rows:
-        table.add_row(f"{outbox_id}\nbatch {batch}, {state}, {topic}", escape(str(value)))
-    return table
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column(names[0], no_wrap=True)
-    table.add_column(names[1], overflow="fold")
+    table = Table(["outbox-id", "revision", "batch", "state", "topic"])
+    for batch, outbox_id, revision, topic, value, state in rows:
+        table.add(outbox_id, str(revision), str(batch), state, topic, block=str(value))
     return table
 
 

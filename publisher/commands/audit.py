@@ -2,17 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import psycopg
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from publisher.audit.audit import Request
@@ -20,8 +16,12 @@ from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, Report
 from publisher.audit.lost import shell_word
 from publisher.audit.scope import Limits
-from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.commands.common import database
 from service import logs
+from service.commands.options import Config, Json
+from service.commands.output import console, error_console, json_text, print_json
+from service.commands.tables import Table, printable
+from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
 from service.settings import load_settings
 
@@ -37,13 +37,7 @@ def audit(
         int | None, typer.Option(min=1, help="First batch; default: the oldest that is kept.")
     ] = None,
     to_batch: Annotated[int | None, typer.Option(min=1, help="Last batch; default: the newest.")] = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"],
-            help="Batches committed at this time or later (UTC unless it says otherwise).",
-        ),
-    ] = None,
+    since: Annotated[str | None, typer.Option(help=f"Batches committed since: {SINCE}.")] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -65,8 +59,9 @@ def audit(
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
     logs.configure(settings.log)
-    request = Request(Limits(from_batch, to_batch, since), kafka, state, keys_file.resolve())
-    errors = Console(stderr=True)
+    moment = None if since is None else parse_moment(since, "--since").here()
+    request = Request(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
+    errors = error_console()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -90,7 +85,7 @@ def audit(
         # Without it the command would go to whatever the directory's settings name.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
     if report is not None:
-        report.write_bytes(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2))
+        report.write_text(json_text(found.as_json()), "utf-8")
     if as_json:
         print_json(found.as_json())
     else:
@@ -107,12 +102,9 @@ def _print(found: Report) -> None:
         else "no batches"
     )
     kept = "" if found.rows_from in (None, 1) else f" (rows are kept from batch {found.rows_from} on)"
-    out.print(f"outbox {found.outbox_uuid}: {batches}{kept}", highlight=False)
-    out.print(
-        ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.counted.items()),
-        highlight=False,
-    )
-    table = Table("check", "question", "result")
+    out.print(f"outbox {found.outbox_uuid}: {batches}{kept}")
+    out.print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.counted.items()))
+    table = Table(["check", "result", "question"], wrap_last=True)
     for check in found.checks:
         result = (
             Text(f"{check.count} wrong", "red")
@@ -121,18 +113,13 @@ def _print(found: Report) -> None:
             if check.count
             else Text("ok", "green")
         )
-        table.add_row(check.name, check.question, result)
-    out.print(table)
+        table.add(check.name, result, check.question)
+    table.print(out)
     for check in found.checks:
         for example in check.examples:
-            out.print(
-                f"{check.name}: {example}",
-                style="red" if check.failed else "",
-                highlight=False,
-                soft_wrap=True,
-            )
+            out.print(f"{check.name}: {printable(example)}", style="red" if check.failed else "")
         if len(check.examples) == EXAMPLES < check.count:
-            out.print(f"{check.name}: the first {EXAMPLES} of {check.count}", highlight=False)
+            out.print(f"{check.name}: the first {EXAMPLES} of {check.count}")
     if found.mend:
         out.print("What was lost is sent again by:")
         for command in found.mend:

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from publisher.assignment.epochs import Change, Lanes, change_lanes, read_lanes
-from publisher.commands.common import Config, Json, console, database, print_json
+from publisher.commands.common import database
+from service.commands.confirm import confirm
+from service.commands.options import Config, Json, Yes
+from service.commands.output import console, print_json
+from service.commands.tables import Table
 from service.settings import load_settings
 
 app = typer.Typer(
@@ -32,13 +35,22 @@ def show(context: typer.Context, config: Config = None, as_json: Json = False) -
 def set_lanes(
     lanes: Annotated[int, typer.Argument(min=1, max=1024, metavar="N", help="Lanes from the next batch on.")],
     config: Config = None,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Change the number of lanes from the next batch on; job and publishers keep running.
+    """Change the number of lanes from the next batch on, and ask first; job and publishers keep running.
 
     Each session key keeps its order: the new lanes start when every old one has delivered what was committed before.
     """
     with database(load_settings(config), "lanes set") as connection:
+        epochs = read_lanes(connection).epochs
+        before = max(epochs).lanes if epochs else lanes
+        if before != lanes:
+            confirm(
+                yes,
+                f"Change from {before} to {lanes} lanes?",
+                "this changes which lane each session key is in",
+            )
         change = change_lanes(connection, lanes)
     if as_json:
         print_json(change.as_json() | {"changed": True} if change else {"lanes": lanes, "changed": False})
@@ -60,21 +72,22 @@ def _explain(out: Console, change: Change) -> None:
 def _print(out: Console, found: Lanes) -> None:
     if not found.epochs:
         out.print("there are no lanes yet: the job makes the first ones when it starts")
-    epochs = Table("epoch", "from batch", "to batch", "lanes", "through", "state", "since")
+    epochs = Table(["epoch", "from batch", "to batch", "lanes", "through", "state", "since"])
     for epoch in found.epochs:
-        to_batch = "" if epoch.to_batch is None else str(epoch.to_batch)
-        epochs.add_row(
-            *(str(epoch.epoch), str(epoch.from_batch), to_batch, str(epoch.lanes), str(epoch.through)),
-            *(found.state(epoch), f"{epoch.created_at:%Y-%m-%d %H:%M:%S}"),
+        to_batch = None if epoch.to_batch is None else str(epoch.to_batch)
+        epochs.add(
+            *(str(epoch.epoch), str(epoch.from_batch), to_batch, epoch.lanes, epoch.through),
+            *(found.state(epoch), epoch.created_at),
         )
-    out.print(epochs)
-    processes = Table("process", "host", "pid", "since", "lanes")
+    epochs.print(out)
+    out.print()
+    processes = Table(["host", "pid", "since", "lanes"])
     for process in found.processes:
-        processes.add_row(
-            *(process.process_id, process.host, str(process.pid), f"{process.started_at:%Y-%m-%d %H:%M:%S}"),
-            _listed(found.held_by(process.process_id)),
+        processes.add(
+            *(process.host, str(process.pid), process.started_at, _listed(found.held_by(process.process_id))),
+            note=f"process {process.process_id}",
         )
-    out.print(processes)
+    processes.print(out)
     known = {process.process_id for process in found.processes}
     for lane, holder in sorted(found.holders.items()):
         if holder is not None and holder not in known:

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import psycopg
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from db.statements import queries
-from publisher.commands.common import Config, Json, Yes, confirm, console, database, print_json
+from publisher.commands.common import database
+from publisher.commands.park import park
 from publisher.outbox.parked import (
     Choice,
     Requeued,
@@ -24,6 +23,10 @@ from publisher.outbox.parked import (
     requeue,
 )
 from service import fault_points
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Limit, Yes
+from service.commands.output import console, error_console, print_json
+from service.commands.tables import Table, print_fields, printable
 from service.errors import OutboxError, UnavailableError
 from service.settings import load_settings
 
@@ -31,11 +34,10 @@ _PARKED = queries("publisher", "parked")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Rows that Kafka refuses for themselves: look at them, send them again, or put them away.",
+    help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
 )
 
-_REASONS = ("too_large", "invalid")
-_SHOWN_CHARACTERS = 100
+_REASONS = ("too_large", "invalid", "topic_missing")
 
 Rows = Annotated[
     list[str] | None,
@@ -46,7 +48,8 @@ Reasons = Annotated[
     typer.Option("--reason", help=f"Rows parked for this reason; may be repeated. {', '.join(_REASONS)}."),
 ]
 Every = Annotated[bool, typer.Option("--all", help="Every parked row.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the rows; change nothing.")]
+
+app.command()(park)
 
 
 class RowError(OutboxError):
@@ -60,7 +63,7 @@ def parked_list(
     config: Config = None,
     as_json: Json = False,
     all_states: Annotated[bool, typer.Option("--all", help="Also what was requeued or discarded.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to show at the most.")] = 1_000,
+    limit: Limit = 1_000,
 ) -> None:
     """List parked rows, oldest first."""
     with database(load_settings(config), "parked list") as connection:
@@ -69,18 +72,18 @@ def parked_list(
     if as_json:
         print_json(rows)
         return
-    table = Table("row", "lane", "reason", "state", "parked", "detail")
+    table = Table(["lane", "reason", "state", "parked", "row"])
     for row in rows:
         state = row["state"] + (f" into {row['requeued_batch']}" if row["requeued_batch"] else "")
-        table.add_row(
-            Text(str(RowName(row["batch_id"], row["session_key"]))),
+        table.add(
             f"{row['epoch']}/{row['lane']}",
             row["reason"],
             state,
-            f"{row['created_at']:%Y-%m-%d %H:%M:%S}",
-            Text(row["detail"]),
+            row["created_at"],
+            str(RowName(row["batch_id"], row["session_key"])),
+            note=row["detail"],
         )
-    console().print(table)
+    table.print(console())
     total = sum(counts.values()) if all_states else counts.get("parked", 0)
     if total > len(rows):
         console().print(f"{total - len(rows):,} more: raise --limit")
@@ -107,10 +110,12 @@ def show(
         print_json(found[0] | {"outputs": events})
         return
     out = console()
-    for field, value in found[0].items():
-        if value is not None:
-            out.print(Text(f"{field.replace('_', ' ')}: {value}"))
-    out.print(_outputs(events))
+    print_fields(out, ((name.replace("_", " "), _cell(value)) for name, value in found[0].items()))
+    for event in events:
+        out.print()
+        value = "tombstone" if event["value"] is None else event.pop("value")
+        print_fields(out, ((name.replace("_", " "), _cell(field)) for name, field in event.items()))
+        out.print(printable(value, keep="\n\t"))
 
 
 @app.command("requeue")
@@ -210,7 +215,7 @@ def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) ->
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Progress]:
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), disable=total < 1_000, transient=True) as bar:
+    with Progress(*columns, console=error_console(), disable=total < 1_000, transient=True) as bar:
         bar.add_task(what, total=total)
         yield bar
 
@@ -226,7 +231,7 @@ def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> N
         )
         out.print(", ".join(shown))
         for row, why in refused.items():
-            out.print(Text(f"left out {row}: {why}"))
+            out.print(f"left out {printable(row)}: {why}")
     if refused:
         raise typer.Exit(1)
 
@@ -237,24 +242,9 @@ def _shown(value: object) -> str:
     return f"{value:,}"
 
 
-def _outputs(events: list[dict[str, Any]]) -> Table:
-    table = Table("outbox-id", "topic", "key", "partition", "timestamp", "headers", "bytes", "value")
-    for event in events:
-        value = event["value"]
-        cut = value is not None and len(value) > _SHOWN_CHARACTERS
-        table.add_row(
-            event["outbox_id"],
-            event["topic"],
-            Text(event["key"] or ""),
-            *(
-                "" if event[name] is None else str(event[name])
-                for name in ("target_partition", "event_timestamp")
-            ),
-            Text("" if event["headers"] is None else str(event["headers"])),
-            f"{event['value_bytes']:,}",
-            Text("tombstone" if value is None else value[:_SHOWN_CHARACTERS] + ("…" if cut else "")),
-        )
-    return table
+def _cell(value: object) -> str | datetime | None:
+    """Ids and sizes are names here, and keep their digits together."""
+    return value if value is None or isinstance(value, datetime) else str(value)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -9,24 +9,31 @@ from typing import Annotated
 
 import typer
 
-from publisher.commands.common import Config, Json, confirm, console, database, print_json
+from publisher.commands.common import database
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
-from publisher.replay.filters import Filters, parse_moment, read_keys
+from publisher.replay.filters import Filters, read_keys
 from publisher.replay.runner import End, run
-from publisher.replay.showing import count_table, counting, progress_of, replay_lines, replays_table
+from publisher.replay.showing import count_table, counting, print_replay, progress_of, replays_table
 from publisher.replay.starting import Plan, Request, answering, make, make_plan
 from publisher.replay.store import Replay
 from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
 from publisher.shutdown import stop_on_signals
 from service import fault_points, logs
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Yes
+from service.commands.output import console, error_console, print_json
+from service.commands.tables import printable
+from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach
 from service.kafka_client import admin_client
 from service.settings import Settings, load_settings
+
+_SHOWN_KEYS = 10
 
 app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
 
@@ -55,11 +62,11 @@ def start(
     to_batch: Annotated[int | None, typer.Option("--to-batch", min=1, help="Last batch.")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Batches committed since: ISO 8601, or 2h for two hours ago."),
+        typer.Option("--since", help=f"Batches committed since: {SINCE}."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Batches committed before: ISO 8601, or 2h for two hours ago."),
+        typer.Option("--until", help=f"Batches committed before: {SINCE}."),
     ] = None,
     key: Annotated[list[str] | None, typer.Option("--key", help="Only this session key. Repeatable.")] = None,
     keys_file: Annotated[
@@ -81,10 +88,8 @@ def start(
         typer.Option("--rate", min=1, help="Events a second at the most; default: as fast as it goes."),
     ] = None,
     skip_refused: SkipRefused = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would go out, and do nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts and containers.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     accept_compacted: Annotated[
         bool,
         typer.Option(
@@ -93,11 +98,12 @@ def start(
         ),
     ] = False,
     config: Config = None,
-    as_json_: Json = False,
+    as_json: Json = False,
 ) -> None:
     """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
 
-    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included.
+    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included. --dry-run also asks
+    the target, and ends as the start would. Exits with 1 where only session keys were named that have no row: nothing is sent then.
     """
     filters = Filters(
         from_batch=from_batch,
@@ -115,28 +121,38 @@ def start(
     settings = _begin(config)
     request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
+    kafka = request.kafka(settings)
     with database(settings, "replay start") as connection:
         outbox = check_unchanged(connection, read_identity(connection))
         plan = make_plan(connection, request, counting)
-    _show_plan(plan, to_stdout=dry_run and not as_json_)
+    _show_plan(plan, to_stdout=dry_run and not as_json)
     if not plan.count.events or dry_run:
-        if as_json_:
+        if as_json:
             print_json(plan.as_json())
         elif not plan.count.events:
             console().print("nothing to send")
-        return
-    confirm(yes, "Send them once more?", "a replay sends events once more")
+        if not plan.count.events:
+            raise typer.Exit(1 if plan.only_unknown_keys else 0)
+    else:
+        confirm(yes, "Send them once more?", "a replay sends events once more")
     with answering():
-        kafka = request.kafka(settings)
-        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
-        check_topics(target, plan.destinations)
-        compacted = compacted_topics(admin_client(kafka), plan.destinations, kafka.request_timeout_s)
+        making, names = create_topics and not dry_run, plan.destinations
+        target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=making)
+        if create_topics and not making:
+            # What is missing would be made, and a dry run makes nothing.
+            names = set(target.topics.ids(names))
+        check_topics(target, names)
+        compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)
+    if dry_run:
+        if compacted and not accept_compacted:
+            sys.stderr.write(f"{_compacted_text(sorted(compacted))} (docs/compacted-outputs.md)\n")
+        return
     _confirm_compacted(sorted(compacted), accepted=accept_compacted)
     with database(settings, "replay start") as connection:
         replay = make(connection, plan, target)
     reach("replay.after_creation")
     sys.stderr.write(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}\n")
-    _work(target, replay, as_json_, paused_too=False, skip_refused=skip_refused)
+    _work(target, replay, as_json, paused_too=False, skip_refused=skip_refused)
 
 
 @app.command("go-on")
@@ -150,7 +166,7 @@ def go_on(
     ] = None,
     skip_refused: SkipRefused = False,
     config: Config = None,
-    as_json_: Json = False,
+    as_json: Json = False,
 ) -> None:
     """Go on with a replay that was paused, interrupted, killed or stopped, exactly where it was."""
     settings = _begin(config)
@@ -176,60 +192,57 @@ def go_on(
     with answering():
         target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)
         check_target(target, replay)
-    _work(target, replay, as_json_, paused_too=True, skip_refused=skip_refused)
+    _work(target, replay, as_json, paused_too=True, skip_refused=skip_refused)
 
 
 @app.command("list")
 def list_(
     all_states: Annotated[bool, typer.Option("--all", help="Also those that are done or cancelled.")] = False,
     config: Config = None,
-    as_json_: Json = False,
+    as_json: Json = False,
 ) -> None:
     """List replays with their progress."""
     with database(load_settings(config), "replay list") as connection:
         found = store.listed(connection, all_states=all_states)
-    if as_json_:
+    if as_json:
         print_json([one.as_json() for one in found])
         return
-    console().print(replays_table(found))
-    for one in found:
-        if one.reason is not None:
-            console().print(f"replay {one.replay_id}: {one.reason}", style="red", soft_wrap=True)
+    replays_table(found).print(console())
 
 
 @app.command("show")
-def show(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+def show(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
     """Show everything of one replay."""
     with database(load_settings(config), "replay show") as connection:
         found = store.load(connection, replay_id)
-    if as_json_:
-        print_json(found.as_json())
+        keys = store.keys(connection, replay_id) if found.only_keys else None
+    if as_json:
+        print_json(found.as_json() | {"keys": keys})
     else:
-        console().print(replay_lines(found))
+        print_replay(console(), found, keys)
 
 
 @app.command("pause")
-def pause(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+def pause(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
     """Let a running replay end at its next transaction boundary; `go-on` goes on."""
-    _change(replay_id, "paused", config, as_json_)
+    _change(replay_id, "paused", config, as_json)
 
 
 @app.command("cancel")
-def cancel(replay_id: ReplayId, config: Config = None, as_json_: Json = False) -> None:
+def cancel(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
     """End a replay for good at its next transaction boundary. What it has sent stays."""
-    _change(replay_id, "cancelled", config, as_json_)
+    _change(replay_id, "cancelled", config, as_json)
 
 
-def _change(replay_id: int, state: str, config: Path | None, as_json_: bool) -> None:
+def _change(replay_id: int, state: str, config: Path | None, as_json: bool) -> None:
     with database(load_settings(config), f"replay {state}") as connection:
         found = store.change(connection, replay_id, state)
-    if as_json_:
+    if as_json:
         print_json(found.as_json())
         return
     end = f"; {found.lease_holder} ends at its transaction boundary" if found.held else ""
     console().print(
         f"replay {replay_id} {state} at {found.events_sent:,} of {found.events_total:,} events{end}",
-        soft_wrap=True,
     )
 
 
@@ -243,7 +256,7 @@ def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
         False,
         "Send them all the same?",
         f"{_compacted_text(topics)} (docs/compacted-outputs.md)",
-        say="--accept-compacted",
+        flag="--accept-compacted",
     )
 
 
@@ -265,7 +278,7 @@ def _holder() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _work(target: Context, replay: Replay, as_json_: bool, *, paused_too: bool, skip_refused: bool) -> None:
+def _work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, skip_refused: bool) -> None:
     with stop_on_signals(target.stop), progress_of(replay) as progressed:
         delivery = ReplayDelivery(
             target, replay, paused_too=paused_too, skip_refused=skip_refused, progressed=progressed
@@ -273,7 +286,7 @@ def _work(target: Context, replay: Replay, as_json_: bool, *, paused_too: bool, 
         end = run(target, delivery, replay.replay_id)
     with database(target.settings, "replay") as connection:
         found = store.load(connection, replay.replay_id)
-    if as_json_:
+    if as_json:
         print_json(found.as_json())
     else:
         skipped = f", {found.rows_skipped:,} rows left out" if found.rows_skipped else ""
@@ -285,19 +298,31 @@ def _work(target: Context, replay: Replay, as_json_: bool, *, paused_too: bool, 
         )
         console().print(
             f"replay {found.replay_id} {state}: {found.events_sent:,} of {found.events_total:,} events sent{skipped}{again}",
-            soft_wrap=True,
         )
     if found.state == "done" and found.reason is not None:
         raise ContinuityError(found.reason)
 
 
 def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
-    out = console()
-    out.stderr = not to_stdout
+    out = console() if to_stdout else error_console()
     batches = plan.batches
     if not batches.empty:
         out.print(f"batches {batches.first:,} to {batches.last:,}")
     for note in batches.notes:
-        out.print(note, soft_wrap=True)
+        out.print(note)
+    _warn_of_unknown_keys(plan)
     if plan.count.events:
-        out.print(count_table(plan.count, plan.request.to_topic))
+        count_table(plan.count, plan.request.to_topic).print(out)
+
+
+def _warn_of_unknown_keys(plan: Plan) -> None:
+    keys = plan.unknown_keys
+    for key in keys[:_SHOWN_KEYS]:
+        error_console().print(
+            f"session key {printable(key)!r} has no row in these batches: is it written as it should be?",
+            style="yellow",
+        )
+    if len(keys) > _SHOWN_KEYS:
+        error_console().print(
+            f"{len(keys) - _SHOWN_KEYS:,} more session keys have no row in these batches", style="yellow"
+        )

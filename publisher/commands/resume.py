@@ -1,17 +1,14 @@
 """`publisher resume`: let lanes go on that stopped because Kafka and Postgres no longer tell one history."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import psycopg
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from publisher.commands.common import Config, Json, confirm, database, print_json
+from publisher.commands.common import database
 from publisher.delivery.remediation import replaced_topic
 from publisher.kafka.topics import Topics
 from publisher.outbox.cursor import Cursor
@@ -20,6 +17,10 @@ from publisher.resume.planning import LanePlan, Plan, Planner, Request
 from publisher.resume.rebinding import Accepted
 from publisher.resume.resume import Resume
 from service import fault_points, kafka_client
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Yes
+from service.commands.output import error_console, print_json
+from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import load_settings
 
@@ -49,10 +50,8 @@ def resume(
         bool,
         typer.Option("--accept-new-server", help="Publish from the Postgres server that the dsn leads to."),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would do, and change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Let stopped lanes go on: after what Kafka shows, what Postgres recorded, or from a batch on.
@@ -89,55 +88,36 @@ def resume(
         print_json(_as_json(plan, done=not dry_run and not plan.changes_nothing))
 
 
-def _errors() -> Console:
-    # What is said before it acts must not mix with the document of --json.
-    width = None if sys.stderr.isatty() else 160
-    return Console(stderr=True, width=width, emoji=False, markup=False)
-
-
 def _look(planner: Planner, request: Request) -> Plan:
-    out = _errors()
+    out = error_console()
     with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("reading lanes")
         return planner.plan(request, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _show(plan: Plan) -> None:
-    out = _errors()
+    out = error_console()
     for line in _binding(plan):
-        out.print(line, highlight=False)
+        out.print(line)
     if plan.in_step:
-        out.print(
-            f"{len(plan.in_step)} lanes are in step with Kafka and are left as they are", highlight=False
-        )
+        out.print(f"{len(plan.in_step)} lanes are in step with Kafka and are left as they are")
     if not plan.lanes:
         out.print("No lane has to move." if plan.binding.changed else "Nothing to do.")
         return
-    table = Table(
-        "epoch",
-        "lane",
-        "Kafka",
-        "Postgres",
-        "ledger",
-        "goes on after",
-        "sends again",
-        "skips",
-        "trusts Postgres",
-    )
+    table = Table(["epoch/lane", "Kafka", "Postgres", "ledger", "goes on after"])
     for lane in plan.lanes:
         found = lane.move.found
-        table.add_row(
-            str(found.epoch.epoch),
-            str(found.lane),
+        table.add(
+            f"{found.epoch.epoch}/{found.lane}",
             "nothing" if found.newest is None else f"{found.newest.cursor}, seq {found.newest.seq}",
             f"{found.postgres}, seq {found.mirror.seq}",
             str(Cursor(plan.ledger.end if found.epoch_end is None else found.epoch_end)),
             str(lane.move.to),
-            *(_counted(pair) for pair in (lane.again, lane.skipped, lane.trusted)),
+            note=_counted(lane),
         )
-    out.print(table)
+    table.print(out)
     for line in _sums(plan):
-        out.print(line, highlight=False)
+        out.print(line)
 
 
 def _binding(plan: Plan) -> list[str]:
@@ -192,7 +172,7 @@ def _sums(plan: Plan) -> list[str]:
 def _moved(now: LanePlan, yes: bool) -> bool:
     """Say what a lane's move has become, and return whether to go on with it."""
     found = now.move.found
-    _errors().print(
+    error_console().print(
         f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: goes on after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
@@ -202,7 +182,7 @@ def _moved(now: LanePlan, yes: bool) -> bool:
 
 
 def _done(lane: LanePlan) -> None:
-    _errors().print(
+    error_console().print(
         f"lane {lane.move.found.lane} of epoch {lane.move.found.epoch.epoch} goes on after {lane.move.to}",
         highlight=False,
     )
@@ -213,8 +193,9 @@ def _sum(pairs: Any) -> tuple[int, int]:
     return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)
 
 
-def _counted(pair: tuple[int, int]) -> str:
-    return "-" if pair == (0, 0) else f"{pair[1]:,} events"
+def _counted(lane: LanePlan) -> str:
+    counts = {"sends again": lane.again, "skips": lane.skipped, "trusts Postgres for": lane.trusted}
+    return ", ".join(f"{what} {pair[1]:,} events" for what, pair in counts.items() if pair != (0, 0))
 
 
 def _words(pair: tuple[int, int]) -> str:

@@ -1,27 +1,29 @@
 """`publisher retention`."""
 
-import re
 import threading
 from typing import Annotated, Any
 
 import structlog
 import typer
-from rich.table import Table
 
 from db.connection import connect
 from db.migrate import require_current
-from publisher.commands.common import Config, Json, confirm, console, database, print_json
+from publisher.commands.common import database
 from publisher.retention.keeper import Report, postgres_settings, require_limit, require_rights, run_once
 from publisher.retention.plan import Decision
 from publisher.retention.survey import Survey, survey
 from publisher.shutdown import stop_on_signals
 from service import fault_points, logs
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Yes
+from service.commands.output import console, print_json
+from service.commands.tables import Table
+from service.commands.times import parse_pause
 from service.errors import FencedError, SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 
 app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
 _log = structlog.get_logger()
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 @app.command()
@@ -41,10 +43,8 @@ def plan(config: Config = None, as_json: Json = False) -> None:
 def run(
     config: Config = None,
     as_json: Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and the rights, drop nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     every: Annotated[
         str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
     ] = "",
@@ -59,7 +59,7 @@ def run(
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     if every:
-        _run_for_ever(settings, _seconds(every), yes=yes)
+        _run_for_ever(settings, parse_pause(every, "--every"), yes=yes)
         return
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
@@ -110,13 +110,6 @@ def _log_report(report: Report) -> None:
         _log.warning("partition_not_detached", reason=str(report.failed))
 
 
-def _seconds(text: str) -> float:
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if matched is None or float(matched[1]) <= 0:
-        raise SettingsError(f"--every {text!r} is no pause: write 90s, 30m, 1h or 1d")
-    return float(matched[1]) * _UNITS[matched[2]]
-
-
 def _confirm(found: Survey, *, yes: bool) -> None:
     if not found.to_drop:
         return
@@ -129,14 +122,18 @@ def _show_plan(settings: Settings, found: Survey, *, as_json: bool) -> None:
         print_json(_plan_json(found))
         return
     out = console()
-    table = Table("partition", "batches", "size", "newest batch", "verdict", "why")
+    table = Table(["batches", "size", "newest batch", "verdict", "partition"])
     for decision in found.decisions:
         partition = decision.partition
-        newest = "none" if partition.newest_at is None else f"{partition.newest_at:%Y-%m-%d %H:%M:%S}"
-        batches = f"{partition.first} - {partition.end - 1}"
-        why = "\n".join((decision.due, *decision.reasons)).strip()
-        table.add_row(partition.name, batches, size_text(partition.size), newest, decision.verdict.value, why)
-    out.print(table)
+        table.add(
+            f"{partition.first} - {partition.end - 1}",
+            size_text(partition.size),
+            "none" if partition.newest_at is None else partition.newest_at,
+            decision.verdict.value,
+            partition.name,
+            note="\n".join((decision.due, *decision.reasons)).strip(),
+        )
+    table.print(out)
     for leftover in found.leftovers:
         what = "to be dropped by the next run" if leftover.ours else "detached by somebody else: left alone"
         out.print(f"outbox.{leftover.name}, {size_text(leftover.size)}: {what}")

@@ -7,7 +7,6 @@ import threading
 import structlog
 
 from publisher.allocators import suit_transactions
-from publisher.commands.common import Config, console
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.cursor import Epoch
@@ -15,6 +14,8 @@ from publisher.outbox.identity import OutboxIdentity
 from publisher.relay import Relay
 from publisher.shutdown import stop_on_signals
 from service import fault_points, logs
+from service.commands.options import Config
+from service.commands.output import console
 from service.settings import Settings, load_settings
 
 _log = structlog.get_logger()
@@ -50,12 +51,15 @@ def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> 
     if settings.log.format == "json":  # whoever reads lines of JSON gets nothing else
         _log.info(
             "publisher_started",
+            epoch=epoch.epoch,
+            lanes=epoch.lanes,
+            from_batch=epoch.from_batch,
             outbox=str(identity.outbox_uuid),
+        )
+        _log.info(
+            "publisher_delivers_to",
             cluster=identity.cluster_id,
             bootstrap_servers=settings.kafka.bootstrap_servers,
-            epoch=epoch.epoch,
-            from_batch=epoch.from_batch,
-            lanes=epoch.lanes,
         )
         return
     console().print(

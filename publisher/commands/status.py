@@ -2,10 +2,13 @@
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from publisher.commands.common import Config, Json, console, database, print_json
-from publisher.monitoring.status import COUNT_LIMIT, Status, read_status
+from publisher.commands.common import database
+from publisher.monitoring.status import COUNT_LIMIT, LaneStatus, Status, read_status
+from service.commands.options import Config, Json
+from service.commands.output import console, print_json
+from service.commands.tables import Table
 from service.settings import load_settings
 
 
@@ -16,25 +19,29 @@ def status(config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print_json(found.as_json())
     else:
-        print_status(found)
+        print_status(console(), found)
     if not found.healthy:
         raise typer.Exit(1)
 
 
-def print_status(found: Status) -> None:
-    """Print it for people."""
-    out = console()
-    out.print(
-        f"outbox {found.identity.outbox_uuid} -> Kafka cluster {found.identity.cluster_id or 'not bound yet'}"
-    )
-    _print_lanes(out, found)
-    running = ", ".join(f"{process.host}:{process.pid}" for process in found.processes)
-    out.print(f"publisher processes: {running or 'none'}")
+def print_status(out: Console, found: Status) -> None:
+    """Print the status for people."""
+    out.print(f"outbox {found.identity.outbox_uuid}")
+    out.print(f"Kafka cluster {found.identity.cluster_id or 'not bound yet'}")
+    out.print()
+    _lanes(found).print(out)
+    out.print()
+    _print_processes(out, found)
     parked = ", ".join(f"{count} {state}" for state, count in found.parked.items())
     out.print(f"parked rows: {parked or 'none'}")
     reasons = ", ".join(f"{count} {reason}" for reason, count in found.parked_rows.items() if count)
     if reasons:
         out.print(f"parked now: {reasons}", style="yellow")
+    for topic, since in found.parked_topics.items():
+        out.print(
+            f"topic {topic!r}: its rows are parked while it does not exist, decided {since:%F %T} UTC",
+            style="yellow",
+        )
     replays = ", ".join(f"{count} {state}" for state, count in found.replays.items() if count)
     if replays:
         out.print(f"replays: {replays}")
@@ -55,16 +62,43 @@ def print_status(found: Status) -> None:
             )
 
 
-def _print_lanes(out: Console, found: Status) -> None:
+def _lanes(found: Status) -> Table:
     table = Table(
-        "epoch", "lane", "holder", "cursor", "seq", "sessions", "events", "lag batches", "lag rows", "oldest"
+        ["epoch/lane", "delivered", "sessions", "events", "lag batches", "lag rows", "oldest", "state"]
     )
     for lane in found.lanes:
-        cursor = str(lane.cursor_batch) + ("" if lane.cursor_key is None else f" at {lane.cursor_key}")
-        rows = f"{'≥ ' if lane.lag_rows >= COUNT_LIMIT else ''}{lane.lag_rows}"
-        age = "" if lane.oldest_undelivered_s is None else f"{lane.oldest_undelivered_s:.1f} s"
-        table.add_row(
-            *(str(value) for value in (lane.epoch, lane.lane, lane.holder or "nobody", cursor, lane.seq)),
-            *(str(value) for value in (lane.sessions, lane.events, lane.lag_batches, rows, age)),
+        rows = f"{'≥ ' if lane.lag_rows >= COUNT_LIMIT else ''}{lane.lag_rows:,}"
+        age = None if lane.oldest_undelivered_s is None else f"{lane.oldest_undelivered_s:.1f} s"
+        table.add(
+            f"{lane.epoch}/{lane.lane}",
+            _delivered(lane),
+            lane.sessions,
+            lane.events,
+            lane.lag_batches,
+            rows,
+            age,
+            _state(lane),
+            note="" if lane.cursor_key is None else f"up to session key {lane.cursor_key}",
         )
-    out.print(table)
+    return table
+
+
+def _delivered(lane: LaneStatus) -> str:
+    return f"batch {lane.cursor_batch}" if lane.cursor_key is None else f"in batch {lane.cursor_batch}"
+
+
+def _state(lane: LaneStatus) -> Text:
+    if lane.stopped_reason is not None:
+        return Text("stopped", "red")
+    if lane.abandoned:
+        return Text("not held", "red")
+    return Text("waiting" if lane.waiting else "not held" if lane.holder is None else "held")
+
+
+def _print_processes(out: Console, found: Status) -> None:
+    if not found.processes:
+        out.print("publisher processes: none")
+    for process in found.processes:
+        name = f"{process.host}:{process.pid}"
+        lanes = " ".join(str(lane.lane) for lane in found.lanes if lane.holder == name)
+        out.print(f"publisher process {name}: {f'lanes {lanes}' if lanes else 'no lane'}")

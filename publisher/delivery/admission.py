@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row
 from publisher.delivery.refusals import Refusal, TopicLimits, refusal
-from publisher.delivery.stop_reasons import StartOverError
+from publisher.delivery.stop_reasons import StartOverError, TopicMissingError
 from publisher.delivery.transaction import Place
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
@@ -43,9 +43,7 @@ class Admission(ABC):
         Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
         batches do not suit a topic, KafkaException, and what `put_aside` raises.
         """
-        rows = self._kept(rows)
-        names = self._outgoing.destinations(rows)
-        limits = self._limits(names, newer_than=self._began_at)
+        rows, names, limits = self._with_limits(self._kept(rows))
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
@@ -56,6 +54,19 @@ class Admission(ABC):
             if found is not None:
                 self.put_aside((row.batch_id, row.session_key), found)
         return self._kept(rows)
+
+    def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
+        """Return the rows whose topics exist, those topics, and what each takes."""
+        while True:
+            names = self._outgoing.destinations(rows)
+            try:
+                return rows, names, self._limits(names, newer_than=self._began_at)
+            except TopicMissingError as error:
+                found = self._without_topic(error)
+                for row in rows:
+                    if error.topic in self._outgoing.destinations([row]):
+                        self.put_aside((row.batch_id, row.session_key), found)
+                rows = self._kept(rows)
 
     def put_aside(self, place: Place, found: Refusal) -> None:
         """Keep a row out from here on."""
@@ -71,6 +82,10 @@ class Admission(ABC):
     @abstractmethod
     def _put_aside(self, place: Place, found: Refusal) -> None:
         """Write down that a row stays out, before any transaction passes it; or raise what stops the delivery."""
+
+    def _without_topic(self, error: TopicMissingError) -> Refusal:
+        """Return why the rows for a missing topic are put aside; raise where they are not."""
+        raise error
 
     @abstractmethod
     def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:

@@ -1,12 +1,13 @@
 """What all deliveries of one process have in common."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from publisher.delivery.history import Identity
 from publisher.kafka.topics import Topics
+from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
 from service.settings import Settings
 
@@ -44,6 +45,7 @@ class Context:
     progress_topic: str
     holder: str
     stop: threading.Event
+    deliveries: DeliveryLog = field(default_factory=DeliveryLog)
 
     def give_up(self) -> bool:
         """Whether to stop waiting for a server: the process is to end."""

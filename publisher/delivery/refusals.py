@@ -11,7 +11,8 @@ from publisher.delivery.records import ANY_PARTITION, SENT_NOW, Record, Row, bat
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
 
-Reason = Literal["too_large", "invalid"]
+Reason = Literal["too_large", "invalid", "topic_missing"]
+"""`topic_missing` is no refusal of Kafka's, but a person's decision (docs/parked.md)."""
 
 RECORD_ERRORS: dict[int, Reason] = {
     KafkaError.MSG_SIZE_TOO_LARGE: "too_large",

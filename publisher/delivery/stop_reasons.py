@@ -40,5 +40,13 @@ class StoppedError(ContinuityError):
         self.retry = retry
 
 
+class TopicMissingError(StoppedError):
+    """An output topic does not exist."""
+
+    def __init__(self, topic: str, explanation: str) -> None:
+        super().__init__(StopReason.OUTPUT_TOPIC_MISSING, explanation, retry=True)
+        self.topic = topic
+
+
 class StartOverError(Exception):
     """Nothing is wrong, but another producer is needed: open it again."""

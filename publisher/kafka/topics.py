@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from publisher.delivery import remediation as remediation
-from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.kafka.clients import Cluster, answer, cluster
 from publisher.kafka.single_flight import SingleFlight
 from service.kafka_client import UNAUTHORISED
@@ -120,6 +120,10 @@ class Topics:
         if stale:
             found |= self._flights.ask(tuple(stale), lambda: self._ask(stale), newer_than=least)
         return found
+
+    def is_missing(self, topic: str) -> bool:
+        """Return whether a topic does not exist by the controller's word, which is final. Raises KafkaException."""
+        return not self.partitions(topic) and not self._controller_knows(topic)
 
     def forget(self, names: Iterable[str]) -> None:
         """Ask for these topics anew when they are described the next time."""
@@ -273,11 +277,10 @@ class Topics:
         code = error.args[0].code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
             if not self._create:
-                raise StoppedError(
-                    StopReason.OUTPUT_TOPIC_MISSING,
+                raise TopicMissingError(
+                    name,
                     f"output topic {name!r} does not exist. Create it, or set [publisher] create_topics = true "
                     "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane goes on by itself then",
-                    retry=True,
                 ) from error
             self._create_topic(NewTopic(name))
             return answer(self._describe([name])[name], self._give_up)

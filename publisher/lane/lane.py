@@ -261,13 +261,12 @@ class Lane(Delivery[Newest, Chunk]):
         sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
         self.position, self._ahead = _after(progress), ahead if sound else None
         self._renewed_at = self._progressed_at = time.monotonic()
-        _log.debug(
-            "delivered",
-            lane=self.lane,
-            seq=progress.seq,
-            batch_id=progress.cursor.batch_id,
+        self._context.deliveries.add(
+            self.lane,
+            batch=progress.cursor.batch_id,
             sessions=progress.sessions,
             events=progress.events,
+            parked=progress.parked,
         )
         self._admission.check_offsets(offsets)
 

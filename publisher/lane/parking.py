@@ -11,6 +11,7 @@ from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.refusals import Refusal
+from publisher.delivery.stop_reasons import TopicMissingError
 from publisher.delivery.transaction import Place
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic
@@ -19,6 +20,7 @@ from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import Cursor
 from publisher.outbox.identity import bind_topics, check_topics
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.parked_topics import standing
 
 _PARKED = queries("publisher", "parked")
 
@@ -58,8 +60,27 @@ class LaneAdmission(Admission):
         lane = self._lease.parameters["lane"]
         _log.warning("parked", lane=lane, batch_id=batch_id, reason=found.reason, detail=found.detail)
 
+    def _without_topic(self, error: TopicMissingError) -> Refusal:
+        if error.topic not in standing(self._connection.get()):
+            raise TopicMissingError(
+                error.topic,
+                f"{_text(error)}. Or have the rows that go to it parked, so that the lane goes on without them: `publisher parked "
+                f"park --topic {error.topic}`",
+            ) from error
+        # A broker that has just started may not know its topics yet.
+        if not self._topics.is_missing(error.topic):
+            raise error
+        return Refusal(
+            "topic_missing",
+            f"output topic {error.topic!r} does not exist, and its rows are parked by decision",
+        )
+
     def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
         ids = {name: topic.topic_id for name, topic in described.items()}
         if any(name not in self._bound_topics for name in ids):
             self._bound_topics = bind_topics(self._connection.get(), ids)
         check_topics(self._bound_topics, ids)
+
+
+def _text(error: TopicMissingError) -> str:
+    return str(error).removeprefix(f"{error.why}: ")

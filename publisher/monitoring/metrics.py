@@ -69,7 +69,7 @@ for _counter, _values in (
     (_LANES_OPENED, ("taken", "reopened")),
     (_LANE_FAILURES, ("kafka", "postgres", "fenced", "stopped", "unexpected")),
     (_FENCES, ("lease", "producer")),
-    (_ROWS_PARKED, ("too_large", "invalid")),
+    (_ROWS_PARKED, ("too_large", "invalid", "topic_missing")),
 ):
     for _value in _values:
         _counter.labels(_value)

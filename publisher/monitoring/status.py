@@ -1,6 +1,6 @@
 """How far every lane is, out of Postgres alone: works while the publisher or Kafka is down."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ import psycopg
 from db.connection import snapshot
 from db.statements import queries
 from publisher.assignment.membership import Process, read_living
+from publisher.outbox import parked_topics
 from publisher.outbox.identity import OutboxIdentity, read_identity
 
 _DELIVERIES = queries("publisher", "deliveries")
@@ -81,6 +82,8 @@ class Status:
     parked_rows: dict[str, int]
     lanes_taken: int
     replays: dict[str, int]
+    parked_topics: dict[str, datetime] = field(default_factory=dict)
+    """Missing topics whose rows are parked by a person's decision, and since when."""
 
     @property
     def healthy(self) -> bool:
@@ -102,6 +105,7 @@ class Status:
             "oldest_undelivered_s": max(ages, default=None),
             "parked": self.parked,
             "parked_rows": self.parked_rows,
+            "parked_topics": self.parked_topics,
             "lanes_taken": self.lanes_taken,
             "replays": self.replays,
             "rates": [rate._asdict() | {"events_per_second": rate.events_per_second} for rate in self.rates],
@@ -121,8 +125,17 @@ def read_status(connection: psycopg.Connection[Any]) -> Status:
         )
         taken = connection.execute(_LANES["times_taken"]).fetchone()
         replays = {state: count for state, count, _ in connection.execute(_REPLAYS["unfinished_counts"])}
+        topics = parked_topics.standing(connection)
     return Status(
-        identity, lanes, parked, processes, rates, parked_rows, 0 if taken is None else taken[0], replays
+        identity,
+        lanes,
+        parked,
+        processes,
+        rates,
+        parked_rows,
+        0 if taken is None else taken[0],
+        replays,
+        topics,
     )
 
 

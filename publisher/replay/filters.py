@@ -1,24 +1,12 @@
 """What a replay is asked for. Pure: no Postgres, no Kafka."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from service.commands.times import Moment
 from service.errors import SettingsError
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A time, or how many seconds ago by the clock of Postgres. One of the two."""
-
-    at: datetime | None = None
-    age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +25,6 @@ class Filters:
         """Whether nothing is left out."""
         asked = (self.from_batch, self.to_batch, self.since, self.until, self.keys, self.topics)
         return all(filter_ is None for filter_ in asked)
-
-
-def parse_moment(text: str, option: str) -> Moment:
-    """Read `2h`, `1d12h` (ago) or an ISO 8601 time, UTC unless it says otherwise. Raises SettingsError."""
-    parts = _DURATION.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return Moment(age_s=sum(float(number) * _SECONDS[unit] for number, unit in parts))
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(
-            f"{option} {text!r} is neither a time (2026-11-21T18:00:00Z, UTC unless it says otherwise) nor a duration "
-            "before now (90s, 30m, 2h, 1d12h)"
-        ) from None
-    return Moment(at=at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 
 
 def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
-from publisher.replay.filters import Filters, Moment
+from publisher.replay.filters import Filters
+from service.commands.times import Moment
 
 _REPLAYS = queries("publisher", "replays")
 
@@ -128,6 +129,18 @@ def count(
             found.add(topic, TopicCount(*part), new_rows, new_sessions)
         tick(last - first + 1)
     return found
+
+
+def unknown_keys(connection: psycopg.Connection[Any], batches: Range, filters: Filters) -> list[str]:
+    """Return those of the filter's session keys that have no row in the batches."""
+    if filters.keys is None:
+        return []
+    rows = connection.execute(
+        _REPLAYS["unknown_keys"],
+        {"from_batch": batches.first, "to_batch": batches.last, "keys": list(filters.keys)},
+        prepare=False,
+    )
+    return [key for (key,) in rows]
 
 
 def _windows(batches: Range) -> Iterator[tuple[int, int]]:

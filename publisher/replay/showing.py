@@ -2,22 +2,24 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
 from publisher.replay.selection import Count, Range
 from publisher.replay.store import Replay
+from service.commands.output import error_console
+from service.commands.tables import Table, print_fields
 
 _log = structlog.get_logger()
 _LOG_EVERY_S = 10.0
+_SHOWN_KEYS = 100
 
 
 @contextmanager
@@ -33,7 +35,7 @@ def progress_of(replay: Replay) -> Iterator[Progressed]:
         TextColumn("events {task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=error_console()) as bar:
         task = bar.add_task("", total=replay.events_total, completed=replay.events_sent, rate="")
 
         def show(done: ReplayProgress) -> None:
@@ -80,56 +82,59 @@ def counting(batches: Range) -> Iterator[Callable[[int], None]]:
         TextColumn("batches"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=error_console(), transient=True) as bar:
         task = bar.add_task("", total=batches.last - batches.first + 1)
         yield lambda looked_at: bar.advance(task, looked_at)
 
 
 def count_table(found: Count, target_topic: str | None) -> Table:
     """Return what would go out, by output topic."""
-    table = Table("output topic", "to", "rows", "sessions", "events", "bytes")
+    table = Table(["rows", "sessions", "events", "bytes", "output topic", "to"])
     for topic, part in sorted(found.topics.items()):
-        table.add_row(
-            topic, target_topic or topic, f"{part.rows:,}", "", f"{part.events:,}", f"{part.bytes:,}"
-        )
-    table.add_section()
-    table.add_row(
-        "all", "", f"{found.rows:,}", f"{found.sessions:,}", f"{found.events:,}", f"{found.bytes:,}"
-    )
+        table.add(part.rows, None, part.events, part.bytes, topic, target_topic or topic)
+    table.add(found.rows, found.sessions, found.events, found.bytes, "all", None)
     return table
 
 
-def replays_table(replays: list[Replay]) -> Table:
+def replays_table(replays: Sequence[Replay]) -> Table:
     """Return the replays, one line each."""
-    table = Table(
-        "id", "state", "batches", "filter", "target", "events", "", "events/s", "through in", "holder"
-    )
+    table = Table(["id", "state", "batches", "sent", "events", "%", "events/s", "done in"])
     for one in replays:
-        speed = "" if one.measured_rate is None or not one.held else f"{one.measured_rate:,.0f}"
-        table.add_row(
+        notes = [
+            f"filter: {_filter(one)}",
+            f"to {one.target_topic or 'the topics of the outputs'} at {one.target_servers}",
+            *([f"held by {one.lease_holder}"] if one.held else []),
+            *([] if one.reason is None else [one.reason]),
+        ]
+        table.add(
             str(one.replay_id),
             one.shown_state,
-            f"{one.from_batch:,}-{one.to_batch:,}",
-            _filter(one),
-            f"{one.target_topic or 'own topics'} at {one.target_servers}",
-            f"{one.events_sent:,} of {one.events_total:,}",
-            f"{share(one):.0f} %",
-            speed,
+            f"{one.from_batch}-{one.to_batch}",
+            one.events_sent,
+            one.events_total,
+            round(share(one)),
+            None if one.measured_rate is None or not one.held else round(one.measured_rate),
             _wait(one.eta),
-            one.lease_holder if one.held else "nobody",
+            note="\n".join(notes),
         )
     return table
 
 
-def replay_lines(one: Replay) -> Table:
-    """Return everything of one replay, a line each."""
-    table = Table(show_header=False)
+def print_replay(out: Console, one: Replay, keys: Sequence[str] | None) -> None:
+    """Print everything of one replay. `keys`: the session keys of its filter, None where it has none."""
     values = one.as_json() | {
-        "events_sent": f"{one.events_sent:,} of {one.events_total:,} ({share(one):.0f} %)"
+        "topics": None if one.topics is None else ", ".join(one.topics),
+        "requested": None,
+        "filter": _filter(one),
+        "events_sent": f"{one.events_sent:,} of {one.events_total:,} ({share(one):.0f} %)",
     }
-    for name, value in values.items():
-        table.add_row(name, "" if value is None else str(value))
-    return table
+    values |= {name: one.requested.get(name) for name in ("to_config", "to_servers")}
+    fields = [(name.replace("_", " "), _cell(value)) for name, value in values.items()]
+    shown = list(keys or ())[:_SHOWN_KEYS]
+    fields += [("key", key) for key in shown]
+    print_fields(out, fields)
+    if keys is not None and len(keys) > len(shown):
+        out.print(f"{len(keys) - len(shown):,} more keys: --json has them all")
 
 
 def share(one: Replay) -> float:
@@ -138,11 +143,18 @@ def share(one: Replay) -> float:
 
 
 def _filter(one: Replay) -> str:
-    parts = one.requested.get("filter", {}).items()
-    return ", ".join(f"{name} {' '.join(v) if isinstance(v, list) else v}" for name, v in parts) or "all"
+    parts = {name.replace("_", " "): value for name, value in one.requested.get("filter", {}).items()}
+    return (
+        ", ".join(f"{name} {' '.join(v) if isinstance(v, list) else v}" for name, v in parts.items()) or "all"
+    )
 
 
-def _wait(eta: datetime | None) -> str:
+def _cell(value: object) -> str | datetime | None:
+    """Ids are names here, and keep their digits together."""
+    return value if value is None or isinstance(value, datetime) else str(value)
+
+
+def _wait(eta: datetime | None) -> str | None:
     if eta is None:
-        return ""
+        return None
     return str(max(timedelta(), timedelta(seconds=round((eta - datetime.now(UTC)).total_seconds()))))

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.filters import Filters, as_json
-from publisher.replay.selection import Count, Range, count, resolve
+from publisher.replay.selection import Count, Range, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
@@ -54,6 +54,15 @@ class Plan:
     request: Request
     batches: Range
     count: Count
+    unknown_keys: list[str]
+    """Session keys that were named and have no row in these batches."""
+
+    @property
+    def only_unknown_keys(self) -> bool:
+        """Whether keys were named, and none of them has a row."""
+        return self.request.filters.keys is not None and len(self.unknown_keys) == len(
+            self.request.filters.keys
+        )
 
     @property
     def destinations(self) -> set[str]:
@@ -72,6 +81,7 @@ class Plan:
             "bytes": self.count.bytes,
             "topics": {name: part._asdict() for name, part in self.count.topics.items()},
             "target_topic": self.request.to_topic,
+            "unknown_keys": self.unknown_keys,
         }
 
 
@@ -83,7 +93,8 @@ def make_plan(
     """Find the batches and count. `counting` shows how far that is."""
     batches = resolve(connection, request.filters)
     with counting(batches) as tick:
-        return Plan(request, batches, count(connection, batches, request.filters, tick))
+        found = count(connection, batches, request.filters, tick)
+    return Plan(request, batches, found, unknown_keys(connection, batches, request.filters))
 
 
 def make(connection: psycopg.Connection[Any], plan: Plan, target: Context) -> Replay:

@@ -117,6 +117,12 @@ def load(connection: Connection, replay_id: int) -> Replay:
     return found[0]
 
 
+def keys(connection: Connection, replay_id: int) -> list[str]:
+    """Return the session keys that a replay is limited to, in order."""
+    rows = connection.execute(_REPLAYS["keys"], {"replay_id": replay_id})
+    return [key for (key,) in rows]
+
+
 def change(connection: Connection, replay_id: int, state: str) -> Replay:
     """Pause or cancel it, where it is not over. Raises SettingsError where it is."""
     changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount

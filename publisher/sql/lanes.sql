@@ -65,5 +65,4 @@ WHERE l.stopped_reason IS NOT NULL
 ORDER BY l.epoch, l.lane
 
 -- name: times_taken
--- Each claim of a lane raises its token by one.
-SELECT coalesce(sum(l.lease_token), 0)::bigint FROM outbox.lane l
+SELECT coalesce(sum(l.taken), 0)::bigint FROM outbox.lane l

@@ -4,6 +4,7 @@
 -- Claimed anew, too, where this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
+    taken = l.taken + CASE WHEN l.lease_holder IS DISTINCT FROM %(holder)s::text THEN 1 ELSE 0 END,
     lease_holder = %(holder)s,
     lease_until = now() + make_interval(secs => %(lease_s)s),
     lease_backend_pid = own.pid,
@@ -70,6 +71,7 @@ ORDER BY s.lane
 -- Takes what nobody holds of these lanes. What somebody else is just taking is left to them.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
+    taken = l.taken + 1,
     lease_holder = %(holder)s,
     lease_until = now() + make_interval(secs => %(lease_s)s),
     lease_backend_pid = p.backend_pid,

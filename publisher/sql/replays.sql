@@ -175,3 +175,14 @@ SELECT s.state, count(r.replay_id), coalesce(sum(r.events_total - r.events_sent)
 FROM unnest(ARRAY['running', 'paused']) AS s (state)
 LEFT JOIN outbox.replay r ON r.state = s.state
 GROUP BY s.state
+
+-- name: keys
+SELECT k.session_key FROM outbox.replay_key k WHERE k.replay_id = %(replay_id)s ORDER BY k.session_key
+
+-- name: unknown_keys
+SELECT k.session_key
+FROM unnest(%(keys)s::text[]) AS k (session_key)
+WHERE NOT EXISTS (
+    SELECT FROM outbox.session_output o
+    WHERE o.session_key = k.session_key AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s)
+ORDER BY k.session_key

@@ -1,18 +1,18 @@
-"""What the commands share: the connection, progress while a running job is waited for, and the question before a change."""
+"""What the commands share: the connection, and progress while a running job is waited for."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Annotated
 from uuid import UUID
 
 import psycopg
 import typer
-from rich.console import Console
 
 from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
-from service.errors import SettingsError, UnavailableError
+from service.commands.output import error_console
+from service.errors import UnavailableError
 from service.settings import Settings
 from spark_job.recovery import position
 from spark_job.recovery.generations import Connection
@@ -21,7 +21,11 @@ from spark_job.spark.failures import explained
 _LEDGER = queries("spark_job", "ledger")
 _WRITER = queries("spark_job", "writer")
 
-errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+errors = error_console()
+
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the running job's answer.")
+]
 
 
 @contextmanager
@@ -66,17 +70,3 @@ def outbox_uuid(connection: Connection) -> UUID:
     assert row is not None
     found: UUID = row[0]
     return found
-
-
-def somebody_to_ask() -> bool:
-    """Whether a person sits at the other end."""
-    return sys.stdin.isatty()
-
-
-def confirm(yes: bool) -> None:
-    """Ask whether to go on. Raises SettingsError where nobody can be asked, typer.Abort on a no."""
-    if yes:
-        return
-    if not somebody_to_ask():
-        raise SettingsError("this changes what the job does next, and there is nobody to ask: say --yes.")
-    typer.confirm("Go on?", abort=True, err=True)

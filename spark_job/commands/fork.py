@@ -1,13 +1,13 @@
 """`spark-job fork`: begin another outbox where this one's input was when a savepoint was made."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from service.commands.options import Config, Json
+from service.commands.output import print_json
 from service.settings import load_settings
-from spark_job.commands.options import Config, Json
 
 
 def fork(
@@ -46,7 +46,7 @@ def fork(
     with explained():
         generation = by_command.fork(settings, exported, accepted, str(file))
     if as_json:
-        print(json.dumps(preview.report(generation), indent=2))
+        print_json(preview.report(generation))
         return
     print(
         f"generation {generation.number} opened: {generation.explanation}\n"

@@ -4,8 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rich.console import Console
-
+from service.commands.output import error_console
 from service.errors import OutboxError
 from service.settings import JobSettings
 from spark_job.spark import class_archive, jvm
@@ -23,10 +22,10 @@ def prepare() -> None:
     It takes half a minute and 150 MB in the user's cache, once for a Java and a Spark: part of an image's build, or done once on a machine.
     What is there already is kept.
     """
-    screen = Console(stderr=True)
+    screen = error_console()
     path = class_archive.archive(java_executable())
     if path.is_file():
-        screen.print(f"The archive of classes is there: {path}", soft_wrap=True)
+        screen.print(f"The archive of classes is there: {path}")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -43,7 +42,7 @@ def prepare() -> None:
             )
         made.replace(path)
     size, seconds = path.stat().st_size / 1e6, time.monotonic() - began
-    screen.print(f"Made in {seconds:.0f} s, {size:.0f} MB: {path}", soft_wrap=True)
+    screen.print(f"Made in {seconds:.0f} s, {size:.0f} MB: {path}")
 
 
 def _run_spark(archive: Path) -> None:

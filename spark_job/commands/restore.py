@@ -1,19 +1,21 @@
 """The course of a restore: say what it will do, ask, have it done, report."""
 
-import json
-
+from service.commands.confirm import confirm
+from service.commands.output import console, print_json
 from service.errors import FencedError
 from service.settings import Settings
 from spark_job.commands import request_client
-from spark_job.commands.common import confirm, errors, outbox, progress
+from spark_job.commands.common import errors, outbox, progress
 from spark_job.commands.kafka import kafka_input
 from spark_job.recovery import by_command, preview
 from spark_job.recovery.generations import Generation, newest_generation
 from spark_job.recovery.restoring import Restore
 
 
-def restore(settings: Settings, asked: Restore, *, timeout_s: float, yes: bool, as_json: bool) -> None:
-    """Open the generation: in the running job, between two batches, or by this command where none runs.
+def restore(
+    settings: Settings, asked: Restore, *, timeout_s: float, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Open the generation: in the running job, between two batches, or by this command where none runs. `dry_run`: only say so.
 
     Raises SettingsError, ContinuityError or NotDoneError where it is refused (nothing was changed then), UnavailableError where the job
     did not answer.
@@ -22,14 +24,19 @@ def restore(settings: Settings, asked: Restore, *, timeout_s: float, yes: bool, 
         topics = kafka.describe()
         foreseen = preview.preview(connection, settings, kafka, topics, asked)
         owner = request_client.living_owner(connection, settings.job)
+        told = console() if dry_run and not as_json else errors
         for line in foreseen.lines(topics.names):
-            errors.print(line)
-        errors.print(
+            told.print(line)
+        told.print(
             f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and goes on."
             if owner
             else "No job runs: the next `spark-job run` goes on from there."
         )
-        confirm(yes)
+        if dry_run:
+            if as_json:
+                print_json({"dry_run": True, "running": owner is not None, "foreseen": foreseen.to_json()})
+            return
+        confirm(yes, "Go on?", "this changes what the job does next")
         owner = request_client.living_owner(
             connection, settings.job
         )  # asked again: a person may have taken their time
@@ -63,7 +70,7 @@ def _open(settings: Settings, asked: Restore) -> Generation:
 def _print(generation: Generation, foreseen: preview.Preview, *, running: bool, as_json: bool) -> None:
     if as_json:
         found = {**preview.report(generation), "running": running, "foreseen": foreseen.to_json()}
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     print(
         f"generation {generation.number} opened: {generation.explanation}\n"

@@ -1,18 +1,17 @@
 """`spark-job savepoint`: name positions of the ledger, see how long they will live, go back to one."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from service.commands.options import Config, DryRun, Json, Yes
+from service.commands.output import console, json_text, print_json
+from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
-from spark_job.commands.common import errors, outbox, outbox_uuid, writer_lock
-from spark_job.commands.options import Config, Json, Timeout, Yes
+from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
 from spark_job.recovery import savepoints
 from spark_job.recovery.savepoints import Life, Savepoint
 
@@ -38,7 +37,7 @@ def create(name: Name, config: Config = None, as_json: Json = False) -> None:
     with outbox(load_settings(config), "savepoint") as connection, writer_lock(connection):
         made = savepoints.create(connection, name)
     if as_json:
-        print(json.dumps(made.to_json(), indent=2))
+        print_json(made.to_json())
     else:
         print(f"savepoint {made.name!r}: {made.place}")
 
@@ -54,20 +53,21 @@ def list_savepoints(config: Config = None, as_json: Json = False) -> None:
         rows: list[dict[str, Any]] = [
             savepoint.to_json() | state.to_json() for savepoint, state in zip(found, lives, strict=True)
         ]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    table = Table("name", "created (UTC)", "generation", "batch", "reads from", "events after it", "state")
+    table = Table(["created (UTC)", "generation", "batch", "events since", "state", "name"])
     for savepoint, state in zip(found, lives, strict=True):
-        table.add_row(
-            savepoint.name,
-            f"{savepoint.created_at:%F %T}",
+        reads_from = f"reads from {', '.join(savepoint.safe.named(savepoint.topics))}"
+        table.add(
+            savepoint.created_at,
             str(savepoint.generation),
             str(savepoint.batch_id or "start"),
-            "\n".join(savepoint.safe.named(savepoint.topics)),
-            f"{state.events:,}" if state.events is not None else "",
-            "\n".join([state.state, *state.reasons]),
+            state.events,
+            state.state,
+            savepoint.name,
+            note="\n".join([reads_from, *state.reasons]),
         )
-    Console().print(table)
+    table.print(console())
 
 
 @app.command()
@@ -76,7 +76,7 @@ def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
     with outbox(load_settings(config), "savepoint") as connection:
         savepoints.delete(connection, name)
     if as_json:
-        print(json.dumps({"deleted": name}))
+        print_json({"deleted": name})
     else:
         print(f"savepoint {name!r} deleted")
 
@@ -96,7 +96,7 @@ def export(
     with outbox(load_settings(config), "savepoint") as connection:
         uuid = outbox_uuid(connection)
         exported = ExportedSavepoint.of(savepoints.get(connection, name), uuid)
-    text = json.dumps(exported.to_json(), indent=2) + "\n"
+    text = json_text(exported.to_json())
     if output is None:
         print(text, end="")
         return
@@ -141,10 +141,11 @@ def restore(
     ] = False,
     config: Config = None,
     timeout: Timeout = 300.0,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Go back to a savepoint, or end a reissue. Says first what it will do, and asks.
+    """Go back to a savepoint, or end a reissue. Says first what it will do, and asks; --dry-run ends there.
 
     A running job does it between two batches; where none runs, the next start goes on from there.
     """
@@ -154,7 +155,9 @@ def restore(
 
     accepted = Accepted(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     asked = Restore(name, policy.value, accepted)
-    restoring.restore(load_settings(config), asked, timeout_s=timeout, yes=yes, as_json=as_json)
+    restoring.restore(
+        load_settings(config), asked, timeout_s=timeout, dry_run=dry_run, yes=yes, as_json=as_json
+    )
 
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:

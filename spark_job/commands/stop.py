@@ -1,16 +1,16 @@
 """`spark-job stop`: end the running job between two batches, with a savepoint of its last commit if wanted."""
 
-import json
 import time
 from typing import Annotated, Any
 
 import typer
 
+from service.commands.options import Config, Json
+from service.commands.output import print_json
 from service.errors import SettingsError
 from service.settings import load_settings
 from spark_job.commands import request_client
-from spark_job.commands.common import outbox, progress, writer_lock
-from spark_job.commands.options import Config, Json, Timeout
+from spark_job.commands.common import Timeout, outbox, progress, writer_lock
 from spark_job.recovery import runs, savepoints
 from spark_job.recovery.generations import Connection
 from spark_job.recovery.savepoints import Savepoint
@@ -106,7 +106,7 @@ def _print(text: str, made: Savepoint | None, *, stopped: bool, as_json: bool) -
             "text": text,
             "savepoint": made.to_json() if made else None,
         }
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     print(text)
     if made:

@@ -1,24 +1,25 @@
 """`spark-job dead-letters`: list, show, retry, discard."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import psycopg
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from db.connection import connect
 from db.migrate import require_current
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Limit, Yes
+from service.commands.output import console, error_console, print_json
+from service.commands.times import SINCE, parse_moment
 from service.errors import OutboxError, UnavailableError
 from service.settings import Settings, load_settings
-from spark_job.commands.options import Config, Json, Yes
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
+from spark_job.recovery import generations
 from spark_job.recovery.generations import Connection
 
 if TYPE_CHECKING:
@@ -38,12 +39,9 @@ Reasons = Annotated[
 Key = Annotated[str | None, typer.Option("--key", help="Letters of this session key.")]
 Since = Annotated[
     str | None,
-    typer.Option("--since", help="Letters written since then: 30m, 12h, 7d, or a time (ISO 8601, UTC)."),
+    typer.Option("--since", help=f"Letters written since: {SINCE}."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every open letter.")]
-
-_AGO = re.compile(r"(\d+)([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class LetterError(OutboxError):
@@ -59,9 +57,7 @@ def list_letters(
     state: Annotated[str, typer.Option(help="open, resolved, discarded or all.")] = store.OPEN,
     key: Key = None,
     since: Since = None,
-    limit: Annotated[
-        int, typer.Option(min=0, help="Letters to show at the most; the counts are of all.")
-    ] = 100,
+    limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
     """List letters, oldest first, and count them by reason. Their events are not shown: `show` does that."""
@@ -72,35 +68,52 @@ def list_letters(
         letters = store.find(connection, which, limit)
         counts = store.count(connection, which)
     if as_json:
-        print(shown.dump({"letters": [shown.json_ready(row) for row in letters], "counts": counts}))
+        print_json({"letters": letters, "counts": counts})
         return
-    console = _console()
-    if letters:
-        console.print(shown.letters_table(letters))
-    console.print(shown.counts_table(counts) if counts else "no letters")
+    out = console()
+    if not counts:
+        out.print("no letters")
+        return
+    shown.letters_table(letters).print(out)
+    out.print()
+    shown.counts_table(counts).print(out)
     total = sum(row["letters"] for row in counts)
     if total > len(letters):
-        console.print(f"{total - len(letters):,} more: raise --limit")
+        out.print(f"{total - len(letters):,} more: raise --limit")
 
 
 @app.command()
 def show(
     letter_id: Annotated[int, typer.Argument(metavar="ID", help="The letter.")],
     config: Config = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Only the values of the kept events: their bytes as Kafka has them, each followed by a line feed.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
+    from spark_job.recovery.judges import assembly_of  # Arrow's imports cost time that `list` need not pay
+
     with _outbox(load_settings(config)) as connection:
         found = store.read(connection, [letter_id])
+        assembly = generations.assembly_of_generation(connection, found[0].generation) if found else {}
     if not found:
         raise LetterError(
             f"there is no letter {letter_id}: `spark-job dead-letters list --state all` lists them"
         )
-    if as_json:
-        print(shown.dump(shown.json_ready(shown.letter_json(found[0]))))
+    letter = found[0]
+    if raw:
+        sys.stdout.buffer.write(b"".join((value or b"") + b"\n" for value in letter.event_values))
         return
-    for part in shown.letter_tables(found[0]):
-        _console().print(part)
+    types = shown.event_types(letter, assembly_of(assembly).settings.type_path)
+    if as_json:
+        print_json(shown.letter_json(letter, types))
+    else:
+        shown.print_letter(console(), letter, types)
 
 
 @app.command()
@@ -118,9 +131,7 @@ def retry(
             help="Also sessions without an end (timed_out, restarted): transformed as they are, ending at the last event that came.",
         ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run the transform and say what would happen; write nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     letters_per_batch: Annotated[
         int, typer.Option(min=1, max=10_000, help="Letters of one transaction at the most.")
@@ -146,7 +157,7 @@ def retry(
         work = Retry(connection, settings, incomplete=incomplete)
         done = _retried(work, work.steps(which, letters_per_batch), dry_run=dry_run, quiet=as_json)
     if as_json:
-        print(shown.dump(shown.outcome_json(done, dry_run=dry_run)))
+        print_json(shown.outcome_json(done, dry_run=dry_run))
     else:
         for line in shown.outcome_lines(done, dry_run=dry_run):
             print(line)
@@ -175,7 +186,7 @@ def discard(
         discarded = store.discard(connection, which)
     left = sorted(set(ids or ()) - set(discarded))
     if as_json:
-        print(shown.dump({"discarded": discarded, "not_open": left}))
+        print_json({"discarded": discarded, "not_open": left})
     else:
         print(f"letters discarded: {len(discarded)}")
         if left:
@@ -187,9 +198,9 @@ def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: boo
     from spark_job.dead_letters.retry import Outcome
 
     total = Outcome()
-    console = Console(stderr=True)
+    errors = error_console()
     columns = (TextColumn("letters"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with Progress(*columns, console=errors, disable=quiet or not errors.is_terminal) as progress:
         task = progress.add_task("letters", total=sum(map(len, steps)))
         for ids in steps:
             total.add(work.run_once(ids, dry_run=dry_run))
@@ -218,20 +229,8 @@ def _filter(
         tuple(reasons) if reasons else None,
         state,
         key,
-        None if since is None else _moment(since),
+        None if since is None else parse_moment(since, "--since").here(),
     )
-
-
-def _moment(text: str) -> datetime:
-    if ago := _AGO.fullmatch(text):
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise LetterError(
-            f"--since {text!r} is neither a time (2026-01-31T12:00) nor an age (30m, 12h, 7d)"
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _check_exist(connection: Connection, ids: list[int] | None) -> None:
@@ -247,9 +246,7 @@ def _confirm(connection: Connection, which: Filter, verb: str, *, yes: bool) -> 
     if yes:
         return
     number = sum(row["letters"] for row in store.count(connection, which))
-    if not sys.stdin.isatty():
-        raise LetterError(f"{verb} {number} letters? There is nobody to ask: add --yes. Nothing was done.")
-    typer.confirm(f"{verb} {number} letters?", abort=True)
+    confirm(yes, f"{verb} {number} letters?", f"this would {verb.lower()} {number} letters")
 
 
 @contextmanager
@@ -269,8 +266,3 @@ def _outbox(settings: Settings) -> Iterator[Connection]:
                 f"Postgres failed meanwhile: {str(error).partition(chr(10))[0]}. The letters in hand are either all done or as they were: "
                 "run the command again, what is done is then refused."
             ) from error
-
-
-def _console() -> Console:
-    # Wide enough that a table read by a machine or a log keeps its columns.
-    return Console() if sys.stdout.isatty() else Console(width=200)

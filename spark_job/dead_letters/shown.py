@@ -1,59 +1,70 @@
 """Dead letters as tables for people and as JSON for machines."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
+from service.commands.tables import Table, print_fields, printable
 from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
 if TYPE_CHECKING:
     from spark_job.dead_letters.retry import Outcome
 
-_SHOWN_CHARS = 60
-
-
-def dump(value: object) -> str:
-    """Return indented JSON; times as ISO 8601."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-
 
 def counts_table(counts: Sequence[Mapping[str, Any]]) -> Table:
     """Return the letters and events by reason and state."""
-    table = Table("reason", "state", "letters", "events")
+    table = Table(["reason", "state", "letters", "events"])
     for row in counts:
-        table.add_row(row["reason"], row["state"], f"{row['letters']:,}", f"{row['events']:,}")
+        table.add(row["reason"], row["state"], row["letters"], row["events"])
     return table
 
 
 def letters_table(letters: Sequence[Mapping[str, Any]]) -> Table:
-    """Return one line a letter."""
-    table = Table(
-        "id", "reason", "state", "session key", "events at", "closed at", "kept", "written", "detail"
-    )
+    """Return one line a letter, with its place and the last line of its detail below."""
+    table = Table(["id", "reason", "state", "written (UTC)", "kept", "session key"])
     for row in letters:
         state = f"{row['state']} by {row['resolved_batch']}" if row["resolved_batch"] else row["state"]
-        table.add_row(
+        place = (
+            f"{row['topic']}/{row['partition']} offsets {row['first_offset']} to {row['last_offset']}, "
+            f"closed at {row['closing_offset']}"
+        )
+        table.add(
             str(row["dead_letter_id"]),
             row["reason"] + (f", revision {row['revision']}" if row["revision"] else ""),
             state,
-            escape(row["session_key"] or ""),
-            f"{escape(row['topic'])}/{row['partition']} {row['first_offset']}-{row['last_offset']}",
-            str(row["closing_offset"]),
+            row["created_at"],
             f"{row['kept']} of {row['event_count']}",
-            f"{row['created_at']:%F %T}",
-            escape(_last_line(row["detail"])),
+            row["session_key"],
+            note=f"{place}\n{_last_line(row['detail'])}",
         )
     return table
 
 
-def letter_json(letter: StoredLetter) -> dict[str, Any]:
+def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | None]:
+    """Return the types of the kept events, None where one has none. `path`: of the field with the type; None: it is in a header."""
+    if letter.event_types is not None:
+        return letter.event_types
+    if path is None:
+        return [None] * len(letter.event_values)
+    return [_field(value, path) for value in letter.event_values]
+
+
+def _field(value: bytes | None, path: Sequence[str]) -> str | None:
+    """A string in a JSON document, None where the record holds none: it may be a letter because of that."""
+    try:
+        found = orjson.loads(value or b"null")
+    except orjson.JSONDecodeError:
+        return None
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def letter_json(letter: StoredLetter, types: Sequence[str | None]) -> dict[str, Any]:
     """Return all of a letter; each event's value as `text`, as `hex` where it is not UTF-8, or neither where it has none."""
-    types = letter.event_types or [None] * len(letter.event_offsets)
     columns = (letter.event_offsets, letter.event_times_ms, types, letter.event_values)
     return {name: value for name, value in vars(letter).items() if not name.startswith("event_")} | {
         "event_count": letter.event_count,
@@ -66,29 +77,32 @@ def letter_json(letter: StoredLetter) -> dict[str, Any]:
     }
 
 
-def letter_tables(letter: StoredLetter) -> list[Table | str]:
-    """Return a letter for people: what is known of it, its detail (the traceback), its kept events."""
-    about = Table(show_header=False)
-    where = f"{letter.topic}/{letter.partition} (topic id {letter.topic_id})"
+def print_letter(out: Console, letter: StoredLetter, types: Sequence[str | None]) -> None:
+    """Print a letter for people: what is known of it, its detail (the traceback), its kept events."""
     state = f"{letter.state} by batch {letter.resolved_batch}" if letter.resolved_batch else letter.state
-    for name, value in (
-        ("letter", f"{letter.dead_letter_id}: {letter.reason}, revision {letter.revision}"),
-        ("state", f"{state}, since {letter.state_changed_at:%F %T} UTC"),
-        ("session key", "none" if letter.session_key is None else letter.session_key),
-        ("input", where),
-        ("events at", f"{letter.first_offset} to {letter.last_offset}, closed at {letter.closing_offset}"),
-        ("events", f"{len(letter.event_offsets)} kept of {letter.event_count}"),
-        (
-            "written",
-            f"{letter.created_at:%F %T} UTC with batch {letter.batch_id}, generation {letter.generation}",
-        ),
-    ):
-        about.add_row(name, escape(value))
-    events = Table("offset", "time", "type", "value")
-    for event in letter_json(letter)["events"]:
+    print_fields(
+        out,
+        [
+            ("letter", f"{letter.dead_letter_id}: {letter.reason}, revision {letter.revision}"),
+            ("state", f"{state}, since {letter.state_changed_at:%F %T} UTC"),
+            ("session key", "none" if letter.session_key is None else letter.session_key),
+            ("input", f"{letter.topic}/{letter.partition} (topic id {letter.topic_id})"),
+            ("offsets", f"{letter.first_offset} to {letter.last_offset}, closed at {letter.closing_offset}"),
+            ("events", f"{len(letter.event_offsets)} kept of {letter.event_count}"),
+            (
+                "written",
+                f"{letter.created_at:%F %T} UTC with batch {letter.batch_id}, generation {letter.generation}",
+            ),
+        ],
+    )
+    out.print()
+    out.print(printable(letter.detail.rstrip(), keep="\n\t"))
+    out.print()
+    events = Table(["offset", "time", "type"])
+    for event in letter_json(letter, types)["events"]:
         value = event.get("text", f"hex {event['hex']}" if "hex" in event else "no value")
-        events.add_row(str(event["offset"]), event["time"], escape(event.get("type", "")), escape(value))
-    return [about, escape(letter.detail), events]
+        events.add(str(event["offset"]), event["time"], event.get("type"), block=value)
+    events.print(out)
 
 
 def outcome_json(outcome: "Outcome", *, dry_run: bool) -> dict[str, Any]:
@@ -141,11 +155,6 @@ def time(epoch_ms: int) -> str:
         return str(epoch_ms)
 
 
-def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its times as text."""
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-
-
 def _value(value: bytes | None) -> dict[str, str]:
     if value is None:
         return {}
@@ -156,8 +165,7 @@ def _value(value: bytes | None) -> dict[str, str]:
 
 
 def _last_line(text: str) -> str:
-    line = text.rstrip().rpartition("\n")[2]
-    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"
+    return text.rstrip().rpartition("\n")[2]
 
 
 def _ids(ids: Sequence[int]) -> str:

@@ -1,14 +1,17 @@
 """`spark-job status`: what the outbox says of the job, from SQL alone."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
+from rich.text import Text
 
 from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
+from service.commands.tables import print_fields
 from service.settings import Settings
 from spark_job.recovery import position, runs
 from spark_job.recovery.ownership import Owner, read_owner
@@ -46,6 +49,14 @@ class Rate(NamedTuple):
         }
 
 
+class LedgerRow(NamedTuple):
+    """The newest batch of the ledger: of the stream, a retry of dead letters or a requeue of parked rows."""
+
+    batch_id: int
+    kind: str
+    created_at: datetime
+
+
 @dataclass(frozen=True)
 class Status:
     """One look at writer, position and open dead letters."""
@@ -57,6 +68,8 @@ class Status:
     open_letters: dict[str, int]
     run: Run | None
     rates: list[Rate]
+    newest: LedgerRow | None = None
+    """None while the ledger is empty."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
@@ -75,6 +88,8 @@ class Status:
             "reason": generation.reason if generation else None,
             "policy": generation.policy if generation else None,
             "revision": generation.revision if generation else None,
+            "ledger_batch": self.newest.batch_id if self.newest else None,
+            "ledger_kind": self.newest.kind if self.newest else None,
             "batch": at.batch_id if at else None,
             "committed_at": at.newest.created_at.isoformat() if at and at.newest else None,
             "end_offsets": at.end.to_json() if at else None,
@@ -104,49 +119,48 @@ def read(settings: Settings) -> Status:
         letters = connection.execute(_LETTERS["open_counts"]).fetchall()
         run = runs.newest(connection)
         rates = [Rate(*row) for row in connection.execute(_LEDGER["rates"])]
+        newest = connection.execute(_LEDGER["newest"]).fetchone()
     alive = owner.is_alive(settings.job.owner_timeout_s)
-    return Status(owner, alive, at, dict(letters), run, rates)
+    return Status(owner, alive, at, dict(letters), run, rates, LedgerRow(*newest) if newest else None)
 
 
-def table(status: Status) -> Table:
-    """Return the status as a table for people."""
+def print_status(out: Console, status: Status) -> None:
+    """Print the status for people."""
+    print_fields(out, _fields(status))
+
+
+def _fields(status: Status) -> Iterator[tuple[str, str | Text]]:
     owner, at = status.owner, status.position
-    result = Table(title="spark-job", show_header=False)
     if owner.run_id:
         age = f"{owner.heartbeat_age_s or 0:.1f} s ago"
-        state = "[green]running[/]" if status.alive else "[red]dead[/]"
-        result.add_row("writer", f"{state} {owner.run_id}, pid {owner.pid} on {owner.host}, heartbeat {age}")
+        state = Text("running", "green") if status.alive else Text("dead", "red")
+        yield "job", state.append(f", heartbeat {age}, pid {owner.pid} on {owner.host}", "default")
+        yield "run", str(owner.run_id)
     else:
-        result.add_row("writer", "[yellow]none[/]: `spark-job run` starts one")
+        yield "job", Text("none", "yellow").append(": `spark-job run` starts one", "default")
     if owner.held_back_since:
-        result.add_row(
-            "held back",
-            f"[yellow]since {owner.held_back_since:%F %T} UTC[/]: {escape(owner.held_back_because or '')}",
-        )
+        yield "held back", f"since {owner.held_back_since:%F %T} UTC: {owner.held_back_because or ''}"
     if run := status.run:
-        result.add_row(
-            "last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {escape(run.explanation)}"
-        )
+        yield "last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {run.explanation}"
         if run.rebuild_offsets:
-            result.add_row("read again", f"{run.rebuild_offsets:,} offsets at the most, for what is open")
+            yield "rebuild", f"{run.rebuild_offsets:,} offsets at the most, for the open sessions"
         if run.ended_at:
-            result.add_row("ended", f"{run.ended_at:%F %T} UTC: {escape(run.ended_because or '')}")
+            yield "ended", f"{run.ended_at:%F %T} UTC: {run.ended_because or ''}"
+    if newest := status.newest:
+        yield "ledger", f"batch {newest.batch_id} ({newest.kind}), committed {newest.created_at:%F %T} UTC"
     if at:
         generation = at.generation
-        result.add_row(
-            "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
-        )
+        yield "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
         if at.newest:
-            result.add_row("ledger", f"batch {at.batch_id}, committed {at.newest.created_at:%F %T} UTC")
+            yield "input", f"read by batch {at.batch_id}, committed {at.newest.created_at:%F %T} UTC"
         for where, end in at.end.items():
             topic = generation.topics.get(where.topic_id, where.topic_id)
             opened = at.open.get(where)
             found = f", {opened.sessions:,} open since {at.safe(where)}" if opened else ""
-            result.add_row(f"{topic}/{where.partition}", f"read to {end}{found}")
+            yield f"{topic}/{where.partition}", f"read to {end}{found}"
     for rate in status.rates:
-        result.add_row(f"last {rate.seconds} s", str(rate))
+        yield f"last {rate.seconds} s", str(rate)
     for name, value in open_work(at).items():
-        result.add_row(name.replace("_", " "), f"{value:,}")
+        yield name.replace("_", " "), f"{value:,}"
     for reason, count in status.open_letters.items():
-        result.add_row(f"dead letters, {reason}", f"[yellow]{count:,}[/]")
-    return result
+        yield "dead letters", Text(f"{count:,} {reason}", "yellow")

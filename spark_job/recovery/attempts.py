@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from service.errors import FencedError, OutboxError
+from service.errors import DatabaseMissingError, FencedError, OutboxError
 from service.settings import RestartSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
@@ -74,6 +74,9 @@ class Restarts:
         Raises `error` where it does not pass by itself, or the strategy gives up.
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
+            raise error
+        if isinstance(error, DatabaseMissingError) and plan.attempt == 1:
+            # It was never there for this process. One that vanishes later may be on its way back from a backup.
             raise error
         because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
         if self._stop.is_set():

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -95,6 +95,13 @@ class Begun:
     open: OpenPartitions
     explanation: str
     max_events: int
+    read: Offsets = field(default_factory=Offsets)
+    """The greatest position of all generations when it began."""
+
+    @property
+    def reissued_offsets(self) -> int:
+        """Offsets that an earlier generation has read and this one reads and computes again: after a restore with reissue."""
+        return sum(max(0, self.read.at(where) - offset) for where, offset in self.resumes_at.items())
 
     @property
     def rebuild_offsets(self) -> int:

@@ -13,6 +13,7 @@ from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.fault_points import reach
 from service.settings import Settings
+from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import findings, generations, ownership, position, published, requests, runs
 from spark_job.recovery.description import described
@@ -144,6 +145,7 @@ class Start:
     ) -> tuple[Position, Begun]:
         """Open a generation where one is needed; return where the run begins, and what is recorded of it."""
         most = self.settings.job.max_events_per_batch
+        read = Offsets() if at is None else greatest_position(connection).end
         if isinstance(decision, Opening):
             generation = open_generation(connection, at, decision, self.run_id, lost)
             reach("start.after_generation")
@@ -151,7 +153,7 @@ class Start:
             restored = "fresh" if first else "savepoint" if decision.reason in _RESTORED else "new_generation"
             text = decision.text if first else f"generation {generation.number} opened: {decision.text}"
             at = Position(generation, None)
-            return at, Begun(generation, restored, generation.start, generation.open, text, most)
+            return at, Begun(generation, restored, generation.start, generation.open, text, most, read)
         assert at is not None, "only an existing position is gone on from"
         run = runs.newest(connection)
         max_events = most if run is None else run.next_max_events(decision.resumes_at, most)
@@ -160,7 +162,7 @@ class Start:
             text += f"; the run before ended without a batch, so this one takes {max_events} events at once, and more after successes"
         unused = at.newest is None and at.generation.reason in _RESTORED
         restored = "savepoint" if unused else "position"
-        return at, Begun(at.generation, restored, decision.resumes_at, decision.open, text, max_events)
+        return at, Begun(at.generation, restored, decision.resumes_at, decision.open, text, max_events, read)
 
 
 _RESTORED = ("savepoint", "skip", "fork")

@@ -241,12 +241,16 @@ def _report(
     log.info(
         "batch_committed",
         batch=committed.batch_id,
-        spark_batch=spark_batch,
         events=result.counts.get("events", 0),
         sessions=committed.sessions,
         outputs=committed.output_events,
         dead_letters=committed.dead_letters,
+        commit_s=round(seconds["commit"], 3),
+    )
+    log.debug(
+        "batch_computed",
+        batch=committed.batch_id,
+        spark_batch=spark_batch,
         assemble_s=round(result.seconds.get("assemble_s", 0.0), 3),
         transform_s=round(result.seconds.get("transform_s", 0.0), 3),
-        commit_s=round(seconds["commit"], 3),
     )

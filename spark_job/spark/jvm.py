@@ -5,14 +5,23 @@ would go on calling the dead one for ever; `SparkSession.stop` itself calls it.
 """
 
 import contextlib
+import os
 import subprocess
+import threading
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
 _OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)
 _END_TIMEOUT_S = 30.0
+_NOISE = (
+    b"WARNING: Using incubator modules: ",
+    b"Picked up JAVA_TOOL_OPTIONS: ",
+    b"NOTE: Picked up JDK_JAVA_OPTIONS: ",
+)
+"""What a JVM says at every start, before it reads the settings of any log."""
 
 
 class LostJvm:
@@ -30,6 +39,27 @@ class LostJvm:
         if self.exit_code is None:
             return "it does not answer"
         return f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
+
+
+def start() -> None:
+    """Start the JVM, where neither this process nor spark-submit has. Its stderr goes to this process' own, without the noise."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    reading, writing = os.pipe()
+    threading.Thread(target=pass_on, args=(reading, 2), name="jvm-stderr", daemon=True).start()
+    try:
+        gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)  # the JVM has its own: the thread ends with it
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def pass_on(reading: int, writing: int) -> None:
+    """Copy lines from one descriptor to another until the first one's end, but for the noise."""
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(writing, line)
 
 
 def lost(error: BaseException | None = None) -> LostJvm | None:

@@ -97,6 +97,7 @@ def start_session(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     options[_JAVA_OPTIONS] = " ".join(filter(None, java_options))
     _silence_pandas_notice()
     with _given(options):
+        jvm.start()
         return SparkSession.builder.getOrCreate()
 
 

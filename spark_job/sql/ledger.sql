@@ -85,3 +85,6 @@ FROM unnest(ARRAY[60, 300]) AS w (seconds)
 LEFT JOIN outbox.batch b ON b.kind <> 'requeue' AND b.created_at > now() - make_interval(secs => w.seconds)
 GROUP BY w.seconds
 ORDER BY w.seconds
+
+-- name: newest
+SELECT b.batch_id, b.kind, b.created_at FROM outbox.batch b ORDER BY b.batch_id DESC LIMIT 1

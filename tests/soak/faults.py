@@ -146,7 +146,7 @@ class Faults:
             "SELECT lanes FROM outbox.lane_epoch ORDER BY epoch DESC LIMIT 1"
         )
         others = [number for number in range(1, 7) if number != lanes]
-        self._stand.run("lanes", "set", str(self._chance.choice(others)), may_fail=True)
+        self._stand.run("lanes", "set", str(self._chance.choice(others)), "--yes", may_fail=True)
 
     def retention(self) -> None:
         """Drops what the verdicts so far have looked at."""

@@ -150,5 +150,5 @@ def small_partitions(dsn: str, batches: int, number: int) -> None:
 
 def as_json(output: str) -> dict[str, object]:
     """Return what a command printed with --json."""
-    found: dict[str, object] = json.loads(output.strip().splitlines()[-1])
+    found: dict[str, object] = json.loads(output[output.index("{\n") :])
     return found

@@ -155,21 +155,25 @@ def test_a_database_restored_to_an_older_state_stops_the_job_and_what_is_sent_ag
 def assert_all_say(pipeline: Pipeline, restored: str, *, generation: int, rebuild_offsets: int) -> None:
     """Fail unless the newest row of outbox.run, the log line of the start and `spark-job status` say the same, and this."""
 
-    def lines() -> list[dict[str, Any]]:
+    def lines(event: str = "job_started") -> list[dict[str, Any]]:
         found = [json.loads(line) for line in pipeline.job.log().splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == "job_started"]
+        return [line for line in found if line["event"] == event]
 
     ((run, resumes_at, explanation),) = pipeline.ask(
         "SELECT run_id::text, resumes_at, explanation FROM outbox.run ORDER BY started_at DESC LIMIT 1"
     )
     pipeline.wait_until(lambda: lines() and lines()[-1]["run"] == run, "the log line of the start")
-    logged, shown = lines()[-1], pipeline.status()["start"]
+    pipeline.wait_until(lambda: len(lines("job_resumes_at")) == len(lines()), "the lines after it")
+    logged = lines()[-1] | lines("job_resumes")[-1] | lines("job_rebuilds")[-1]
+    shown = pipeline.status()["start"]
     for said in (logged, shown):
         assert (said["run"], said["restored"], said["generation"]) == (run, restored, generation)
         assert (said["explanation"], said["rebuild_offsets"]) == (explanation, rebuild_offsets)
     assert shown["resumes_at"] == resumes_at
     ((of_topic),) = resumes_at.values()
-    assert logged["resumes_at"] == {f"{pipeline.input}/{p}": offset for p, offset in of_topic.items()}
+    assert lines("job_resumes_at")[-1]["at"] == {
+        f"{pipeline.input}/{p}": offset for p, offset in of_topic.items()
+    }
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from db.connection import connect
+from service.errors import DatabaseMissingError, UnavailableError
 from service.settings import PostgresSettings
 
 
@@ -44,6 +45,24 @@ def test_a_commit_is_durable_although_the_database_or_the_dsn_says_it_need_not_b
         "idle_in_transaction_session_timeout": ("1min",),
         "application_name": ("a service",),
     }
+
+
+def test_a_database_that_is_not_there_is_told_from_a_server_that_does_not_answer(
+    database: str,
+) -> None:
+    missing = PostgresSettings(dsn=SecretStr(psycopg.conninfo.make_conninfo(database, dbname="nowhere")))
+    with pytest.raises(DatabaseMissingError, match="it has no database 'nowhere'") as refused:
+        connect(missing, "a service")
+    assert refused.value.exit_code == 3
+    # The server names a role that does not exist in the same way as a database.
+    stranger = psycopg.conninfo.make_conninfo(database, user="nowhere", dbname="nowhere")
+    with pytest.raises(UnavailableError) as unknown:
+        connect(PostgresSettings(dsn=SecretStr(stranger)), "a service")
+    assert not isinstance(unknown.value, DatabaseMissingError)
+    away = psycopg.conninfo.make_conninfo(database, host="127.0.0.1", hostaddr="127.0.0.1", port=1)
+    with pytest.raises(UnavailableError) as gone:
+        connect(PostgresSettings(dsn=SecretStr(away)), "a service")
+    assert not isinstance(gone.value, DatabaseMissingError)
 
 
 def test_each_side_notices_within_half_a_minute_that_the_other_one_vanished(database: str) -> None:

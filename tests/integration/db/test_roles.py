@@ -13,7 +13,7 @@ WRITER, PUBLISHER, AUDITOR = ROLES
 
 TABLES = ("identity", "writer", *VALID)
 READABLE = {
-    WRITER: {*TABLES} - {"delivery", "publisher_process", "replay", "replay_key"},
+    WRITER: {*TABLES} - {"delivery", "parked_topic", "publisher_process", "replay", "replay_key"},
     PUBLISHER: {
         "identity",
         "generation",
@@ -23,6 +23,7 @@ READABLE = {
         "lane",
         "delivery",
         "parked",
+        "parked_topic",
         "publisher_process",
         "replay",
         "replay_key",
@@ -51,7 +52,7 @@ INSERTABLE = {
         "savepoint",
         "request",
     },
-    PUBLISHER: {"lane", "delivery", "parked", "publisher_process", "replay", "replay_key"},
+    PUBLISHER: {"lane", "delivery", "parked", "parked_topic", "publisher_process", "replay", "replay_key"},
     AUDITOR: set[str](),
 }
 UPDATABLE = {
@@ -81,7 +82,8 @@ UPDATABLE = {
             "timeline",
         },
         "parked": {"state", "state_changed_at"},
-        "publisher_process": {"alive_until", "backend_pid", "backend_start", "ended_at"},
+        "parked_topic": {"decided_at", "ended_at"},
+        "publisher_process": {"heartbeat_at", "alive_until", "backend_pid", "backend_start", "ended_at"},
         "replay": {
             "state",
             "reason",
@@ -116,6 +118,7 @@ UPDATABLE = {
             "stopped_why",
             "mirrored_at",
             "pruned_seq",
+            "taken",
         },
     },
     AUDITOR: dict[str, set[str]](),

@@ -35,7 +35,7 @@ def replayed(settings: Settings, *arguments: str) -> dict[str, Any]:
     """`publisher replay ... --json` in this process, expected to succeed; its document."""
     result = replay(settings, *arguments, "--json")
     assert result.exception is None, f"{result.exception!r}\n{result.output}"
-    document: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    document: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{\n") :])
     return document
 
 

@@ -89,9 +89,8 @@ def resume(settings: Settings, *arguments: str, fault_file: Path | None = None) 
     if isinstance(result.exception, OutboxError):
         raise result.exception
     assert result.exception is None, result.output
-    found: dict[str, Any] = json.loads(
-        result.stdout.splitlines()[-1]
-    )  # a relay of this process may log before it
+    # A relay of this process may log before it.
+    found: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{\n") :])
     return found
 
 

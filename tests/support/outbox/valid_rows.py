@@ -78,6 +78,7 @@ VALID: dict[str, dict[str, Any]] = {
         "reason": "too_large",
         "detail": "MSG_SIZE_TOO_LARGE",
     },
+    "parked_topic": {"topic": "out"},
     "run": {
         "run_id": RUN,
         "generation": 1,
@@ -131,6 +132,7 @@ PARENTS: dict[str, tuple[str, ...]] = {
     "lane": ("lane_epoch",),
     "delivery": ("lane_epoch", "lane"),
     "parked": ("lane_epoch", "lane"),
+    "parked_topic": (),
     "run": ("generation",),
     "savepoint": ("generation",),
     "request": (),

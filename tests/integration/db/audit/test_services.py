@@ -34,6 +34,23 @@ def test_who_works_and_who_was_killed_is_told_apart(outbox: OutboxRows) -> None:
     assert outbox.rows(STATES)[0][:2] == ("spark-job", "gone")
 
 
+def test_a_publisher_was_seen_when_it_last_beat_not_when_its_lease_ends(outbox: OutboxRows) -> None:
+    begin = """INSERT INTO outbox.publisher_process (process_id, host, pid, heartbeat_at, alive_until, backend_pid)
+               VALUES (gen_random_uuid(), 'here', %s, now() - %s * interval '1 second', now() + %s * interval '1 second', 999999)"""
+    outbox.connection.execute(begin, [1, 7, 3])
+    # A publisher of before 0007 wrote no heartbeat.
+    outbox.connection.execute(begin, [2, None, -2])
+    seen = "SELECT extract(epoch FROM now() - seen_at)::integer FROM outbox.audit_service WHERE service = 'publisher' ORDER BY pid"
+    with outbox.connection.transaction():
+        outbox.connection.execute(
+            "UPDATE outbox.publisher_process SET heartbeat_at = now() - interval '7 s', alive_until = now() + interval '3 s' WHERE pid = 1"
+        )
+        outbox.connection.execute(
+            "UPDATE outbox.publisher_process SET alive_until = now() - interval '2 s' WHERE pid = 2"
+        )
+        assert outbox.rows(seen) == [(7,), (2,)]
+
+
 def test_each_partition_tells_how_far_it_is_read_and_since_when_something_is_open(
     audited_outbox: OutboxRows,
 ) -> None:

@@ -310,6 +310,32 @@ def test_dead_letters_one_by_one_and_by_reason(shared_audited_outbox: OutboxRows
     ]
 
 
+def test_keys_that_never_produced_an_output_are_found(audited_outbox: OutboxRows) -> None:
+    # e: only letters; f: a session for which the transform returned nothing; a has outputs beside its letter.
+    audited_outbox.insert(
+        "dead_letter",
+        session_key="e",
+        first_offset=70,
+        last_offset=70,
+        closing_offset=71,
+        created_at=minutes(1),
+    )
+    audited_outbox.insert(
+        "dead_letter",
+        session_key="e",
+        first_offset=80,
+        last_offset=80,
+        closing_offset=81,
+        state="discarded",
+        created_at=minutes(2),
+    )
+    audited_outbox.insert(
+        "session_output", session_key="f", batch_id=3, session_outputs=[0], topics=[], values=[]
+    )
+    found = "SELECT session_key, sessions, dead_letters, open_letters, newest_at FROM outbox.audit_key_without_output ORDER BY 1"
+    assert audited_outbox.rows(found) == [("e", 0, 2, 1, minutes(2)), ("f", 1, 0, 0, minutes(3))]
+
+
 def test_replays_tell_what_they_have_sent(shared_audited_outbox: OutboxRows) -> None:
     assert shared_audited_outbox.rows(
         "SELECT replay_id, state, began_at, ended_at, rows_sent FROM outbox.audit_replay"

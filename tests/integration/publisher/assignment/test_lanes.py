@@ -30,11 +30,14 @@ def lanes(outbox: Outbox, kafka: KafkaServer, *arguments: str, lock_timeout_ms: 
         "OUTBOX_POSTGRES__LOCK_TIMEOUT_MS": str(lock_timeout_ms),
         "OUTBOX_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
     }
-    result = CliRunner(env=environment).invoke(app, ["lanes", *arguments, "--json"])
+    result = CliRunner(env=environment).invoke(
+        app, ["lanes", *arguments, *(["--yes"] if arguments else []), "--json"]
+    )
     if result.exception is not None:
         raise result.exception
     # Relays in threads of this process log to the same place.
-    return json.loads(next(line for line in result.stdout.splitlines() if line.startswith("{")))
+    found, _ = json.JSONDecoder().raw_decode(result.stdout, result.stdout.index("{\n"))
+    return found
 
 
 @contextmanager

@@ -156,7 +156,10 @@ def test_status_says_what_was_delivered_lately_what_is_parked_and_how_often_lane
     outbox: Outbox,
 ) -> None:
     outbox.batch(simple(1, keys=4))
-    query(outbox.dsn, "INSERT INTO outbox.lane (epoch, lane, lease_token) VALUES (1, 0, 3), (1, 1, 4)")
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.lane (epoch, lane, lease_token, taken) VALUES (1, 0, 6, 3), (1, 1, 9, 4)",
+    )
     query(
         outbox.dsn,
         "INSERT INTO outbox.delivery (epoch, lane, seq, to_batch, sessions, events, kind, committed_at)"
@@ -174,7 +177,7 @@ def test_status_says_what_was_delivered_lately_what_is_parked_and_how_often_lane
         {"seconds": 60, "transactions": 1, "sessions": 10, "events": 600, "events_per_second": 10.0},
         {"seconds": 300, "transactions": 2, "sessions": 20, "events": 1_200, "events_per_second": 4.0},
     ]
-    assert shown["parked_rows"] == {"too_large": 2, "invalid": 0}
+    assert shown["parked_rows"] == {"too_large": 2, "invalid": 0, "topic_missing": 0}
     assert (shown["lanes_taken"], shown["replays"]) == (7, {"running": 0, "paused": 0})
     printed = CliRunner().invoke(app, ["status"], env={"OUTBOX_POSTGRES__DSN": outbox.dsn}).output
     assert "last 300 s: 2 transactions, 20 sessions, 1,200 events, 4.0 events/s" in printed

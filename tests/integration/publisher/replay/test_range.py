@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from publisher.replay.filters import Filters, Moment
+from publisher.replay.filters import Filters
 from publisher.replay.selection import Range, resolve
+from service.commands.times import Moment
 from tests.support.outbox.batches import Outbox
 from tests.support.queries import query
 

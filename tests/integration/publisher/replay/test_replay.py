@@ -1,5 +1,6 @@
 """A replay sends what its filters name, to where it is told, and says what it leaves out."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -127,9 +128,41 @@ def test_a_dry_run_and_a_start_that_nobody_confirms_make_nothing(
     assert getattr(refused.exception, "exit_code", None) == 2
     assert "--yes" in str(refused.exception)
     assert "say --all" in str(replay(settings, "start").exception)
-    assert "nothing to send" in replay(settings, "start", "--key", "nobody", "--yes").output
+    mistyped = replay(settings, "start", "--key", "nobody", "--yes")
+    assert mistyped.exit_code == 1
+    assert "nothing to send" in mistyped.stdout
+    assert "session key 'nobody' has no row in these batches" in mistyped.stderr
+    partly = replay(settings, "start", "--key", "nobody", "--key", "k0001", "--dry-run", "--json")
+    assert (partly.exit_code, json.loads(partly.stdout)["unknown_keys"]) == (0, ["nobody"])
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.replay") == [(0,)]
     assert_exactly_once(outbox, watcher)
+
+
+def test_show_names_the_keys_of_the_filter(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch(simple(1, keys=3))
+    deliver(settings)
+    done = replayed(settings, "start", "--key", "k0002", "--key", "k0001", "--yes")
+    shown = replayed(settings, "show", str(done["replay_id"]))
+    assert shown["keys"] == ["k0001", "k0002"]
+    said = replay(settings, "show", str(done["replay_id"])).stdout
+    assert "k0001\n" in said
+    assert "k0002\n" in said
+    listed = replay(settings, "list", "--all").stdout
+    assert max(map(len, listed.splitlines())) <= 80, listed
+
+
+def test_a_dry_run_ends_as_the_start_would_where_the_target_topic_is_missing(
+    outbox: Outbox, settings: Settings, topic_prefix: str
+) -> None:
+    outbox.batch(simple(1, keys=3))
+    deliver(settings)
+    missing = ("start", "--all", "--to-topic", f"{topic_prefix}absent")
+    for arguments in (("--dry-run",), ("--yes",)):
+        refused = replay(settings, *missing, *arguments).exception
+        assert getattr(refused, "exit_code", None) == 5
+        assert "target_topic_missing" in str(refused)
+    assert replay(settings, *missing, "--dry-run", "--create-topics").exit_code == 0
+    assert query(outbox.dsn, "SELECT count(*) FROM outbox.replay") == [(0,)]
 
 
 def test_a_replay_never_overtakes_live_publishing(

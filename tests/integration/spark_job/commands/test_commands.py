@@ -25,7 +25,6 @@ from service.settings import load_settings
 from service.topic_ids import topic_id_text
 from spark_job import OutputEvent
 from spark_job.cli import app
-from spark_job.commands import common
 from spark_job.recovery import exported as exported_savepoints
 from spark_job.recovery import ownership, savepoints
 from spark_job.recovery.description import described
@@ -208,7 +207,7 @@ def test_a_restore_says_first_what_it_will_do_and_asks(
 ) -> None:
     reissue = ["savepoint", "restore", "monday", "--policy", "reissue"]
     assert "say --yes" in run(*reissue, code=2)
-    monkeypatch.setattr(common, "somebody_to_ask", lambda: True)
+    monkeypatch.setattr("service.commands.confirm.somebody_to_ask", lambda: True)
     result = CliRunner().invoke(app, reissue, input="n\n")
     assert result.exit_code == 1
     said = " ".join(result.stderr.split())
@@ -221,6 +220,21 @@ def test_a_restore_says_first_what_it_will_do_and_asks(
     assert outbox.generations() == [(1, "first", "skip", 0)]
     run(*reissue, answer="y\n")
     assert outbox.generations()[-1] == (2, "savepoint", "reissue", 1)
+
+
+def test_a_dry_run_of_a_restore_says_what_it_would_do_and_refuses_what_would_be_refused(
+    outbox: JobOutbox,
+) -> None:
+    reissue = ["savepoint", "restore", "monday", "--policy", "reissue", "--dry-run"]
+    found = run_json(*reissue)
+    assert (found["dry_run"], found["running"]) == (True, False)
+    assert (found["foreseen"]["revision"], found["foreseen"]["outputs_closed_since"]) == (1, 8)
+    said = run(*reissue)
+    assert f"It goes on at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
+    assert "No job runs" in said
+    outbox.delete_before(0, 35)
+    assert "--accept-data-loss" in run(*reissue, code=5)
+    assert outbox.generations() == [(1, "first", "skip", 0)]
 
 
 def test_an_expired_savepoint_is_refused_with_what_is_lost(outbox: JobOutbox) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from service.errors import OutboxError
 from spark_job.cli import app
 from spark_job.recovery.generations import Connection
-from tests.support.outbox.letters import HERE, failed, states, unended, with_letters
+from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
 from tests.support.outbox.sink_batches import letter
 
 Command = Callable[..., Result]
@@ -66,6 +66,8 @@ def test_list_counts_by_reason_all_that_the_filters_name(command: Command) -> No
     assert "bad" in text
     assert "late" not in text
     assert "4 more: raise --limit" in text
+    assert "input/0 offsets 10 to 12, closed at 12\n" in text
+    assert max(map(len, text.splitlines())) <= 80
     counts = json.loads(command("list", "--json", "--limit", "0").output)["counts"]
     assert {row["reason"]: (row["letters"], row["events"]) for row in counts} == {
         "malformed": (1, 1),
@@ -99,6 +101,21 @@ def test_show_has_every_event_with_its_value(command: Command) -> None:
     text = command("show", "5").output
     assert "[k]" in text
     assert "no value" in text
+
+
+def test_show_cuts_nothing_and_knows_each_event_s_type(command: Command) -> None:
+    shown = json.loads(command("show", "1", "--json").output)["events"]
+    assert [event["type"] for event in shown] == list(WHOLE)
+    text = command("show", "1").output
+    assert "…" not in text
+    for event in shown:
+        assert f"{event['offset']}      {event['time']}  {event['type']}" in text
+        assert f"\n  {event['text']}\n" in text
+
+
+def test_show_raw_prints_the_bytes_of_the_values_alone(command: Command) -> None:
+    assert command("show", "1", "--raw").stdout_bytes == b"".join(value + b"\n" for value in events("bad"))
+    assert command("show", "4", "--raw").stdout_bytes == b"\xff\x00\n"
 
 
 def test_retry_tells_what_became_of_each_letter(command: Command, writing: Connection) -> None:
@@ -146,8 +163,8 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Con
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("retry", "--all"), "Retry 5 letters? There is nobody to ask: add --yes"),
-        (("discard", "1"), "Discard 1 letters? There is nobody to ask: add --yes"),
+        (("retry", "--all"), "this would retry 5 letters, and there is nobody to ask: say --yes"),
+        (("discard", "1"), "this would discard 1 letters, and there is nobody to ask: say --yes"),
         (("retry",), "name letters by their ids"),
         (("retry", "1", "--all"), "name letters by their ids"),
         (("discard", "--yes"), "name letters by their ids"),

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from service.commands.output import console
 from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.monitoring import status
@@ -28,7 +29,14 @@ def sink_run(database: str) -> Iterator[SinkRun]:
         yield sink_run
 
 
-def test_rates_are_of_the_last_minute_and_the_last_five(sink_run: SinkRun, database: str) -> None:
+def printed(found: status.Status, capsys: pytest.CaptureFixture[str]) -> str:
+    status.print_status(console(), found)
+    return capsys.readouterr().out
+
+
+def test_rates_are_of_the_last_minute_and_the_last_five(
+    sink_run: SinkRun, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
     found = status.read(settings)
     assert found.rates == [
@@ -47,8 +55,8 @@ def test_rates_are_of_the_last_minute_and_the_last_five(sink_run: SinkRun, datab
     ]
     shown = found.to_json()["rates"][1]
     assert (shown["seconds"], shown["input_events_per_second"], shown["output_events"]) == (300, 4.0, 3)
-    rows = [str(cell) for column in status.table(found).columns for cell in column.cells]
-    assert "2 batches, 1,200 events (4.0/s), 2 sessions (0.0/s), 3 outputs, 0 dead letters" in rows
+    said = printed(found, capsys)
+    assert "2 batches, 1,200 events (4.0/s), 2 sessions (0.0/s), 3 outputs, 0 dead letters\n" in said
 
 
 def test_an_outbox_without_batches_has_rates_of_nothing(database: str) -> None:
@@ -57,7 +65,7 @@ def test_an_outbox_without_batches_has_rates_of_nothing(database: str) -> None:
 
 
 def test_the_position_and_what_is_open_there_are_the_newest_stream_rows(
-    sink_run: SinkRun, database: str
+    sink_run: SinkRun, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sink_run.plan(3, (30, 0), (40, 7))
     sink_run.write(3, still_open(0, 33, 35), still_open(1, 2))
@@ -69,5 +77,19 @@ def test_the_position_and_what_is_open_there_are_the_newest_stream_rows(
     assert shown["end_offsets"] == {TOPIC_ID: {"0": 40, "1": 7}}
     assert shown["safe_offsets"] == {TOPIC_ID: {"0": 33, "1": 2}}
     assert shown["open"] == {"open_sessions": 3, "open_events": 6, "open_bytes": 30}
-    rows = [str(cell) for column in status.table(found).columns for cell in column.cells]
-    assert "read to 40, 2 open since 33" in rows
+    assert "read to 40, 2 open since 33\n" in printed(found, capsys)
+
+
+def test_the_ledger_s_newest_batch_is_shown_whatever_made_it(
+    sink_run: SinkRun, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink_run.connection.execute(
+        "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, transform_fingerprint) VALUES (4, 'retry', 1, %s, 'test')",
+        (sink_run.run_id,),
+    )
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)), job=JobSettings())
+    found = status.read(settings)
+    assert (found.to_json()["batch"], found.to_json()["ledger_batch"]) == (3, 4)
+    said = printed(found, capsys)
+    assert "batch 4 (retry), committed " in said
+    assert "read by batch 3, committed " in said

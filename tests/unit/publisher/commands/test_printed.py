@@ -5,12 +5,12 @@ from uuid import UUID
 import pytest
 
 from publisher.commands import status
-from publisher.commands.common import console
 from publisher.delivery.stop_reasons import StopReason
 from publisher.monitoring.status import LaneStatus, Status
 from publisher.outbox.identity import OutboxIdentity
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
+from service.commands.output import console
 
 REASON = (
     f"{StopReason.NOT_AUTHORISED}: Kafka refuses this publisher. "
@@ -45,12 +45,14 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     identity = OutboxIdentity(UUID(int=1), "cluster", "outbox", {}, 1, 1, 1, 1)
-    status.print_status(Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={}))
+    status.print_status(
+        console(), Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={})
+    )
     said = printed(capsys)
     assert REASON in said
     assert KEY in said
 
 
 def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    console().print(count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), None))
+    count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), None).print(console())
     assert KEY in printed(capsys)

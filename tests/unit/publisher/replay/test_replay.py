@@ -14,9 +14,10 @@ from publisher.delivery.records import NO_EXTRAS, Row
 from publisher.delivery.remediation import of_replay
 from publisher.delivery.stop_reasons import StoppedError
 from publisher.outbox.cursor import Cursor
-from publisher.replay.filters import Filters, Moment, as_json, parse_moment, read_keys
+from publisher.replay.filters import Filters, as_json, read_keys
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
+from service.commands.times import Moment, parse_moment
 from service.errors import SettingsError
 
 OUTBOX, REPLAY = uuid4(), uuid4()

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from service.errors import FencedError, OutboxError, UnavailableError
+from service.errors import DatabaseMissingError, FencedError, OutboxError, UnavailableError
 from service.settings import JobSettings, RestartSettings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.attempts import Plan, Restarts
@@ -55,6 +55,15 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
         after(Plan(), FencedError("x"))
     with pytest.raises(UnavailableError):
         after(Plan(), AWAY, RestartSettings(strategy="none"))
+
+
+def test_a_database_that_was_never_there_ends_the_process_and_one_that_vanished_is_waited_for() -> None:
+    with pytest.raises(DatabaseMissingError) as ended:
+        after(Plan(), DatabaseMissingError("x"))
+    assert ended.value.exit_code == 3
+    again = after(Plan().following(), DatabaseMissingError("x"))
+    assert again is not None
+    assert again.attempt == 3
 
 
 def test_a_standby_that_loses_the_outbox_goes_on_to_its_next_attempt() -> None:

@@ -112,3 +112,9 @@ def test_a_start_says_how_much_is_read_again_at_the_most() -> None:
         {P0: OpenPartition(137, 2, 3, 90, "d"), P1: OpenPartition(60, 1, 0, 0, "tombstones alone")}
     )
     assert Begun(GENERATION, "position", END, opened, "", 1).rebuild_offsets == 3
+
+
+def test_a_start_says_how_much_a_reissue_reads_again() -> None:
+    former = Offsets({P0: END.at(P0) + 40, P1: END.at(P1) - 1})
+    assert Begun(GENERATION, "savepoint", END, OpenPartitions(), "", 1, former).reissued_offsets == 40
+    assert Begun(GENERATION, "position", END, OpenPartitions(), "", 1, END).reissued_offsets == 0

@@ -57,6 +57,7 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr("spark_job.spark.jvm.start", lambda: None)
     found = Builder()
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=found))
     monkeypatch.setattr(session, "java_executable", lambda: "/nowhere/bin/java")

@@ -1,0 +1,141 @@
+"""`publisher find`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
+
+import psycopg
+import typer
+from confluent_kafka import KafkaException
+
+from db.statements import queries
+from publisher.commands.common import database
+from publisher.kafka.lookup import Copy, copies
+from publisher.kafka.topics import Topics
+from service import kafka_client
+from service.commands.options import Config, Json
+from service.commands.output import console, print_json
+from service.commands.tables import Table
+from service.errors import UnavailableError
+from service.settings import KafkaSettings, load_settings
+
+_ROWS = queries("publisher", "rows")
+
+
+class Output(NamedTuple):
+    """One output of a session key. `kafka_offsets`: partition -> first and last offset of its transaction in the topic; None: unknown."""
+
+    batch_id: int
+    outbox_id: str
+    revision: int
+    topic: str
+    state: str
+    delivered_at: datetime | None
+    kafka_offsets: dict[str, list[int]] | None
+
+
+def find(
+    session_key: Annotated[
+        str, typer.Argument(metavar="SESSION_KEY", help="Key of the session.", show_default=False)
+    ],
+    topic: Annotated[str | None, typer.Option("--topic", help="Only the outputs for this topic.")] = None,
+    scan: Annotated[
+        bool,
+        typer.Option(
+            "--scan",
+            help="Read the topics from end to end: also finds replayed copies, and outputs whose delivery is not kept any more.",
+        ),
+    ] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show each output of a session key, its state, and the partitions and offsets at which Kafka has it. Reads only.
+
+    Without --scan Kafka is read only within the offsets that were recorded of the output's delivery. Exits with 1 where the outbox has no
+    output of this key, or Kafka lacks a delivered one that was looked for.
+    """
+    settings = load_settings(config)
+    with database(settings, "find") as connection:
+        outputs = _outputs(connection, session_key, topic)
+    try:
+        found = _found(settings.kafka, outputs, scan=scan)
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka does not answer: {error.args[0].str()}. Try again") from error
+    if as_json:
+        print_json([_as_json(output, found.get(output.outbox_id, [])) for output in outputs])
+    else:
+        _print(session_key, outputs, found, scan=scan)
+    lost = [output for output in outputs if _looked_for(output, scan=scan) and output.outbox_id not in found]
+    raise typer.Exit(1 if lost or not outputs else 0)
+
+
+def _outputs(connection: psycopg.Connection[Any], session_key: str, topic: str | None) -> list[Output]:
+    rows = connection.execute(_ROWS["outputs_of_key"], {"session_key": session_key, "topic": topic})
+    return [Output(*row) for row in rows]
+
+
+def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[str, list[Copy]]:
+    offsets = _whole(kafka, outputs) if scan else _recorded(outputs)
+    found: dict[str, list[Copy]] = defaultdict(list)
+    if offsets:
+        for copy in copies(kafka, offsets, {output.outbox_id for output in outputs}):
+            found[copy.outbox_id].append(copy)
+    return found
+
+
+def _recorded(outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int]]:
+    """The offsets of the deliveries; one range for each partition, which holds those of all."""
+    offsets: dict[tuple[str, int], tuple[int, int]] = {}
+    for output in outputs:
+        for partition, (first, last) in (output.kafka_offsets or {}).items():
+            place = output.topic, int(partition)
+            known = offsets.get(place, (first, last))
+            offsets[place] = min(known[0], first), max(known[1], last)
+    return offsets
+
+
+def _whole(kafka: KafkaSettings, outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int]]:
+    topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
+    offsets: dict[tuple[str, int], tuple[int, int]] = {}
+    for name in sorted({output.topic for output in outputs}):
+        ends = topics.ends(name, range(topics.partitions(name)))
+        offsets |= {(name, partition): (0, end - 1) for partition, end in ends.items() if end > 0}
+    return offsets
+
+
+def _looked_for(output: Output, *, scan: bool) -> bool:
+    return output.state == "delivered" and (scan or output.kafka_offsets is not None)
+
+
+def _as_json(output: Output, found: Sequence[Copy]) -> dict[str, Any]:
+    return output._asdict() | {"copies": [copy._asdict() for copy in found]}
+
+
+def _print(session_key: str, outputs: Sequence[Output], found: dict[str, list[Copy]], *, scan: bool) -> None:
+    out = console()
+    if not outputs:
+        out.print(
+            f"the outbox has no output of session key {session_key!r}: `spark-job dead-letters list --key` shows its dead letters"
+        )
+        return
+    table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
+    for output in outputs:
+        places = [_place(copy) for copy in found.get(output.outbox_id, [])]
+        if not places and output.state == "delivered":
+            places = [
+                "not in Kafka (any more)"
+                if _looked_for(output, scan=scan)
+                else "offsets are not recorded: --scan looks"
+            ]
+        table.add(
+            *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
+            note="\n".join(places),
+        )
+    table.print(out)
+
+
+def _place(copy: Copy) -> str:
+    replayed = "" if copy.replay is None else f", replay {copy.replay}"
+    revision = f", revision {copy.revision}" if copy.revision else ""
+    return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"

@@ -1,0 +1,95 @@
+"""Where Kafka has the records of some outputs: read within given offsets, told by the header `outbox-id`."""
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from publisher.kafka.clients import progress_consumer
+from service.errors import UnavailableError
+from service.settings import KafkaSettings
+
+_FETCH_MESSAGES = 10_000
+
+Offsets = Mapping[tuple[str, int], tuple[int, int]]
+"""(topic, partition) -> first and last offset, both inclusive."""
+
+
+class Copy(NamedTuple):
+    """A record of an output. `replay` None: it was sent by a lane."""
+
+    outbox_id: str
+    revision: int
+    replay: str | None
+    topic: str
+    partition: int
+    offset: int
+
+
+def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
+    """Return the committed records of these outputs within the offsets. Raises UnavailableError, KafkaException."""
+    found: list[Copy] = []
+    ends = {place: last for place, (_, last) in offsets.items()}
+    consumer = progress_consumer(settings)
+    try:
+        consumer.assign(
+            [TopicPartition(topic, partition, first) for (topic, partition), (first, _) in offsets.items()]
+        )
+        moved = time.monotonic()
+        while ends:
+            messages = consumer.consume(_FETCH_MESSAGES, timeout=0.5)
+            if messages:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > settings.request_timeout_s:
+                raise UnavailableError(
+                    f"{len(ends)} partitions were not read to their ends within {settings.request_timeout_s:g} s: Kafka does not answer, "
+                    "or a transaction is open there. Try again"
+                )
+            for message in messages:
+                _take(message, ends, set(outbox_ids), found)
+            _leave(consumer, offsets, ends)
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
+
+
+def _take(
+    message: Message, ends: dict[tuple[str, int], int], outbox_ids: set[str], found: list[Copy]
+) -> None:
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    place = message.topic() or "", message.partition() or 0
+    offset = message.offset() or 0
+    if place not in ends:
+        return
+    if error is None and offset <= ends[place]:
+        copy = _copy(message, *place, offset)
+        if copy.outbox_id in outbox_ids:
+            found.append(copy)
+    if error is not None or offset >= ends[place]:
+        del ends[place]
+
+
+def _leave(consumer: Consumer, offsets: Offsets, ends: Mapping[tuple[str, int], int]) -> None:
+    """Read on only where the last offset was not reached."""
+    assigned = {(each.topic, each.partition) for each in consumer.assignment()}
+    done = [TopicPartition(*place) for place in offsets if place in assigned and place not in ends]
+    if done:
+        consumer.incremental_unassign(done)
+
+
+def _copy(message: Message, topic: str, partition: int, offset: int) -> Copy:
+    named: list[Any] = message.headers() or []  # type: ignore[assignment]
+    headers = {name: value or b"" for name, value in named}
+    revision = headers.get("outbox-revision", b"")
+    replay = headers.get("outbox-replay")
+    return Copy(
+        headers.get("outbox-id", b"").decode("utf-8", "backslashreplace"),
+        int(revision) if revision.isdigit() else 0,
+        None if replay is None else replay.decode("utf-8", "backslashreplace"),
+        topic,
+        partition,
+        offset,
+    )

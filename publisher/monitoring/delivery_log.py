@@ -1,0 +1,53 @@
+"""One log line a second, at the most, for what all lanes of this process have delivered."""
+
+import threading
+import time
+
+import structlog
+
+_log = structlog.get_logger()
+
+_EVERY_S = 1.0
+
+
+class DeliveryLog:
+    """Counts committed transactions; `flush` writes the line when it is due. Thread-safe."""
+
+    def __init__(self, every_s: float = _EVERY_S) -> None:
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._flushed_at = 0.0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lanes: set[int] = set()
+        self._batch = self._transactions = self._sessions = self._events = self._parked = 0
+
+    def add(self, lane: int, *, batch: int, sessions: int, events: int, parked: int) -> None:
+        """Count a transaction. One that moved the cursor alone is no delivery."""
+        if not sessions and not parked:
+            return
+        with self._lock:
+            self._lanes.add(lane)
+            self._batch = max(self._batch, batch)
+            self._transactions += 1
+            self._sessions += sessions
+            self._events += events
+            self._parked += parked
+
+    def flush(self, *, at_once: bool = False) -> None:
+        """Write the line if there is something to tell and the last one is old enough, or `at_once`."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._transactions or (not at_once and now - self._flushed_at < self._every_s):
+                return
+            line = {
+                "batch": self._batch,
+                "transactions": self._transactions,
+                "sessions": self._sessions,
+                "events": self._events,
+                "lanes": len(self._lanes),
+            } | ({"parked": self._parked} if self._parked else {})
+            self._flushed_at = now
+            self._clear()
+        _log.info("delivered", **line)

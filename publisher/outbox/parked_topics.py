@@ -1,0 +1,43 @@
+"""Output topics that do not exist, and whose rows a person has decided to park: lanes go on without them.
+
+The decision stands until it is taken back, and parks only what comes while the topic is missing.
+"""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import queries
+
+_TOPICS = queries("publisher", "parked_topics")
+
+
+class Waiting(NamedTuple):
+    """What waits to go to a topic: rows, of how many session keys, with how many outputs, those for other topics included."""
+
+    rows: int
+    session_keys: int
+    outputs: int
+
+
+def standing(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
+    """Return the topics, and since when."""
+    return dict(connection.execute(_TOPICS["standing"]).fetchall())
+
+
+def waiting(connection: psycopg.Connection[Any], topic: str) -> Waiting:
+    """Count the undelivered rows that go to a topic."""
+    row = connection.execute(_TOPICS["waiting"], {"topic": topic}).fetchone()
+    assert row is not None
+    return Waiting(*row)
+
+
+def decide(connection: psycopg.Connection[Any], topic: str) -> None:
+    """Have the rows for a topic parked while it is missing."""
+    connection.execute(_TOPICS["decide"], {"topic": topic})
+
+
+def take_back(connection: psycopg.Connection[Any], topic: str) -> bool:
+    """Let the rows for a missing topic stop their lanes again; return whether the decision stood."""
+    return connection.execute(_TOPICS["take_back"], {"topic": topic}).rowcount == 1

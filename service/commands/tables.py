@@ -1,0 +1,152 @@
+"""Tables of every command: plain columns and whole values.
+
+Nothing is cut. A pipe gets one line a row, however long, so that grep finds what is there. On a terminal that is too narrow for its table
+each row is a block of lines, one for each column, as psql's expanded display does it.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.text import Text
+
+Cell = str | int | datetime | Text | None
+"""An int is aligned to the right with its thousands apart; a number that is a name (an id) is given as str. None is empty."""
+
+_GAP = "  "
+_LEAST_WRAPPED = 20
+
+
+@dataclass
+class _Row:
+    cells: list[Text]
+    note: str
+    block: str
+
+
+@dataclass
+class Table:
+    """Rows under named columns."""
+
+    columns: Sequence[str]
+    wrap_last: bool = False
+    """Whether the last column is prose, which a terminal wraps."""
+    _rows: list[_Row] = field(default_factory=list)
+    _numbers: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Take every column for numbers until a cell is none."""
+        self._numbers = [True] * len(self.columns)
+
+    def add(self, *cells: Cell, note: str = "", block: str = "") -> None:
+        """Add a row. Below it stand `note`, prose that a terminal wraps, and `block`, a value as it is; both indented."""
+        for index, cell in enumerate(cells):
+            self._numbers[index] &= cell is None or isinstance(cell, int)
+        texts = [_text(cell) for cell in cells]
+        self._rows.append(_Row(texts, note, block))
+
+    def print(self, out: Console) -> None:
+        """Print the table, nothing but its header where it has no row."""
+        widths = [
+            max([len(name), *(row.cells[index].cell_len for row in self._rows)])
+            for index, name in enumerate(self.columns)
+        ]
+        width = out.width if out.is_terminal else None
+        fixed = widths[:-1] if self.wrap_last else widths
+        needed = sum(fixed) + len(_GAP) * (len(widths) - 1) + (_LEAST_WRAPPED if self.wrap_last else 0)
+        if width is not None and needed > width:
+            self._print_blocks(out)
+        else:
+            self._print_rows(out, widths)
+
+    def _print_rows(self, out: Console, widths: list[int]) -> None:
+        out.print(self._line([Text(name) for name in self.columns], widths), style="bold")
+        for row in self._rows:
+            cells = list(row.cells)
+            rest: list[str] = []
+            if self.wrap_last:
+                first, *rest = _wrapped(cells[-1].plain, out, sum(widths[:-1]) + len(_GAP) * len(widths[:-1]))
+                cells[-1] = Text(first, cells[-1].style)
+            out.print(self._line(cells, widths))
+            for line in rest:
+                out.print(line)
+            _print_below(out, row)
+
+    def _line(self, cells: list[Text], widths: list[int]) -> Text:
+        line = Text()
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            padding = " " * (width - cell.cell_len)
+            line.append(padding if self._numbers[index] else "").append_text(cell)
+            if index + 1 < len(cells):
+                line.append(("" if self._numbers[index] else padding) + _GAP)
+        return line
+
+    def _print_blocks(self, out: Console) -> None:
+        for number, row in enumerate(self._rows):
+            if number:
+                out.print()
+            print_fields(out, zip(self.columns, row.cells, strict=True))
+            _print_below(out, row)
+
+
+def print_fields(out: Console, fields: Iterable[tuple[str, Cell]]) -> None:
+    """Print named values, one below the other. Those that are None are left out."""
+    found = [(name, _text(value)) for name, value in fields if value is not None]
+    width = max((len(name) for name, _ in found), default=0)
+    for name, value in found:
+        first, *rest = _wrapped(value.plain, out, width + len(_GAP))
+        # A style covers a part of the value only where nothing is wrapped.
+        shown = Text(first, value.style) if rest else value
+        out.print(Text(f"{name:<{width}}{_GAP}").append_text(shown))
+        for line in rest:
+            out.print(line)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return text with control characters as escapes, which could change a terminal; those of `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if (character >= " " and not "\x7f" <= character < "\xa0") or character in keep
+        else _escape(character)
+        for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _text(cell: Cell) -> Text:
+    match cell:
+        case None:
+            return Text()
+        case Text():
+            return cell
+        case int():
+            return Text(f"{cell:,}")
+        case datetime():
+            return Text(f"{cell.astimezone(UTC):%Y-%m-%d %H:%M:%S}")
+        case str():
+            return Text(printable(cell))
+
+
+def _print_below(out: Console, row: _Row) -> None:
+    for line in row.note.splitlines():
+        first, *rest = _wrapped(printable(line), out, len(_GAP))
+        out.print(_GAP + first)
+        for more in rest:
+            out.print(more)
+    if row.block:
+        out.print(textwrap.indent(printable(row.block, keep="\n\t"), _GAP, lambda _: True))
+
+
+def _wrapped(text: str, out: Console, indent: int) -> list[str]:
+    """Return prose as lines for a terminal, those after the first indented; whole where there is none."""
+    if not out.is_terminal or out.width - indent < _LEAST_WRAPPED:
+        return [text]
+    lines = textwrap.wrap(text, out.width - indent, break_long_words=False, break_on_hyphens=False)
+    return [lines[0], *(" " * indent + line for line in lines[1:])] if lines else [text]

@@ -1,0 +1,47 @@
+"""Log lines read from left to right: when, what, about which batch or lane, then the rest."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from service import logs
+from service.settings import LogSettings
+
+
+@pytest.fixture(autouse=True)
+def _defaults() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_json_begins_with_what_a_reader_looks_for_first(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    structlog.get_logger().info("batch_committed", sessions=3, commit_s=0.1, batch=12)
+    line = capsys.readouterr().err
+    assert list(json.loads(line)) == ["timestamp", "level", "event", "batch", "sessions", "commit_s"]
+
+
+def test_text_keeps_the_order_of_the_call_behind_batch_and_lane(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(format="text"))
+    structlog.get_logger().warning("parked", reason="too_large", lane=2, batch_id=7, detail="x")
+    line = capsys.readouterr().err
+    assert line.split("Z ")[1].split() == [
+        "[warning]",
+        "parked",
+        "batch_id=7",
+        "lane=2",
+        "reason=too_large",
+        "detail=x",
+    ]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_batch_fits_into_a_line_of_two_hundred(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings.model_validate({"format": form}))
+    structlog.get_logger().info(
+        "batch_committed", batch=1_234_567, events=500_000, sessions=100_000, outputs=1_000_000, dead_letters=1_000,
+        commit_s=10.123,
+    )  # fmt: skip
+    assert len(capsys.readouterr().err.rstrip()) <= 200
