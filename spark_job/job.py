@@ -27,10 +27,11 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
 from spark_job.monitoring import endpoint
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery import ownership, requests, runs, savepoints
+from spark_job.recovery import ownership, requests, runs
 from spark_job.recovery.attempts import Plan, Restarts
 from spark_job.recovery.findings import Accepted
 from spark_job.recovery.requests import Request, WithdrawnError
+from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink

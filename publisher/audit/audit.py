@@ -10,12 +10,12 @@ import psycopg
 import structlog
 
 from db.statements import queries
-from publisher.audit import kafka
-from publisher.audit import state as states
 from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.findings import Check, Report
-from publisher.audit.kafka import Phase
 from publisher.audit.ledger import check_ledger
+from publisher.audit.readback import kafka
+from publisher.audit.readback import state as states
+from publisher.audit.readback.kafka import Phase
 from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.monitoring.status import read_status
 from publisher.outbox.identity import OutboxIdentity, read_identity

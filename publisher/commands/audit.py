@@ -14,7 +14,7 @@ from rich.text import Text
 from publisher.audit.audit import Request
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, Report
-from publisher.audit.lost import shell_word
+from publisher.audit.readback.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from service import logs

@@ -15,10 +15,9 @@ from publisher.delivery.context import Context
 from publisher.delivery.history import Position
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row, value_bytes
-from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisection
 from publisher.delivery.stop_reasons import StartOverError
 from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
-from publisher.delivery.transaction_size import TransactionSize
+from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisection, TransactionSize
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics

@@ -22,9 +22,9 @@ from pathlib import Path
 from service.fault_points import reach
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
-from spark_job.sessions.binary import Reader, aligned
-from spark_job.sessions.chunks import Chunk
-from spark_job.sessions.open_sessions import digest
+from spark_job.sessions.state.binary import Reader, aligned
+from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.open_sessions import digest
 
 _MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
 _CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")

@@ -18,6 +18,14 @@ def task_code_fingerprint() -> str:
 
 def _modules() -> Iterator[Traversable]:
     for folder in ("input", "sessions", "assembly"):
-        found = (files("spark_job") / folder).iterdir()
-        yield from sorted((each for each in found if each.name.endswith(".py")), key=lambda each: each.name)
+        yield from _below(files("spark_job") / folder)
     yield files("db") / "lanes.py"
+
+
+def _below(folder: Traversable) -> Iterator[Traversable]:
+    """Yield a folder's modules and those of its packages, in the same order everywhere."""
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        if each.name.endswith(".py"):
+            yield each
+        elif each.is_dir() and each.name != "__pycache__":
+            yield from _below(each)

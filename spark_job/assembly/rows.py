@@ -33,7 +33,7 @@ SCHEMA: Final = pa.schema(
         ("kept", pa.int32()),  # letters: events kept
         ("reason", pa.string()),
         ("detail", pa.string()),  # letters: for people; partitions: JSON
-        ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/open_sessions.py)
+        ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/state/open_sessions.py)
     ]
 )
 """Columns that a kind does not use are NULL."""

@@ -14,8 +14,8 @@ from db.statements import queries
 from service.commands.output import error_console
 from service.errors import UnavailableError
 from service.settings import Settings
-from spark_job.recovery import position
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection
 from spark_job.spark.failures import explained
 
 _LEDGER = queries("spark_job", "ledger")

@@ -35,9 +35,9 @@ def fork(
 
     The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` goes on from there.
     """
-    from spark_job.recovery import by_command, preview
-    from spark_job.recovery.exported import ExportedSavepoint
     from spark_job.recovery.findings import Accepted
+    from spark_job.recovery.savepoints import by_command, preview
+    from spark_job.recovery.savepoints.exported import ExportedSavepoint
     from spark_job.spark.failures import explained
 
     settings = load_settings(config)

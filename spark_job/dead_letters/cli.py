@@ -19,8 +19,8 @@ from service.errors import OutboxError, UnavailableError
 from service.settings import Settings, load_settings
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
-from spark_job.recovery import generations
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions import generations
+from spark_job.recovery.positions.generations import Connection
 
 if TYPE_CHECKING:
     from spark_job.dead_letters.retry import Outcome, Retry
@@ -96,7 +96,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
-    from spark_job.recovery.judges import assembly_of  # Arrow's imports cost time that `list` need not pay
+    from spark_job.recovery.positions.judges import (
+        assembly_of,  # Arrow's imports cost time that `list` need not pay
+    )
 
     with _outbox(load_settings(config)) as connection:
         found = store.read(connection, [letter_id])

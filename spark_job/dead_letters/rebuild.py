@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions import AssemblySettings, ClosedSession
 from spark_job.sessions.events import END, ENTRY, START, Events
-from spark_job.sessions.records import read_records
+from spark_job.sessions.parsing.records import read_records
 
 _UNENDED = ("restarted", "timed_out")
 _NEVER = {

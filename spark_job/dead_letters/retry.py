@@ -24,9 +24,10 @@ from spark_job.dead_letters import covered, store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import generations, ownership, position
-from spark_job.recovery.generations import Connection
-from spark_job.recovery.judges import assembly_of
+from spark_job.recovery import ownership
+from spark_job.recovery.positions import generations, position
+from spark_job.recovery.positions.generations import Connection
+from spark_job.recovery.positions.judges import assembly_of
 from spark_job.sessions import AssemblySettings, ClosedSession, to_session
 from spark_job.sink import batch, ledger, storing
 from spark_job.sink.batch import SessionRow

@@ -10,7 +10,7 @@ from psycopg.rows import class_row, dict_row
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery import ownership
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 
 _LETTERS = queries("spark_job", "letters")
 

@@ -13,8 +13,8 @@ from service.monitoring.gauges import Gauges, Sample
 from spark_job.monitoring.input_lag import Ends
 from spark_job.monitoring.metrics import LETTER_REASONS
 from spark_job.monitoring.status import open_work
-from spark_job.recovery import position
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.position import Position
 
 _LETTERS = queries("spark_job", "letters")
 

@@ -13,9 +13,10 @@ from db.migrate import require_current
 from db.statements import queries
 from service.commands.tables import print_fields
 from service.settings import Settings
-from spark_job.recovery import position, runs
+from spark_job.recovery import runs
 from spark_job.recovery.ownership import Owner, read_owner
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.position import Position
 from spark_job.recovery.runs import Run
 
 _LEDGER = queries("spark_job", "ledger")

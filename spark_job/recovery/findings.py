@@ -10,10 +10,10 @@ from typing import Any
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.description import changes
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions.description import changes
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
+from spark_job.recovery.positions.position import Position
 
 
 @dataclass(frozen=True)

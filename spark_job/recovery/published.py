@@ -14,7 +14,7 @@ from db.statements import queries
 from service.errors import UnavailableError
 from service.kafka_client import QUIET, UNAUTHORISED
 from service.settings import Settings
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
 

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from spark_job.input.offsets import Offsets
-from spark_job.recovery.generations import Connection, Generation
-from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.positions.generations import Connection, Generation
+from spark_job.recovery.positions.open_partitions import OpenPartitions
 
 _RUNS = queries("spark_job", "runs")
 

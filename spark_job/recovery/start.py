@@ -15,15 +15,16 @@ from service.fault_points import reach
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.recovery import findings, generations, ownership, position, published, requests, runs
-from spark_job.recovery.description import described
+from spark_job.recovery import findings, ownership, published, requests, runs
 from spark_job.recovery.findings import Accepted, Finding, Input, Opening, Resumption
-from spark_job.recovery.generations import Connection, Generation
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions import generations, position
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.generations import Connection, Generation
+from spark_job.recovery.positions.position import Position
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
-from spark_job.recovery.restoring import Restore, greatest_position, open_restored
 from spark_job.recovery.runs import Begun
+from spark_job.recovery.savepoints.restoring import Restore, greatest_position, open_restored
 
 _LEDGER = queries("spark_job", "ledger")
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.chunks import Chunk
 from spark_job.sessions.events import END, START
 from spark_job.sessions.groups import Groups, int64
-from spark_job.sessions.open_state import OpenState
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.open_state import OpenState
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

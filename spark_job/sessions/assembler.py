@@ -15,16 +15,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
-from spark_job.sessions.chunks import Chunk, Sums, ranges
 from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
-from spark_job.sessions.open_sessions import OpenSessions
-from spark_job.sessions.open_state import OpenState
-from spark_job.sessions.records import read_records
+from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import Assembled, ClosedSession, DeadLetter
 from spark_job.sessions.rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.chunks import Chunk, Sums, ranges
+from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, START
-from spark_job.sessions.open_sessions import OpenSessions
-from spark_job.sessions.records import Records
+from spark_job.sessions.parsing.records import Records
+from spark_job.sessions.state.open_sessions import OpenSessions
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

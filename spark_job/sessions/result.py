@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark_job.sessions.events import Events
-from spark_job.sessions.open_state import OpenState
+from spark_job.sessions.state.open_state import OpenState
 
 Reason = Literal["malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed"]
 

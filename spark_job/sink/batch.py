@@ -12,7 +12,7 @@ from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.open_partitions import OpenPartition
+from spark_job.recovery.positions.open_partitions import OpenPartition
 
 
 class SessionRow(NamedTuple):

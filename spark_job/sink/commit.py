@@ -24,9 +24,9 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import metrics
 from spark_job.recovery import ownership
-from spark_job.recovery.generations import Connection
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
+from spark_job.recovery.positions.generations import Connection
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
 from spark_job.sink import batch, ledger, storing
 from spark_job.sink.batch import BatchResult, OutputRow
 from spark_job.sink.ledger import LedgerEntry, LedgerState

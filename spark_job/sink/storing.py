@@ -8,7 +8,7 @@ from db.statements import queries
 from service.fault_points import reach
 from spark_job.assembly import pgcopy
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.generations import Connection, Generation
+from spark_job.recovery.positions.generations import Connection, Generation
 from spark_job.sink.batch import Letter, OutputRow
 
 _LEDGER = queries("spark_job", "ledger")

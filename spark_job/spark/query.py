@@ -32,9 +32,9 @@ from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
-from spark_job.recovery.judges import assembly_of
+from spark_job.recovery.positions.judges import assembly_of
+from spark_job.recovery.positions.slices import slices_of
 from spark_job.recovery.requests import Request
-from spark_job.recovery.slices import slices_of
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain

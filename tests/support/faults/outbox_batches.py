@@ -10,7 +10,7 @@ from db.connection import connect
 from service.errors import OutboxError
 from service.settings import PostgresSettings
 from spark_job import OutputEvent
-from spark_job.recovery import position
+from spark_job.recovery.positions import position
 from spark_job.sink.commit import Committed
 from spark_job.spark.failures import explain
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, session

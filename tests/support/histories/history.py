@@ -27,9 +27,9 @@ from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership, published, requests, runs
-from spark_job.recovery.description import described
 from spark_job.recovery.findings import Accepted
-from spark_job.recovery.judges import assembly_of
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
 from spark_job.recovery.start import RequestRefusedError, Start, Started

@@ -13,9 +13,11 @@ from service.fault_points import POINTS, InjectedFaultError
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
-from spark_job.recovery import ownership, position, savepoints
-from spark_job.recovery.description import described
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery import ownership
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.savepoints import store as savepoints
+from spark_job.recovery.savepoints.restoring import greatest_position
 from spark_job.recovery.start import RequestRefusedError
 from spark_job.sink.commit import Sink
 from tests.support.histories.expected_outbox import Places

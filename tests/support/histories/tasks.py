@@ -18,12 +18,12 @@ from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.recovery import findings
-from spark_job.recovery.description import described
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
-from spark_job.recovery.slices import slices_of
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.slices import slices_of
 from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import Assembled, Letter, SessionRow

@@ -9,7 +9,7 @@ from service.settings import Settings
 from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Outcome, Retry
 from spark_job.dead_letters.store import Filter
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 from spark_job.sessions import AssemblySettings
 from spark_job.sink.commit import Committed
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, still_open

@@ -18,11 +18,12 @@ from spark_job.assembly.outputs import encode
 from spark_job.assembly.pgcopy import int8s, nullable
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import generations, ownership, position, runs
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
-from spark_job.recovery.position import Position
+from spark_job.recovery import ownership, runs
+from spark_job.recovery.positions import generations, position
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
+from spark_job.recovery.positions.position import Position
 from spark_job.recovery.runs import Begun
 from spark_job.sink.commit import BatchRange, Committed, Sink
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from devstack.databases import PostgresServer
+from publisher.audit.readback.topics import Broker, Offsets, Topic
 from publisher.audit.scope import Limits
-from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.kafka.clients import lane_producer
 from service.settings import Settings
 from tests.support.outbox.audits import copy_of, counted, damage, failed, fill, run_audit

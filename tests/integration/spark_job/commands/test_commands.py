@@ -25,10 +25,11 @@ from service.settings import load_settings
 from service.topic_ids import topic_id_text
 from spark_job import OutputEvent
 from spark_job.cli import app
-from spark_job.recovery import exported as exported_savepoints
-from spark_job.recovery import ownership, savepoints
-from spark_job.recovery.description import described
-from spark_job.recovery.generations import Generation, newest_generation
+from spark_job.recovery import ownership
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.generations import Generation, newest_generation
+from spark_job.recovery.savepoints import exported as exported_savepoints
+from spark_job.recovery.savepoints import store as savepoints
 from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until

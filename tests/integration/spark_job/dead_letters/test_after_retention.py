@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from spark_job import OutputEvent
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import failed, retry, states
 from tests.support.outbox.sink_batches import SinkRun, session, still_open
 

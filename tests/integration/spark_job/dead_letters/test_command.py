@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from service.errors import OutboxError
 from spark_job.cli import app
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
 from tests.support.outbox.sink_batches import letter
 

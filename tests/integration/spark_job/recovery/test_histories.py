@@ -22,11 +22,14 @@ from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.dead_letters import covered
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import generations, ownership, position, restoring, savepoints, slices, start
+from spark_job.recovery import ownership, start
 from spark_job.recovery.findings import From, here
-from spark_job.recovery.judges import judges_of
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
+from spark_job.recovery.positions import generations, position, slices
+from spark_job.recovery.positions.judges import judges_of
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.savepoints import restoring
+from spark_job.recovery.savepoints import store as savepoints
 from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenState, assemble
 from spark_job.sink import batch
 from spark_job.sink.batch import BatchResult

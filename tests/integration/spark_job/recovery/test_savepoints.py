@@ -11,10 +11,11 @@ from db.statements import queries
 from service.errors import SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import requests, savepoints
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.restoring import greatest_position
-from spark_job.recovery.savepoints import Savepoint
+from spark_job.recovery import requests
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.savepoints import store as savepoints
+from spark_job.recovery.savepoints.restoring import greatest_position
+from spark_job.recovery.savepoints.store import Savepoint
 from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 
 _WRITER = queries("spark_job", "writer")

@@ -14,13 +14,15 @@ from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import generations, ownership, published, requests, runs, savepoints
-from spark_job.recovery.description import described
+from spark_job.recovery import ownership, published, requests, runs
 from spark_job.recovery.findings import Accepted
-from spark_job.recovery.generations import Connection, Generation
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions import generations
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.generations import Connection, Generation
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import Request
+from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 from tests.support.reference.tombstones import tombstones

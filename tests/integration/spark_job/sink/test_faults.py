@@ -11,7 +11,7 @@ from service import fault_points
 from service.errors import ContinuityError
 from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
 from spark_job import OutputEvent
-from spark_job.recovery.generations import Connection
+from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, session, still_open
 
 SINK = [point for point in POINTS if point.startswith("sink.")]

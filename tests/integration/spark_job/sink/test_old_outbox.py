@@ -17,9 +17,11 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import status
 from spark_job.monitoring.outbox_metrics import OutboxMetrics
-from spark_job.recovery import ownership, position, published, savepoints
+from spark_job.recovery import ownership, published
 from spark_job.recovery.findings import Accepted
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.positions import position
+from spark_job.recovery.savepoints import store as savepoints
+from spark_job.recovery.savepoints.restoring import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink import backpressure
 from tests.support.outbox.letters import events, failed, retry, settings

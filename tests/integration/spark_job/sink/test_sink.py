@@ -17,8 +17,9 @@ from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import metrics
-from spark_job.recovery import ownership, position
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery import ownership
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.sink import storing
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.failures import passes_by_itself

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.compare import Comparison, Tally
-from publisher.audit.digest import (
+from publisher.audit.readback.compare import Comparison, Tally
+from publisher.audit.readback.digest import (
     NONE,
     NOT_REPLAYED,
     Expected,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.audit.digest import FOUND, Found
-from publisher.audit.found import FoundReader
-from publisher.audit.kafka import where_to_begin
+from publisher.audit.readback.digest import FOUND, Found
+from publisher.audit.readback.found import FoundReader
+from publisher.audit.readback.kafka import where_to_begin
+from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import Resume, Scope
-from publisher.audit.spill import Spill
-from publisher.audit.topics import Topic
 from publisher.outbox.cursor import Cursor
 from service.settings import KafkaSettings, PublisherSettings
 

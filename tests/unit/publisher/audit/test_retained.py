@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from publisher.audit.digest import Mark
-from publisher.audit.expected import Bounds, ExpectedReader, Passed
+from publisher.audit.readback.digest import Mark
+from publisher.audit.readback.expected import Bounds, ExpectedReader, Passed
 from publisher.outbox.cursor import Cursor
 
 

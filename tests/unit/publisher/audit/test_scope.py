@@ -7,8 +7,8 @@ from struct import Struct
 
 import pytest
 
+from publisher.audit.readback.spill import Spill
 from publisher.audit.scope import Range, Resume, Scope, kept_ranges
-from publisher.audit.spill import Spill
 from publisher.outbox.cursor import Cursor
 from service.errors import OutboxError
 

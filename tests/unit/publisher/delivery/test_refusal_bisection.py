@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from publisher.delivery.delivery import Outcome
 from publisher.delivery.history import Position
 from publisher.delivery.records import Row
-from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.delivery.stop_reasons import StartOverError
 from publisher.delivery.transaction import RecordRefusedError
+from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import Asked, Reader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.support.lanes import PLAIN, opened

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError
 
 from publisher.delivery.context import Timelines
 from publisher.delivery.delivery import Tenure
-from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.delivery.transaction import RecordRefusedError
+from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
 from publisher.outbox import connection
 from publisher.outbox.cursor import Cursor
 from publisher.replay import delivery

@@ -83,7 +83,7 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     assert of_copy() == task_code_fingerprint()
     for module in (
         *copy.glob("*.py"),
-        *(each for folder in folders for each in (copy / folder).glob("*.py")),
+        *(each for folder in folders for each in (copy / folder).rglob("*.py")),
     ):
         before = module.read_bytes()
         module.write_bytes(before + b"# edited\n")

@@ -15,8 +15,8 @@ from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.description import described
-from spark_job.recovery.judges import assembly_of
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.judges import assembly_of
 from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record

@@ -11,10 +11,10 @@ import pytest
 
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.exported import ExportedSavepoint
-from spark_job.recovery.lineage import Former, Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.savepoints import Savepoint
+from spark_job.recovery.positions.lineage import Former, Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.savepoints.exported import ExportedSavepoint
+from spark_job.recovery.savepoints.store import Savepoint
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 SAVEPOINT = Savepoint(

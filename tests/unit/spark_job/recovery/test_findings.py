@@ -11,10 +11,10 @@ from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings
 from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening, Resumption
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.lineage import Former, Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.lineage import Former, Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
 from tests.support.reference.tombstones import tombstones
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))

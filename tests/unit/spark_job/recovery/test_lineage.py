@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from service.settings import SessionSettings, Settings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.description import changes, described
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.judges import assembly_of, judges_of
-from spark_job.recovery.lineage import Former, Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.positions.description import changes, described
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.judges import assembly_of, judges_of
+from spark_job.recovery.positions.lineage import Former, Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.sessions import AssemblySettings
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)

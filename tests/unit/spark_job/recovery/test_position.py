@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
 from spark_job.recovery.runs import STOPPED, Begun, Run
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))

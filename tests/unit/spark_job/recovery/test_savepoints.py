@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.savepoints import Savepoint
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.savepoints.store import Savepoint
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 SAVEPOINT = Savepoint(

@@ -5,11 +5,11 @@ from dataclasses import replace
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery.generations import Generation
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position, StreamRow
-from spark_job.recovery.slices import slices_of
+from spark_job.recovery.positions.generations import Generation
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.slices import slices_of
 from tests.support.histories.tasks import NOW
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, OpenState, assemble
-from spark_job.sessions.chunks import Chunk
-from spark_job.sessions.open_sessions import OpenSessions
+from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.open_sessions import OpenSessions
 from tests.support.reference.assembled import assembled, expected_outcome, table
 from tests.support.reference.model import Record, expected_sessions
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, InputSchemaError, OpenState, assemble
-from spark_job.sessions.decode import Decoder
+from spark_job.sessions.parsing.decode import Decoder
 from tests.support.reference.assembled import assembled, table
 from tests.support.reference.model import Record, parse
 

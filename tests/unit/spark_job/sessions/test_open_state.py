@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, DamagedStateError, OpenSessions, OpenState, assemble
-from spark_job.sessions.chunks import Chunk
-from spark_job.sessions.open_sessions import digest
+from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.open_sessions import digest
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
 

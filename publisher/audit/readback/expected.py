@@ -10,8 +10,8 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.audit import state as states
-from publisher.audit.digest import (
+from publisher.audit.readback import state as states
+from publisher.audit.readback.digest import (
     EXPECTED,
     NONE,
     Mark,
@@ -21,9 +21,9 @@ from publisher.audit.digest import (
     is_own,
     short_hash,
 )
+from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.state import State
 from publisher.audit.scope import Range, Resume, Scope, ranges
-from publisher.audit.spill import Spill
-from publisher.audit.state import State
 from publisher.delivery.records import SENT_NOW, Row, records
 from publisher.outbox.cursor import Cursor
 

@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from spark_job.sessions.chunks import Chunk, Sums, collect
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.open_sessions import OpenSessions, digest
+from spark_job.sessions.state.chunks import Chunk, Sums, collect
+from spark_job.sessions.state.open_sessions import OpenSessions, digest
 
 Int = npt.NDArray[np.int64]
 

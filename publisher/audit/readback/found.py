@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.audit import state as states
-from publisher.audit.digest import (
+from publisher.audit.readback import state as states
+from publisher.audit.readback.digest import (
     FOUND,
     NONE,
     NOT_REPLAYED,
@@ -18,9 +18,9 @@ from publisher.audit.digest import (
     is_own,
     short_hash,
 )
-from publisher.audit.spill import Spill
-from publisher.audit.state import State
-from publisher.audit.topics import unavailable
+from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.state import State
+from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import progress_consumer
 from service.errors import UnavailableError
 from service.settings import Settings

@@ -21,9 +21,9 @@ class OpenPartition:
     events: int
     n_bytes: int
     digest: str | None
-    """Of what is open (sessions/open_state.py). None: not known; what a rebuild finds is taken as it comes."""
+    """Of what is open (sessions/state/open_state.py). None: not known; what a rebuild finds is taken as it comes."""
     tombstones: bytes = b""
-    """An encoded table (sessions/open_sessions.py); empty where there are none."""
+    """An encoded table (sessions/state/open_sessions.py); empty where there are none."""
     upgraded: bool = False
     """Of an outbox from before schema 0005: of what silence closed below the position, some letters may not be written yet."""
 

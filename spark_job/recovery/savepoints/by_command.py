@@ -9,11 +9,12 @@ from db.migrate import require_current
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import KafkaInput
-from spark_job.recovery import findings, ownership, position
-from spark_job.recovery.exported import ExportedSavepoint
+from spark_job.recovery import findings, ownership
 from spark_job.recovery.findings import Accepted, Finding, From, Input
-from spark_job.recovery.generations import Connection, Generation
-from spark_job.recovery.restoring import Restore, open_restored
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection, Generation
+from spark_job.recovery.savepoints.exported import ExportedSavepoint
+from spark_job.recovery.savepoints.restoring import Restore, open_restored
 from spark_job.recovery.start import open_generation, read_input
 
 

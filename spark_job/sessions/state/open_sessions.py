@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.binary import Reader, aligned, texts
+from spark_job.sessions.state.binary import Reader, aligned, texts
 
 Int = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.binary import Reader, aligned, texts
-from spark_job.sessions.decode import views
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
-from spark_job.sessions.open_sessions import OpenSessions
+from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.state.binary import Reader, aligned, texts
+from spark_job.sessions.state.open_sessions import OpenSessions
 
 Int = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]

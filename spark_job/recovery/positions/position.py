@@ -11,8 +11,8 @@ from psycopg.rows import dict_row
 
 from db.statements import queries
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.generations import Connection, Generation, newest_generation
-from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.positions.generations import Connection, Generation, newest_generation
+from spark_job.recovery.positions.open_partitions import OpenPartitions
 
 _LEDGER = queries("spark_job", "ledger")
 

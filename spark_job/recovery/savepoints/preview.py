@@ -8,11 +8,12 @@ from db.statements import queries
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.recovery import position, savepoints
 from spark_job.recovery.findings import Opening
-from spark_job.recovery.generations import Connection, Generation
-from spark_job.recovery.restoring import Restore, open_restored
-from spark_job.recovery.savepoints import Savepoint
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection, Generation
+from spark_job.recovery.savepoints import store as savepoints
+from spark_job.recovery.savepoints.restoring import Restore, open_restored
+from spark_job.recovery.savepoints.store import Savepoint
 from spark_job.recovery.start import read_input
 
 _LEDGER = queries("spark_job", "ledger")

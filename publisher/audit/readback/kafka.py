@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
-from publisher.audit import state as states
-from publisher.audit.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
-from publisher.audit.digest import EXPECTED, FOUND, Expected, Found
-from publisher.audit.expected import ExpectedReader
-from publisher.audit.explain import Explainer
 from publisher.audit.findings import Check
-from publisher.audit.found import FoundReader
-from publisher.audit.lost import LostRows, mending_command
+from publisher.audit.readback import state as states
+from publisher.audit.readback.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
+from publisher.audit.readback.digest import EXPECTED, FOUND, Expected, Found
+from publisher.audit.readback.expected import ExpectedReader
+from publisher.audit.readback.explain import Explainer
+from publisher.audit.readback.found import FoundReader
+from publisher.audit.readback.lost import LostRows, mending_command
+from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.state import State
+from publisher.audit.readback.topics import Broker, Offsets, Topic
 from publisher.audit.scope import Scope
-from publisher.audit.spill import Spill
-from publisher.audit.state import State
-from publisher.audit.topics import Broker, Offsets, Topic
 from publisher.outbox.identity import OutboxIdentity
 from service.errors import SettingsError
 from service.settings import Settings

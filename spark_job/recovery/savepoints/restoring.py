@@ -9,12 +9,13 @@ from psycopg.rows import dict_row
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery import findings, savepoints
+from spark_job.recovery import findings
 from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening
-from spark_job.recovery.generations import Connection, greatest_revision
-from spark_job.recovery.lineage import Former, Lineage
-from spark_job.recovery.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions.generations import Connection, greatest_revision
+from spark_job.recovery.positions.lineage import Former, Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.recovery.positions.position import Position
+from spark_job.recovery.savepoints import store as savepoints
 
 _GENERATIONS = queries("spark_job", "generations")
 

@@ -14,10 +14,10 @@ from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.findings import deleted, here, with_added
-from spark_job.recovery.generations import Connection
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
-from spark_job.recovery.position import read
+from spark_job.recovery.positions.generations import Connection
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
+from spark_job.recovery.positions.position import read
 
 _SAVEPOINTS = queries("spark_job", "savepoints")
 

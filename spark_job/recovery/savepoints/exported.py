@@ -11,9 +11,9 @@ import orjson
 
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
-from spark_job.recovery.savepoints import Savepoint
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
+from spark_job.recovery.savepoints.store import Savepoint
 
 _FORMAT = "spark-outbox savepoint 1"
 

@@ -4,8 +4,8 @@ from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import source_number
 from spark_job.input.topics import InputTopics
-from spark_job.recovery.judges import judges_of
-from spark_job.recovery.position import Position
+from spark_job.recovery.positions.judges import judges_of
+from spark_job.recovery.positions.position import Position
 
 
 def slices_of(

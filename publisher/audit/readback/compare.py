@@ -12,8 +12,8 @@ from itertools import pairwise
 from struct import Struct
 from typing import Any, NamedTuple
 
-from publisher.audit.digest import NONE, Expected, Found, Mark
 from publisher.audit.findings import EXAMPLES
+from publisher.audit.readback.digest import NONE, Expected, Found, Mark
 
 VISIT = Struct("<8sHiqiiqq")
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import psycopg
 
 from db.statements import queries
-from publisher.audit.digest import Expected
+from publisher.audit.readback.digest import Expected
 
 _ROWS = queries("publisher.audit", "rows")
 

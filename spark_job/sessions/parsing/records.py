@@ -12,12 +12,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.decode import Decoder, Fields, at
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
+from spark_job.sessions.parsing.decode import Decoder, Fields, at
+from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings
-from spark_job.sessions.times import iso8601_ms
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from spark_job.input.offsets import Offsets
-from spark_job.recovery.lineage import Lineage
-from spark_job.recovery.open_partitions import OpenPartitions
+from spark_job.recovery.positions.lineage import Lineage
+from spark_job.recovery.positions.open_partitions import OpenPartitions
 
 _GENERATIONS = queries("spark_job", "generations")
 

@@ -8,9 +8,9 @@ import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from db.statements import queries
-from publisher.audit.compare import Alteration, Comparison, Disorder
-from publisher.audit.digest import Expected, Found, is_own
 from publisher.audit.findings import Check
+from publisher.audit.readback.compare import Alteration, Comparison, Disorder
+from publisher.audit.readback.digest import Expected, Found, is_own
 from publisher.delivery.records import Header, Record, Row, records
 from publisher.kafka.clients import progress_consumer
 from service.settings import KafkaSettings

@@ -1,0 +1,1 @@
+"""A position: how far the input was read, what is open there, and which assembly description judges which offset."""

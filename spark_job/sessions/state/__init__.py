@@ -1,0 +1,1 @@
+"""What is open between two batches: the table of open sessions, and the chunks of their events."""
