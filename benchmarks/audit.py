@@ -28,7 +28,7 @@ from benchmarks.outbox import EVENTS, PARTITIONS, synthetic_outbox
 from benchmarks.relay import measure_relay
 from db.connection import connect
 from devstack.stack import Stack
-from publisher.audit.audit import Request, audit
+from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
 from publisher.kafka.clients import progress_consumer
 from service import logs
@@ -88,7 +88,7 @@ def audited(dsn: str, bootstrap: str) -> tuple[dict[str, Cost], float, float]:
     start = now()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with connect(settings.postgres, "benchmark", autocommit=True) as connection:
-        report = audit(connection, settings, Request(Limits(), True, None, Path("lost")), phase)
+        report = audit(connection, settings, AuditRequest(Limits(), True, None, Path("lost")), phase)
     end = now()
     if not report.clean:
         raise RuntimeError(f"not clean: {[check for check in report.checks if check.failed]}")

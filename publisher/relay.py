@@ -18,7 +18,7 @@ from db.migrate import require_current
 from publisher.assignment import membership
 from publisher.assignment.assignor import assign, left_alone_with
 from publisher.assignment.descriptors import ensure_descriptors
-from publisher.assignment.heartbeat import Heartbeat
+from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneId, LaneWorkers
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
@@ -90,7 +90,7 @@ class Relay:
                 return
             raise
         workers = LaneWorkers(context, self._wakeup, self._changed, self._health)
-        heartbeat = Heartbeat(context, self._health)
+        heartbeat = ProcessHeartbeat(context, self._health)
         self._wakeup.start()
         heartbeat.start()
         try:
@@ -138,7 +138,7 @@ class Relay:
             deliveries=self._deliveries,
         )
 
-    def _work(self, context: Context, workers: LaneWorkers, heartbeat: Heartbeat, loop: Loop) -> None:
+    def _work(self, context: Context, workers: LaneWorkers, heartbeat: ProcessHeartbeat, loop: Loop) -> None:
         """Run this process' share of the lanes until `stop`. Waits for a Postgres that is away; the lanes wait by themselves."""
         backoff = Backoff(least_s=0.1, most_s=10.0)
         while not self._stop.is_set():
@@ -228,7 +228,7 @@ class Relay:
             self._waiting = True
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
-    def wait(self, seconds: float, workers: LaneWorkers, heartbeat: Heartbeat) -> None:
+    def wait(self, seconds: float, workers: LaneWorkers, heartbeat: ProcessHeartbeat) -> None:
         """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still.
 
         While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.

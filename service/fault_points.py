@@ -101,7 +101,7 @@ class Fault:
     hit: int = 1
 
 
-class Plan:
+class FaultPlan:
     """A test's plan and what became of it: the file of `[testing] fault_file` and the one beside it."""
 
     def __init__(self, file: Path) -> None:
@@ -185,13 +185,13 @@ class Plan:
         return status.st_ino, status.st_mtime_ns
 
 
-_plan: Plan | None = None
+_plan: FaultPlan | None = None
 
 
 def arm(file: Path | None) -> None:
     """Make the points follow the plan in `file`, or do nothing again (None)."""
     global _plan
-    _plan = None if file is None else Plan(file)
+    _plan = None if file is None else FaultPlan(file)
 
 
 def is_armed() -> bool:

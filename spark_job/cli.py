@@ -87,11 +87,11 @@ def run(
     repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
     from spark_job import job
-    from spark_job.recovery.findings import Accepted
+    from spark_job.recovery.findings import AcceptedRisks
 
     settings = load_settings(config)
     logs.configure(settings.log)
-    accepted = Accepted(
+    accepted = AcceptedRisks(
         outbox_behind=accept_outbox_behind,
         new_topic=accept_new_topic,
         truncation=accept_truncation,

@@ -28,15 +28,15 @@ from spark_job.input.topics import KafkaInput
 from spark_job.monitoring import endpoint
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership, requests, runs
-from spark_job.recovery.attempts import Plan, Restarts
-from spark_job.recovery.findings import Accepted
-from spark_job.recovery.requests import Request, WithdrawnError
+from spark_job.recovery.attempts import AttemptPlan, Restarts
+from spark_job.recovery.findings import AcceptedRisks
+from spark_job.recovery.requests import JobRequest, WithdrawnError
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.spark.failures import explained
-from spark_job.spark.query import QueryLoop, Run
+from spark_job.spark.query import QueryLoop, RunContext
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
 
@@ -45,7 +45,9 @@ log = structlog.get_logger()
 _PLACES_A_LINE = 4
 
 
-def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, standby: bool = False) -> None:
+def run(
+    settings: Settings, accepted: AcceptedRisks, *, take_over: bool = False, standby: bool = False
+) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
 
     `standby`: wait while another run owns the outbox, also after losing it to one.
@@ -54,7 +56,7 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
     """
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
     fault_points.arm(settings.testing.fault_file)
-    plan = Plan(accepted=accepted, take_over=take_over)
+    plan = AttemptPlan(accepted=accepted, take_over=take_over)
     condition = Condition(settings.metrics.hung_s)
     with ExitStack() as cleanup:
         cleanup.push(_log_end)  # the first, so that it is called last
@@ -80,12 +82,12 @@ def run(settings: Settings, accepted: Accepted, *, take_over: bool = False, stan
 
 def attempt(
     settings: Settings,
-    plan: Plan,
+    plan: AttemptPlan,
     spark: LazySession,
     stop: threading.Event,
     transform_fingerprint: str,
     condition: Condition,
-) -> Plan | None:
+) -> AttemptPlan | None:
     """One run: from taking the outbox over to its end. Return what comes next, None where the job ends.
 
     Raises OutboxError where it failed; `plan` then holds what the next attempt is still to be told.
@@ -126,7 +128,7 @@ def attempt(
         plan.use()
         cleanup.push(partial(_end, settings, run_id))
         _report(started, run_id, plan.attempt)
-        run = Run(
+        run = RunContext(
             run_id,
             settings,
             spark.get(),
@@ -146,7 +148,7 @@ def attempt(
             started.begun.resumes_at if start.accepted.data_loss else Offsets(),
         )
         loop = QueryLoop(run, started.begun.resumes_at, started.begun.max_events, stop, condition)
-        heartbeat = ownership.Heartbeat(
+        heartbeat = ownership.OwnerHeartbeat(
             settings.postgres,
             run_id,
             settings.job.heartbeat_s,
@@ -186,7 +188,9 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
     )
 
 
-def _stop_as_asked(connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: Request) -> bool:
+def _stop_as_asked(
+    connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
+) -> bool:
     """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
 
     `run_id`: None between two attempts, when this process does not own the outbox. Return False, with the answer given, where that

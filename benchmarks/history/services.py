@@ -13,7 +13,7 @@ import psycopg
 from benchmarks.audit import settings_for
 from db.connection import connect
 from db.statements import queries
-from publisher.audit.audit import Request, audit
+from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
 from publisher.monitoring import outbox_metrics, status
 from spark_job.sink import backpressure
@@ -74,7 +74,7 @@ def _audit(dsn: str) -> Audit:
     settings = settings_for(dsn, _NO_KAFKA)
     start, cpu = time.perf_counter(), time.process_time()
     with connect(settings.postgres, "benchmark", autocommit=True) as connection:
-        report = audit(connection, settings, Request(Limits(), False, None, Path("lost")), phase)
+        report = audit(connection, settings, AuditRequest(Limits(), False, None, Path("lost")), phase)
     end = time.perf_counter()
     if not report.clean:
         raise RuntimeError(f"not clean: {[check for check in report.checks if check.failed]}")

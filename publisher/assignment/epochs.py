@@ -19,7 +19,7 @@ class LanesNotChangedError(OutboxError):
     """The lane count cannot be changed now."""
 
 
-class State(StrEnum):
+class EpochState(StrEnum):
     """Where an epoch is in its life."""
 
     THROUGH = "through"
@@ -47,11 +47,11 @@ class Lanes:
     processes: list[Process]
     holders: dict[int, str | None]
 
-    def state(self, epoch: EpochRow) -> State:
+    def state(self, epoch: EpochRow) -> EpochState:
         """Return whether an epoch is through, is being delivered, or waits for the one before it."""
         if self.current is None or epoch.epoch > self.current:
-            return State.WAITING
-        return State.CURRENT if epoch.epoch == self.current else State.THROUGH
+            return EpochState.WAITING
+        return EpochState.CURRENT if epoch.epoch == self.current else EpochState.THROUGH
 
     def held_by(self, process_id: str) -> list[int]:
         """Return the lanes of the current epoch that a process holds."""

@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 _MOST_S = 2.0
 
 
-class Heartbeat:
+class ProcessHeartbeat:
     """Beats every 2 s, three times in a shorter `lease_s`, whatever the lanes wait for.
 
     A stopped process renews nothing; a killed one's backend is gone.

@@ -11,7 +11,7 @@ import structlog
 
 from db.statements import queries
 from publisher.audit.deliveries import check_deliveries, check_parked
-from publisher.audit.findings import Check, Report
+from publisher.audit.findings import AuditReport, Check
 from publisher.audit.ledger import check_ledger
 from publisher.audit.readback import kafka
 from publisher.audit.readback import state as states
@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditRequest:
     """What was asked for. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys."""
 
     limits: Limits
@@ -37,7 +37,9 @@ class Request:
     keys_file: Path
 
 
-def audit(connection: psycopg.Connection[Any], settings: Settings, request: Request, phase: Phase) -> Report:
+def audit(
+    connection: psycopg.Connection[Any], settings: Settings, request: AuditRequest, phase: Phase
+) -> AuditReport:
     """Run it, and keep retention away until `connection` ends. Raises SettingsError, UnavailableError, psycopg.Error."""
     # What is dropped after the scope was frozen would be missing without reason.
     hold_off_retention(connection)
@@ -49,7 +51,7 @@ def audit(connection: psycopg.Connection[Any], settings: Settings, request: Requ
         identity = read_identity(connection)
         scope, state = _begin(connection, settings, identity, request, folder)
         sessions, events = _totals(connection, scope)
-        report = Report(
+        report = AuditReport(
             str(identity.outbox_uuid), scope.first, scope.last, scope.ledger_from, scope.rows_from
         )
         report.counted |= {"sessions": sessions, "output_events": events}
@@ -69,9 +71,9 @@ def _begin(
     connection: psycopg.Connection[Any],
     settings: Settings,
     identity: OutboxIdentity,
-    request: Request,
+    request: AuditRequest,
     folder: Path,
-) -> tuple[Scope, states.State | None]:
+) -> tuple[Scope, states.AuditState | None]:
     """Freeze the scope, or take up that of a killed audit."""
     scope = read_scope(connection, request.limits)
     if not request.with_kafka:

@@ -30,7 +30,7 @@ class Check:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """What was audited, and how it went. `mend` are commands that send again what was lost."""
 
     outbox_uuid: str

@@ -16,7 +16,7 @@ import psycopg
 from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.findings import Check
-from publisher.audit.scope import Range, Scope, ranges
+from publisher.audit.scope import AuditedRange, Scope, ranges
 from publisher.outbox.cursor import Cursor
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
@@ -62,7 +62,9 @@ def _check_gaps(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> 
     return check
 
 
-def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: Check, orphans: Check) -> None:
+def _check_counts(
+    connection: psycopg.Connection[Any], batches: AuditedRange, counts: Check, orphans: Check
+) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     names = ("sessions", "output events", "output bytes")
     for batch_id, orphan, *numbers in connection.execute(_LEDGER["batch_counts"], bounds):
@@ -77,14 +79,16 @@ def _check_counts(connection: psycopg.Connection[Any], batches: Range, counts: C
         counts.add(f"batch {batch_id}: the ledger says {'; '.join(wrong)}")
 
 
-def _check_lanes(connection: psycopg.Connection[Any], batches: Range, check: Check) -> None:
+def _check_lanes(connection: psycopg.Connection[Any], batches: AuditedRange, check: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     for batch_id, key, lane, epoch, lanes in connection.execute(_ROWS["stray"], bounds):
         has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
 
 
-def _check_delivered(connection: psycopg.Connection[Any], batches: Range, scope: Scope, check: Check) -> None:
+def _check_delivered(
+    connection: psycopg.Connection[Any], batches: AuditedRange, scope: Scope, check: Check
+) -> None:
     """Look at the deliveries that end in these batches; one that began in batches that are not kept or audited says nothing."""
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     for (

@@ -22,7 +22,7 @@ _RANGE_BATCHES = 2_000
 _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-class Resume(NamedTuple):
+class RecordedResume(NamedTuple):
     """A cursor that was moved on request."""
 
     epoch: int
@@ -34,7 +34,7 @@ class Resume(NamedTuple):
     at: datetime
 
 
-class Range(NamedTuple):
+class AuditedRange(NamedTuple):
     """Batches that are looked at in one go, both inclusive, and the sessions that the ledger counts in them."""
 
     first: int
@@ -59,7 +59,7 @@ class Scope:
     to_end: bool
     epochs: list[tuple[int, int, int]]
     cursors: dict[tuple[int, int], Cursor]
-    resumes: list[Resume] = field(default_factory=list)
+    resumes: list[RecordedResume] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -100,7 +100,7 @@ class Scope:
         place = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)
         return self.epochs[place - 1][0] if place else None
 
-    def lanes_of(self, batches: Range) -> range:
+    def lanes_of(self, batches: AuditedRange) -> range:
         """Return every lane that these batches may have rows in."""
         ends = [*[from_batch for _, from_batch, _ in self.epochs[1:]], None]
         return range(
@@ -159,7 +159,7 @@ class Scope:
                 "epochs": [tuple(epoch) for epoch in value["epochs"]],
                 "cursors": {(e, lane): Cursor(b, k) for e, lane, b, k in value["cursors"]},
                 "resumes": [
-                    Resume(e, n, s, Cursor(ab, ak), Cursor(tb, tk), note, datetime.fromisoformat(at))
+                    RecordedResume(e, n, s, Cursor(ab, ak), Cursor(tb, tk), note, datetime.fromisoformat(at))
                     for e, n, s, ab, ak, tb, tk, note, at in value["resumes"]
                 ],
             }
@@ -202,7 +202,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         epochs=epochs,
         cursors={(epoch, lane): Cursor(batch, key) for epoch, lane, batch, key in cursors},
         resumes=[
-            Resume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note, at)
+            RecordedResume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note, at)
             for epoch, lane, seq, after, after_key, to, to_key, note, at in resumes
         ],
     )
@@ -223,7 +223,7 @@ def kept_ranges(partitions: list[int], first: int, last: int) -> list[tuple[int,
     return runs
 
 
-def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[Range]:
+def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[AuditedRange]:
     """Cut batches into ranges of about as many sessions as fit in memory easily; without gaps, whatever the ledger lacks."""
     for begin, last in kept:
         while begin <= last:
@@ -232,7 +232,7 @@ def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> 
             begin = found.last + 1
 
 
-def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
+def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> AuditedRange:
     rows = connection.execute(
         _LEDGER["ranges"],
         {"from_batch": begin, "to_batch": last, "batches": _RANGE_BATCHES},
@@ -241,5 +241,5 @@ def _range(connection: psycopg.Connection[Any], begin: int, last: int) -> Range:
     for batch_id, count in rows:
         sessions += count
         if sessions >= RANGE_SESSIONS:
-            return Range(begin, batch_id, sessions)
-    return Range(begin, rows[-1][0] if len(rows) == _RANGE_BATCHES else last, sessions)
+            return AuditedRange(begin, batch_id, sessions)
+    return AuditedRange(begin, rows[-1][0] if len(rows) == _RANGE_BATCHES else last, sessions)

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaException
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from publisher.audit.audit import Request
+from publisher.audit.audit import AuditRequest
 from publisher.audit.audit import audit as run_audit
-from publisher.audit.findings import EXAMPLES, Report
+from publisher.audit.findings import EXAMPLES, AuditReport
 from publisher.audit.readback.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
@@ -60,7 +60,7 @@ def audit(
     settings = load_settings(config)
     logs.configure(settings.log)
     moment = None if since is None else parse_moment(since, "--since").here()
-    request = Request(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
+    request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
     errors = error_console()
     columns = (
         TextColumn("{task.description}"),
@@ -94,7 +94,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def _print(found: Report) -> None:
+def _print(found: AuditReport) -> None:
     out = console()
     batches = (
         f"batches {found.first_batch} to {found.last_batch}"

@@ -18,7 +18,7 @@ from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.filters import Filters, read_keys
 from publisher.replay.runner import End, run
 from publisher.replay.showing import count_table, counting, print_replay, progress_of, replays_table
-from publisher.replay.starting import Plan, Request, answering, make, make_plan
+from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
 from publisher.replay.store import Replay
 from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
 from publisher.shutdown import stop_on_signals
@@ -119,7 +119,7 @@ def start(
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
     settings = _begin(config)
-    request = Request(filters, to_topic, to_config, to_servers, rate, create_topics)
+    request = ReplayRequest(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     kafka = request.kafka(settings)
     with database(settings, "replay start") as connection:
@@ -303,7 +303,7 @@ def _work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, s
         raise ContinuityError(found.reason)
 
 
-def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
+def _show_plan(plan: ReplayPlan, *, to_stdout: bool) -> None:
     out = console() if to_stdout else error_console()
     batches = plan.batches
     if not batches.empty:
@@ -315,7 +315,7 @@ def _show_plan(plan: Plan, *, to_stdout: bool) -> None:
         count_table(plan.count, plan.request.to_topic).print(out)
 
 
-def _warn_of_unknown_keys(plan: Plan) -> None:
+def _warn_of_unknown_keys(plan: ReplayPlan) -> None:
     keys = plan.unknown_keys
     for key in keys[:_SHOWN_KEYS]:
         error_console().print(

@@ -13,8 +13,8 @@ from publisher.delivery.remediation import replaced_topic
 from publisher.kafka.topics import Topics
 from publisher.outbox.cursor import Cursor
 from publisher.resume.plan import Way
-from publisher.resume.planning import LanePlan, Plan, Planner, Request
-from publisher.resume.rebinding import Accepted
+from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
+from publisher.resume.rebinding import AcceptedRebinding
 from publisher.resume.resume import Resume
 from service import fault_points, kafka_client
 from service.commands.confirm import confirm
@@ -67,8 +67,8 @@ def resume(
         raise SettingsError("say `--from batch N`, and N with no other value of --from")
     settings = load_settings(config)
     fault_points.arm(settings.testing.fault_file)
-    accepted = Accepted(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
-    request = Request(way, batch or 0, tuple(lane or ()), accepted)
+    accepted = AcceptedRebinding(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
+    request = ResumeRequest(way, batch or 0, tuple(lane or ()), accepted)
     topics = Topics(
         kafka_client.admin_client(settings.kafka), timeout_s=settings.kafka.request_timeout_s, create=False
     )
@@ -88,14 +88,14 @@ def resume(
         print_json(_as_json(plan, done=not dry_run and not plan.changes_nothing))
 
 
-def _look(planner: Planner, request: Request) -> Plan:
+def _look(planner: Planner, request: ResumeRequest) -> ResumePlan:
     out = error_console()
     with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("reading lanes")
         return planner.plan(request, lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: ResumePlan) -> None:
     out = error_console()
     for line in _binding(plan):
         out.print(line)
@@ -120,7 +120,7 @@ def _show(plan: Plan) -> None:
         out.print(line)
 
 
-def _binding(plan: Plan) -> list[str]:
+def _binding(plan: ResumePlan) -> list[str]:
     binding, found = plan.binding, plan.binding.found
     lines = [f"outbox {found.outbox_uuid} -> Kafka cluster {binding.cluster_id}"]
     if found.cluster_id not in (None, binding.cluster_id):
@@ -142,7 +142,7 @@ def _binding(plan: Plan) -> list[str]:
     return lines
 
 
-def _sums(plan: Plan) -> list[str]:
+def _sums(plan: ResumePlan) -> list[str]:
     again, skipped, trusted = (
         _sum(pairs)
         for pairs in zip(*((lane.again, lane.skipped, lane.trusted) for lane in plan.lanes), strict=True)
@@ -202,7 +202,7 @@ def _words(pair: tuple[int, int]) -> str:
     return f"{pair[1]:,} events of {pair[0]:,} sessions"
 
 
-def _as_json(plan: Plan, *, done: bool) -> dict[str, Any]:
+def _as_json(plan: ResumePlan, *, done: bool) -> dict[str, Any]:
     names = ("sessions", "events")
     return {
         "done": done,

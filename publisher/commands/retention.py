@@ -9,9 +9,15 @@ import typer
 from db.connection import connect
 from db.migrate import require_current
 from publisher.commands.common import database
-from publisher.retention.keeper import Report, postgres_settings, require_limit, require_rights, run_once
+from publisher.retention.keeper import (
+    RetentionReport,
+    postgres_settings,
+    require_limit,
+    require_rights,
+    run_once,
+)
 from publisher.retention.plan import Decision
-from publisher.retention.survey import Survey, survey
+from publisher.retention.survey import RetentionSurvey, survey
 from publisher.shutdown import stop_on_signals
 from service import fault_points, logs
 from service.commands.confirm import confirm
@@ -94,7 +100,7 @@ def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
             stop.wait(pause_s)
 
 
-def _log_report(report: Report) -> None:
+def _log_report(report: RetentionReport) -> None:
     _log.info(
         "retention_done",
         dropped=len(report.dropped) + len(report.finished),
@@ -110,14 +116,14 @@ def _log_report(report: Report) -> None:
         _log.warning("partition_not_detached", reason=str(report.failed))
 
 
-def _confirm(found: Survey, *, yes: bool) -> None:
+def _confirm(found: RetentionSurvey, *, yes: bool) -> None:
     if not found.to_drop:
         return
     what = f"{len(found.to_drop)} partitions, {sum(d.partition.size for d in found.to_drop)} bytes of delivered outputs"
     confirm(yes, f"Drop {what}?", f"this drops {what}")
 
 
-def _show_plan(settings: Settings, found: Survey, *, as_json: bool) -> None:
+def _show_plan(settings: Settings, found: RetentionSurvey, *, as_json: bool) -> None:
     if as_json:
         print_json(_plan_json(found))
         return
@@ -141,7 +147,7 @@ def _show_plan(settings: Settings, found: Survey, *, as_json: bool) -> None:
         out.print(line)
 
 
-def _growth_lines(settings: Settings, found: Survey) -> list[str]:
+def _growth_lines(settings: Settings, found: RetentionSurvey) -> list[str]:
     growth, retention = found.growth, settings.retention
     lines = [
         f"outputs: {size_text(growth.bytes)} in {growth.batches} batches, the newest is {growth.newest_batch}"
@@ -176,7 +182,7 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TB"
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: RetentionReport) -> None:
     out = console()
     for name in report.finished:
         out.print(f"dropped outbox.{name}, which an interrupted run had left")
@@ -206,7 +212,7 @@ def _decision_json(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _plan_json(found: Survey) -> dict[str, Any]:
+def _plan_json(found: RetentionSurvey) -> dict[str, Any]:
     growth = found.growth
     return {
         "partitions": [_decision_json(decision) for decision in found.decisions],
@@ -222,7 +228,7 @@ def _plan_json(found: Survey) -> dict[str, Any]:
     }
 
 
-def _report_json(report: Report) -> dict[str, Any]:
+def _report_json(report: RetentionReport) -> dict[str, Any]:
     pruned = report.pruned
     return {
         "dropped": report.dropped,

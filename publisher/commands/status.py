@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.text import Text
 
 from publisher.commands.common import database
-from publisher.monitoring.status import COUNT_LIMIT, LaneStatus, Status, read_status
+from publisher.monitoring.status import COUNT_LIMIT, LaneStatus, PublisherStatus, read_status
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.commands.tables import Table
@@ -24,7 +24,7 @@ def status(config: Config = None, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def print_status(out: Console, found: Status) -> None:
+def print_status(out: Console, found: PublisherStatus) -> None:
     """Print the status for people."""
     out.print(f"outbox {found.identity.outbox_uuid}")
     out.print(f"Kafka cluster {found.identity.cluster_id or 'not bound yet'}")
@@ -62,7 +62,7 @@ def print_status(out: Console, found: Status) -> None:
             )
 
 
-def _lanes(found: Status) -> Table:
+def _lanes(found: PublisherStatus) -> Table:
     table = Table(
         ["epoch/lane", "delivered", "sessions", "events", "lag batches", "lag rows", "oldest", "state"]
     )
@@ -95,7 +95,7 @@ def _state(lane: LaneStatus) -> Text:
     return Text("waiting" if lane.waiting else "not held" if lane.holder is None else "held")
 
 
-def _print_processes(out: Console, found: Status) -> None:
+def _print_processes(out: Console, found: PublisherStatus) -> None:
     if not found.processes:
         out.print("publisher processes: none")
     for process in found.processes:

@@ -12,11 +12,11 @@ from confluent_kafka import KafkaException, Producer
 
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.history import Position
+from publisher.delivery.history import DeliveryPosition
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.stop_reasons import StartOverError
-from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError, Transaction
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisection, TransactionSize
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 Connection = psycopg.Connection[Any]
 
 
-class Outcome(Enum):
+class StepOutcome(Enum):
     """What `run_once` did."""
 
     DELIVERED = auto()
@@ -93,7 +93,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             publisher.transaction_bytes,
             publisher.transaction_timeout_ms / 1000,
         )
-        self.position: Position | None = None
+        self.position: DeliveryPosition | None = None
         """After the last transaction that was recorded, None while it is not open."""
 
     def open(self) -> bool:
@@ -122,13 +122,13 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._begin(connection, position)
         return True
 
-    def run_once(self) -> Outcome:
+    def run_once(self) -> StepOutcome:
         """Do steps 5 and 6 for the next chunk. Raises as `open`, and LeaseLostError, StartOverError."""
         if self._tenure is None:
             raise RuntimeError("rows are delivered only after open")
         try:
             chunk = self._next_chunk(self._tenure.connection)
-            if isinstance(chunk, Outcome):
+            if isinstance(chunk, StepOutcome):
                 return chunk
             reach("delivery.after_read")
             rows = self._admission.admit(chunk.rows)
@@ -147,7 +147,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             metrics.link_broke()
             # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
             raise StartOverError
-        return Outcome.CAUGHT_UP if chunk.is_last else Outcome.DELIVERED
+        return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
 
     def discard(self) -> None:
         """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
@@ -186,17 +186,17 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     def _read_progress(self) -> Newest: ...
 
     @abstractmethod
-    def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
+    def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
         """Return where to go on, None where it is not its turn. Raises StoppedError."""
 
     @abstractmethod
     def _record_missing(self, connection: Connection, newest: Newest) -> None: ...
 
-    def _begin(self, connection: Connection, position: Position) -> None:
+    def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         """It is open."""
 
     @abstractmethod
-    def _next_chunk(self, connection: Connection) -> Chunk | Outcome: ...
+    def _next_chunk(self, connection: Connection) -> Chunk | StepOutcome: ...
 
     @abstractmethod
     def _progress(self, chunk: Chunk, rows: list[Row]) -> Sequence[ProgressRecord]:
@@ -206,14 +206,14 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         """Everything is handed to the client, and Kafka's commit is about to be waited for. Must not wait itself."""
 
     @abstractmethod
-    def _record(self, connection: Connection, tally: Tally) -> None:
+    def _record(self, connection: Connection, tally: OffsetTally) -> None:
         """Write what `_progress` said last to Postgres, and move `position` there."""
 
     @abstractmethod
     def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
         """Return what to raise when Kafka refuses a record, but none of the rows is to blame."""
 
-    def _open_position(self) -> Position:
+    def _open_position(self) -> DeliveryPosition:
         if self.position is None:
             raise RuntimeError("rows are delivered only after open")
         return self.position

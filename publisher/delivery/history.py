@@ -29,7 +29,7 @@ class Mirror:
     last_delivery: int
 
 
-class Committed(Protocol):
+class CommittedProgress(Protocol):
     """A progress record: what the transaction `seq` committed."""
 
     @property
@@ -49,7 +49,7 @@ class Committed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class DeliveryPosition:
     """Where to go on: the next transaction is `seq` + 1, the next row is after `cursor`.
 
     `commit_id` is that of the cursor's ledger row, None before the first batch. `unrecorded`: the last transaction
@@ -59,18 +59,18 @@ class Position:
     seq: int
     cursor: Cursor
     commit_id: UUID | None
-    unrecorded: Committed | None = None
+    unrecorded: CommittedProgress | None = None
     total: Totals = NO_TOTALS
 
 
 def decide(
     identity: Identity,
-    record: Committed | None,
+    record: CommittedProgress | None,
     mirror: Mirror,
-    start: Position,
+    start: DeliveryPosition,
     ledger_commit_id: UUID | None,
     remediation: Remediation = LANE,
-) -> Position:
+) -> DeliveryPosition:
     """Return where to go on; raise StoppedError when Kafka and Postgres do not tell one history.
 
     `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
@@ -91,14 +91,16 @@ def decide(
         _same_places(identity, record, remediation)
         _same_sequence(record, mirror, known, remediation)
         unrecorded = record.seq == mirror.seq + 1 or (record.resumed is not None and record.seq > mirror.seq)
-        position = Position(
+        position = DeliveryPosition(
             record.seq, record.cursor, record.commit_id, record if unrecorded else None, record.total
         )
     check_ledger(position, ledger_commit_id, remediation)
     return position
 
 
-def check_ledger(position: Position, ledger_commit_id: UUID | None, remediation: Remediation = LANE) -> None:
+def check_ledger(
+    position: DeliveryPosition, ledger_commit_id: UUID | None, remediation: Remediation = LANE
+) -> None:
     """Raise StoppedError unless the ledger's row at the cursor is the one that was delivered."""
     if position.commit_id == ledger_commit_id and (
         ledger_commit_id is not None or position.cursor.batch_id == 0
@@ -146,7 +148,7 @@ def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
         )
 
 
-def _same_places(identity: Identity, record: Committed, remediation: Remediation) -> None:
+def _same_places(identity: Identity, record: CommittedProgress, remediation: Remediation) -> None:
     if record.outbox_uuid != identity.outbox_uuid:
         raise StoppedError(
             StopReason.OTHER_OUTBOX,
@@ -161,7 +163,7 @@ def _same_places(identity: Identity, record: Committed, remediation: Remediation
         )
 
 
-def _same_sequence(record: Committed, mirror: Mirror, known: int, remediation: Remediation) -> None:
+def _same_sequence(record: CommittedProgress, mirror: Mirror, known: int, remediation: Remediation) -> None:
     if known > record.seq:
         raise StoppedError(
             StopReason.KAFKA_LOST,

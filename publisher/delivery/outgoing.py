@@ -9,8 +9,8 @@ from publisher.delivery.records import (
     DeliveryReport,
     ExtraHeaders,
     Header,
+    OutputRecord,
     Produce,
-    Record,
     Row,
     is_plain,
     produce_plain,
@@ -29,7 +29,7 @@ class Outgoing(NamedTuple):
     target_topic: str | None = None
     headers: ExtraHeaders = NO_EXTRAS
 
-    def records(self, row: Row) -> Iterator[Record]:
+    def records(self, row: Row) -> Iterator[OutputRecord]:
         """Yield what goes out of a row, in order. Raises ValueError where the row cannot be read.
 
         Filtered after numbering: an output's outbox-id does not depend on which others go out.
@@ -38,7 +38,7 @@ class Outgoing(NamedTuple):
         for topic, value, key, partition, timestamp_ms, headers in records(row, self.headers):
             if self.topics is None or topic in self.topics:
                 to = self.target_topic or topic
-                yield Record(to, value, key, partition, timestamp_ms, [*headers, *marks])
+                yield OutputRecord(to, value, key, partition, timestamp_ms, [*headers, *marks])
 
     def destinations(self, rows: Iterable[Row]) -> set[str]:
         """Return the topics that the rows' records go to."""

@@ -62,7 +62,7 @@ class ExtraHeaders(NamedTuple):
 NO_EXTRAS = ExtraHeaders()
 
 
-class Record(NamedTuple):
+class OutputRecord(NamedTuple):
     """One Kafka record, in the order of `Producer.produce`. `timestamp_ms` SENT_NOW: the time of sending."""
 
     topic: str
@@ -131,7 +131,7 @@ def produce_plain(
         reached[0] = index
 
 
-def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[Record]:
+def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[OutputRecord]:
     """Yield every record of a row in order.
 
     Raises ValueError when the row's sessions do not account for its outputs, a header cannot be read or a timestamp
@@ -175,7 +175,7 @@ def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[Record]:
                     timestamp,
                     has_data=value is not None,
                 )
-            yield Record(
+            yield OutputRecord(
                 row.topics[event],
                 value,
                 session_key if key is None else key,
@@ -221,7 +221,7 @@ def _header_value(value: object) -> bytes | None:
     raise ValueError(f'a header value is neither text, {{"base64": …}} nor null but a {type(value).__name__}')
 
 
-def batch_size(record: Record) -> int:
+def batch_size(record: OutputRecord) -> int:
     """Return the bytes of an uncompressed record batch (format 2) that holds this record alone.
 
     That is what a broker compares with `max.message.bytes`. Format: KIP-98 and Kafka's protocol guide, "Record Batch".

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from confluent_kafka import KafkaError
 
 from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import ANY_PARTITION, SENT_NOW, Record, Row, batch_size, value_bytes
+from publisher.delivery.records import ANY_PARTITION, SENT_NOW, OutputRecord, Row, batch_size, value_bytes
 
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
@@ -81,7 +81,9 @@ def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
     )
 
 
-def record_refusal(index: int, record: Record, topic: TopicLimits, client_max_bytes: int) -> Refusal | None:
+def record_refusal(
+    index: int, record: OutputRecord, topic: TopicLimits, client_max_bytes: int
+) -> Refusal | None:
     """Return why Kafka would refuse one record, the output `index` of its row, None where it would not."""
     where = f"output {index} for topic {record.topic!r}"
     if record.partition != ANY_PARTITION and not 0 <= record.partition < topic.partitions:
@@ -105,7 +107,7 @@ def record_refusal(index: int, record: Record, topic: TopicLimits, client_max_by
     return None
 
 
-def _client_size(record: Record) -> int:
+def _client_size(record: OutputRecord) -> int:
     """Return what librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size): every varint at its longest."""
     size = 36 + len(record.key) + len(record.value or b"")
     for name, value in record.headers:

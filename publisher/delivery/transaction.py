@@ -45,7 +45,7 @@ class RecordRefusedError(Exception):
         self.sent = sent
 
 
-class Tally:
+class OffsetTally:
     """First and last Kafka offset of a transaction in each topic partition, out of delivery reports."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Transaction:
         self._outgoing = outgoing
         self._stop = stop
         self._one_by_one = one_by_one
-        self.tally = Tally()
+        self.tally = OffsetTally()
 
     def run(
         self,

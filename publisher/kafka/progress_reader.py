@@ -20,7 +20,7 @@ _WINDOW_GROWTH = 16
 _LARGEST_WINDOW = 65_536
 
 
-class Record(NamedTuple):
+class StoredProgress(NamedTuple):
     """A record of the progress topic. `value` None: the key has been put aside."""
 
     key: bytes
@@ -45,7 +45,7 @@ def progress_records(
     give_up: Callable[[], bool] = lambda: False,
     *,
     committed: bool = False,
-) -> Iterator[Iterator[Record]]:
+) -> Iterator[Iterator[StoredProgress]]:
     """Yield the committed records of a partition, newest first. `committed`: only what no open transaction hides now, without waiting.
 
     Raises StoppedError behind a transaction that stays open, and for a record at which the body raises ValueError; KafkaException.
@@ -74,7 +74,7 @@ class Newest(NamedTuple):
     later: dict[tuple[int, int], Progress]
 
 
-def newest_of(records: Iterator[Record], epoch: int, lane: int) -> Newest:
+def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newest:
     """Return the newest record of a lane, and those of later epochs behind it.
 
     Whatever of a later epoch is before the lane's own newest record was dealt with when that was written.
@@ -95,7 +95,7 @@ def newest_of(records: Iterator[Record], epoch: int, lane: int) -> Newest:
 
 
 def later_than(
-    records: Iterator[Record], epoch: int, least: int = _FIRST_WINDOW
+    records: Iterator[StoredProgress], epoch: int, least: int = _FIRST_WINDOW
 ) -> dict[tuple[int, int], Progress]:
     """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
 
@@ -119,7 +119,7 @@ def records_backwards(
     high_watermark: int,
     timeout_s: float,
     give_up: Callable[[], bool],
-) -> Iterator[Record]:
+) -> Iterator[StoredProgress]:
     """Yield the committed records of a partition, newest first.
 
     `consumer` reads committed records only and reports ends of partitions; `high_watermark` was asked for with a
@@ -143,10 +143,10 @@ def records_backwards(
 
 def _window(
     consumer: Consumer, start: TopicPartition, end: int, deadline: float, give_up: Callable[[], bool]
-) -> list[Record]:
+) -> list[StoredProgress]:
     """Return the records from `start` up to `end`, exclusive."""
     consumer.assign([start])
-    found: list[Record] = []
+    found: list[StoredProgress] = []
     readable: int | None = None
     while True:
         if time.monotonic() > deadline or give_up():
@@ -165,7 +165,7 @@ def _window(
         if error is None:
             if offset >= end:
                 return found
-            found.append(Record(message.key() or b"", message.value()))
+            found.append(StoredProgress(message.key() or b"", message.value()))
             if offset == end - 1:
                 return found
         elif error.code() == KafkaError._PARTITION_EOF:

@@ -9,10 +9,10 @@ import structlog
 
 from db.statements import queries
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Delivery, Outcome
+from publisher.delivery.delivery import Connection, Delivery, StepOutcome
 from publisher.delivery.history import (
+    DeliveryPosition,
     Mirror,
-    Position,
     check_later,
     check_parked,
     check_resumed_parked,
@@ -23,10 +23,10 @@ from publisher.delivery.progress import Progress
 from publisher.delivery.records import ExtraHeaders, Row
 from publisher.delivery.refusals import no_row_s_fault
 from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally
-from publisher.kafka.progress_reader import Newest, Record, later_than, newest_of, progress_records
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError
+from publisher.kafka.progress_reader import Newest, StoredProgress, later_than, newest_of, progress_records
 from publisher.lane.parking import LaneAdmission
-from publisher.lane.reader import Asked, Chunk, Reader
+from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.cursor import Cursor, Epoch
@@ -46,7 +46,7 @@ _LANES = queries("publisher", "lanes")
 _log = structlog.get_logger()
 
 
-class Lane(Delivery[Newest, Chunk]):
+class Lane(Delivery[Newest, LaneChunk]):
     """One lane of an epoch. One thread works on it."""
 
     def __init__(self, context: Context, epoch: Epoch, lane: int) -> None:
@@ -58,9 +58,9 @@ class Lane(Delivery[Newest, Chunk]):
         self._epoch = epoch
         self.lane = lane
         self._lease: Lease | None = None
-        self._reader = Reader(epoch.epoch, lane)
-        self._ahead: Chunk | None = None
-        self._asked: Asked | None = None
+        self._reader = LaneReader(epoch.epoch, lane)
+        self._ahead: LaneChunk | None = None
+        self._asked: PendingChunk | None = None
         self._under_way: Progress | None = None
         self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
@@ -71,7 +71,7 @@ class Lane(Delivery[Newest, Chunk]):
         self._lease = None
         return super().open()
 
-    def run_once(self) -> Outcome:
+    def run_once(self) -> StepOutcome:
         """As Delivery does."""
         try:
             return super().run_once()
@@ -147,13 +147,13 @@ class Lane(Delivery[Newest, Chunk]):
                     newest.later.update(later_than(records, epoch.epoch))
         return newest
 
-    def _progress_records(self, partition: int) -> AbstractContextManager[Iterator[Record]]:
+    def _progress_records(self, partition: int) -> AbstractContextManager[Iterator[StoredProgress]]:
         context = self._context
         return progress_records(
             context.settings.kafka, context.topics, context.progress_topic, partition, context.give_up
         )
 
-    def _check_history(self, connection: Connection, newest: Newest) -> Position | None:
+    def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
@@ -168,7 +168,9 @@ class Lane(Delivery[Newest, Chunk]):
         first = Cursor(self._epoch.from_batch - 1)
         at = (record.cursor if record is not None else first).batch_id
         commit_id = commit_id_at(connection, at)
-        return decide(self._context.identity, record, mirror, Position(0, first, commit_id), commit_id)
+        return decide(
+            self._context.identity, record, mirror, DeliveryPosition(0, first, commit_id), commit_id
+        )
 
     def _record_missing(self, connection: Connection, newest: Newest) -> None:
         unrecorded, lease = newest.record, self._held()
@@ -182,23 +184,23 @@ class Lane(Delivery[Newest, Chunk]):
         check_parked(unrecorded, parked_within(connection, lease, unrecorded))
         record_delivery(connection, lease, unrecorded, unrecorded.after, None)
 
-    def _begin(self, connection: Connection, position: Position) -> None:
+    def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
         self._parking.begin_tenure(connection, self._held(), position.cursor)
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
 
-    def _next_chunk(self, connection: Connection) -> Chunk | Outcome:
+    def _next_chunk(self, connection: Connection) -> LaneChunk | StepOutcome:
         position = self._open_position()
         chunk, self._ahead = self._ahead or self._reader.read(connection, position, self.limits), None
         self._stray_rows.check(connection, chunk.end)
         if chunk.end != position.cursor and self._worth_a_transaction(chunk):
             return chunk
         self._renew(connection)
-        return Outcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else Outcome.IDLE
+        return StepOutcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else StepOutcome.IDLE
 
-    def _worth_a_transaction(self, chunk: Chunk) -> bool:
+    def _worth_a_transaction(self, chunk: LaneChunk) -> bool:
         due = self._progressed_at + self._context.settings.publisher.idle_progress_s
         return bool(chunk.rows) or chunk.more or chunk.ends_epoch() or time.monotonic() >= due
 
@@ -208,7 +210,7 @@ class Lane(Delivery[Newest, Chunk]):
             self._held().renew(connection)
             self._renewed_at = now
 
-    def _progress(self, chunk: Chunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+    def _progress(self, chunk: LaneChunk, rows: list[Row]) -> Sequence[ProgressRecord]:
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
         identity, position = self._context.identity, self._open_position()
@@ -252,7 +254,7 @@ class Lane(Delivery[Newest, Chunk]):
             connection.close()
             _log.debug("not_read_ahead", lane=self.lane, reason=str(error).strip())
 
-    def _record(self, connection: Connection, tally: Tally) -> None:
+    def _record(self, connection: Connection, tally: OffsetTally) -> None:
         progress, before = self._under_way, self._open_position()
         if progress is None:
             raise RuntimeError("a lane records what it has sent")
@@ -270,7 +272,7 @@ class Lane(Delivery[Newest, Chunk]):
         )
         self._admission.check_offsets(offsets)
 
-    def _take_ahead(self) -> Chunk | None:
+    def _take_ahead(self) -> LaneChunk | None:
         asked, self._asked = self._asked, None
         if asked is None:
             return None
@@ -296,5 +298,5 @@ def lane_transactional_id(context: Context, epoch: int, lane: int) -> str:
     return f"{prefix}-{context.identity.outbox_uuid}-{epoch}-{lane}"
 
 
-def _after(progress: Progress) -> Position:
-    return Position(progress.seq, progress.cursor, progress.commit_id, total=progress.total)
+def _after(progress: Progress) -> DeliveryPosition:
+    return DeliveryPosition(progress.seq, progress.cursor, progress.commit_id, total=progress.total)

@@ -12,7 +12,7 @@ import psycopg
 
 from db.statements import queries
 from publisher.delivery import remediation as remediation
-from publisher.delivery.history import Position, check_ledger
+from publisher.delivery.history import DeliveryPosition, check_ledger
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
@@ -25,7 +25,7 @@ _ROWS = queries("publisher", "rows")
 LEDGER_WINDOW = 1_000
 
 
-class Chunk(NamedTuple):
+class LaneChunk(NamedTuple):
     """The rows after the cursor, and the cursor after them. `more`: the ledger goes on beyond it.
 
     `epoch_end`: the last batch of the epoch, None while it is the newest.
@@ -47,12 +47,12 @@ class Chunk(NamedTuple):
         return self.epoch_end is not None and self.end == Cursor(self.epoch_end)
 
 
-class Asked(NamedTuple):
+class PendingChunk(NamedTuple):
     """A chunk on its way: the statements are sent, their answers not read yet."""
 
     connection: psycopg.Connection[Any]
     pipeline: ExitStack
-    position: Position
+    position: DeliveryPosition
     limits: ChunkLimits
     step: int
     ledger: psycopg.Cursor[Any]
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     rows: psycopg.Cursor[Any]
 
 
-class Reader:
+class LaneReader:
     """One lane's reader."""
 
     def __init__(self, epoch: int, lane: int) -> None:
@@ -68,11 +68,15 @@ class Reader:
         self._lane = lane
         self._fetch_size = FetchSize()
 
-    def read(self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits) -> Chunk:
+    def read(
+        self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
+    ) -> LaneChunk:
         """Return the next chunk. Raises StoppedError when the ledger is not the one that was delivered, psycopg.Error."""
         return self.take(self.ask(connection, position, limits))
 
-    def ask(self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits) -> Asked:
+    def ask(
+        self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
+    ) -> PendingChunk:
         """Send the question for the chunk after `position`; `take` waits for the answer.
 
         The connection is in pipeline mode until then, and good for nothing else. Raises psycopg.Error.
@@ -104,9 +108,9 @@ class Reader:
                 },
             )
             connection.execute("COMMIT")
-        return Asked(connection, pipeline, position, limits, step, ledger, epoch_end, rows)
+        return PendingChunk(connection, pipeline, position, limits, step, ledger, epoch_end, rows)
 
-    def take(self, asked: Asked) -> Chunk:
+    def take(self, asked: PendingChunk) -> LaneChunk:
         """Return the chunk that was asked for. Raises as `read`."""
         with _closed_on_error(asked.connection):
             window = [LedgerRow._make(row) for row in asked.ledger.fetchall()]
@@ -126,16 +130,16 @@ class Reader:
         last = min(ahead[-1].batch_id, at.batch_id + LEDGER_WINDOW) if ahead else at.batch_id
         upper = last if epoch_end is None else min(last, epoch_end)
         if at >= Cursor(upper):
-            return Chunk([], at, asked.position.commit_id, False, epoch_end)
+            return LaneChunk([], at, asked.position.commit_id, False, epoch_end)
         commits = {row.batch_id: row.commit_id for row in window}
         if all_of_it and len(rows) == len(fetched):
             full = len(ahead) >= LEDGER_WINDOW and upper == last
-            return Chunk(rows, Cursor(upper), commits[upper], full, epoch_end)
+            return LaneChunk(rows, Cursor(upper), commits[upper], full, epoch_end)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)
-        return Chunk(rows, end, commits[end.batch_id], True, epoch_end)
+        return LaneChunk(rows, end, commits[end.batch_id], True, epoch_end)
 
 
-def _check(window: list[LedgerRow], position: Position) -> list[LedgerRow]:
+def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:
     """Return the window's rows after the cursor's batch, once cursor and window are found sound."""
     at = position.cursor.batch_id
     own = window[0].commit_id if window and window[0].batch_id == at else None

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 
 from db.statements import queries
-from publisher.delivery.history import Position
+from publisher.delivery.history import DeliveryPosition
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import Cursor, Epoch
 
@@ -15,7 +15,7 @@ _ROWS = queries("publisher", "rows")
 class StrayRows:
     """Looks at each batch once. The first lane's only: for any other lane it does nothing."""
 
-    def __init__(self, epoch: Epoch, lane: int, position: Position) -> None:
+    def __init__(self, epoch: Epoch, lane: int, position: DeliveryPosition) -> None:
         """`position`: where the lane begins; what it has passed was looked at then."""
         at = position.cursor
         self._epoch = epoch

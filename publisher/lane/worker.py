@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.lane.lane import Lane
 from publisher.monitoring import metrics
@@ -122,9 +122,9 @@ class Worker:
         self._backoff.reset()
         self._stop_backoff.reset()
         self._now_running()
-        if outcome in (Outcome.IDLE, Outcome.CAUGHT_UP):
+        if outcome in (StepOutcome.IDLE, StepOutcome.CAUGHT_UP):
             self._sleep(self._poll_s)
-        self.done = outcome is Outcome.DONE
+        self.done = outcome is StepOutcome.DONE
         return self.done
 
     def _now_running(self) -> None:

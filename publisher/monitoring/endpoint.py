@@ -9,15 +9,15 @@ from prometheus_client.registry import Collector
 from db.polling import max_age_s, polling
 from publisher.monitoring import metrics
 from publisher.monitoring.health import ProcessHealth
-from publisher.monitoring.outbox_metrics import OutboxMetrics
+from publisher.monitoring.outbox_metrics import PublisherOutboxMetrics
 from publisher.monitoring.readiness import judge
 from service.monitoring import endpoint
 from service.monitoring.gauges import Gauges, Sample, families
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 from service.settings import Settings
 
 
-def ready(settings: Settings, health: ProcessHealth) -> Verdict:
+def ready(settings: Settings, health: ProcessHealth) -> HealthVerdict:
     """Return what `/readyz` says."""
     publisher = settings.publisher
     return judge(
@@ -34,8 +34,8 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
     if settings.metrics.port == 0:
         yield
         return
-    outbox = OutboxMetrics(max_age_s(settings.metrics))
-    process = ProcessMetrics(settings, health)
+    outbox = PublisherOutboxMetrics(max_age_s(settings.metrics))
+    process = PublisherProcessMetrics(settings, health)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], health.loops.verdict, lambda: ready(settings, health)
     )
@@ -48,7 +48,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
         yield
 
 
-class ProcessMetrics(Collector):
+class PublisherProcessMetrics(Collector):
     """How this process is, as metrics."""
 
     def __init__(self, settings: Settings, health: ProcessHealth) -> None:

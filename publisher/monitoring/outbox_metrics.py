@@ -31,7 +31,7 @@ _GAUGES: Gauges = {
 }
 
 
-class OutboxMetrics(PolledGauges):
+class PublisherOutboxMetrics(PolledGauges):
     """What the last poll found."""
 
     def __init__(self, max_age_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class HealthSnapshot:
     lanes: tuple[LaneSnapshot, ...]
 
 
-def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: float) -> Verdict:
+def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: float) -> HealthVerdict:
     """Return whether the process is ready. `progress_s`: see [metrics]; `poll_s`, `lease_s`: see [publisher]."""
     reasons: list[str] = []
     notes: list[str] = []
@@ -59,7 +59,7 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
             reasons.append(f"nobody holds lanes {', '.join(map(str, nobody))}")
         if not seen.lanes and not reasons:
             notes.append(_standing_by(seen))
-    return Verdict(
+    return HealthVerdict(
         reasons, {"phase": seen.phase, "notes": notes, "lanes": [_shown(lane) for lane in seen.lanes]}
     )
 

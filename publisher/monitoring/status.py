@@ -53,7 +53,7 @@ class LaneStatus:
         return self.holder is None and self.lag_rows > 0 and not self.waiting
 
 
-class Rate(NamedTuple):
+class DeliveryRate(NamedTuple):
     """What all publishers committed to Kafka within the last `seconds`."""
 
     seconds: int
@@ -68,7 +68,7 @@ class Rate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class PublisherStatus:
     """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason, counted up to `PARKED_LIMIT`.
 
     `lanes_taken`: how often a lane went to a process, the same one again included; `replays`: those not at their end, by state.
@@ -78,7 +78,7 @@ class Status:
     lanes: list[LaneStatus]
     parked: dict[str, int]
     processes: list[Process]
-    rates: list[Rate]
+    rates: list[DeliveryRate]
     parked_rows: dict[str, int]
     lanes_taken: int
     replays: dict[str, int]
@@ -112,21 +112,21 @@ class Status:
         }
 
 
-def read_status(connection: psycopg.Connection[Any]) -> Status:
+def read_status(connection: psycopg.Connection[Any]) -> PublisherStatus:
     """Read the status in one snapshot."""
     with snapshot(connection):
         lanes = read_lanes(connection, COUNT_LIMIT)
         parked = dict(connection.execute(_PARKED["counts"]).fetchall())
         identity = read_identity(connection)
         processes = read_living(connection)
-        rates = [Rate(*row) for row in connection.execute(_DELIVERIES["rates"])]
+        rates = [DeliveryRate(*row) for row in connection.execute(_DELIVERIES["rates"])]
         parked_rows = dict(
             connection.execute(_PARKED["bounded_counts"], {"count_limit": PARKED_LIMIT}).fetchall()
         )
         taken = connection.execute(_LANES["times_taken"]).fetchone()
         replays = {state: count for state, count, _ in connection.execute(_REPLAYS["unfinished_counts"])}
         topics = parked_topics.standing(connection)
-    return Status(
+    return PublisherStatus(
         identity,
         lanes,
         parked,

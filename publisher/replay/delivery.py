@@ -10,13 +10,13 @@ import structlog
 from publisher.delivery import remediation
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Delivery, Outcome
-from publisher.delivery.history import Mirror, Position, decide
+from publisher.delivery.delivery import Connection, Delivery, StepOutcome
+from publisher.delivery.history import DeliveryPosition, Mirror, decide
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import ExtraHeaders, Row
 from publisher.delivery.refusals import Refusal
 from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.delivery.transaction import Place, ProgressRecord, RecordRefusedError, Tally
+from publisher.delivery.transaction import OffsetTally, Place, ProgressRecord, RecordRefusedError
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.progress_reader import progress_records
@@ -208,9 +208,9 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
             value = next((record.value for record in records if record.key == key), None)
             return None if value is None else ReplayProgress.decode(value)
 
-    def _check_history(self, connection: Connection, newest: ReplayProgress | None) -> Position:
+    def _check_history(self, connection: Connection, newest: ReplayProgress | None) -> DeliveryPosition:
         self._newest, lease = newest, self._held()
-        start = Position(0, Cursor(self._replay.from_batch - 1), None)
+        start = DeliveryPosition(0, Cursor(self._replay.from_batch - 1), None)
         if newest is None and lease.seq == 0:
             return start
         commit_id = None if newest is None else commit_id_at(connection, newest.cursor.batch_id)
@@ -221,20 +221,20 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         if newest is not None:
             self._held().mirror(connection, newest, None)
 
-    def _begin(self, connection: Connection, position: Position) -> None:
+    def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
         self._replay_admission.begin_tenure({} if self._newest is None else self._newest.topics)
         if self._newest is not None:
             self._progressed(self._newest)
         self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
 
-    def _next_chunk(self, connection: Connection) -> ReplayChunk | Outcome:
+    def _next_chunk(self, connection: Connection) -> ReplayChunk | StepOutcome:
         if not self._paced(connection):
-            return Outcome.IDLE
+            return StepOutcome.IDLE
         position = self._open_position()
         if position.cursor >= Cursor(self._replay.to_batch):
             self._finish(connection)
-            return Outcome.DONE
+            return StepOutcome.DONE
         return self._reader.read(connection, position, self.limits)
 
     def _paced(self, connection: Connection) -> bool:
@@ -280,7 +280,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         key, partition = progress_key(progress.replay_uuid), progress_partition(self._replay.replay_id)
         return [ProgressRecord(context.progress_topic, progress.encode(), key, partition)]
 
-    def _record(self, connection: Connection, tally: Tally) -> None:
+    def _record(self, connection: Connection, tally: OffsetTally) -> None:
         done, before = self._under_way, self._newest
         if done is None:
             raise RuntimeError("a replay records what it has sent")
@@ -288,7 +288,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         self._pace.sent(events, self._began_at)
         state = self._held().mirror(connection, done, self._speed.sent(events, time.monotonic()))
         self._newest = done
-        self.position = Position(done.seq, done.cursor, done.commit_id)
+        self.position = DeliveryPosition(done.seq, done.cursor, done.commit_id)
         self._progressed(done)
         self._admission.check_offsets(tally.as_json())
         if state != "running":

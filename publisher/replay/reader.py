@@ -10,7 +10,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.delivery.history import Position, check_ledger
+from publisher.delivery.history import DeliveryPosition, check_ledger
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import Row, value_bytes
 from publisher.delivery.remediation import Remediation
@@ -55,7 +55,7 @@ class ReplayReader:
         self._fetch_size = FetchSize()
 
     def read(
-        self, connection: psycopg.Connection[Any], position: Position, limits: ChunkLimits
+        self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
     ) -> ReplayChunk:
         """Return the rows after `position`. Raises StoppedError, psycopg.Error."""
         with snapshot(connection), connection.cursor(binary=True) as cursor:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
@@ -41,7 +41,7 @@ def run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
         while not context.stop.is_set():
             try:
                 is_open = is_open or delivery.open()
-                if delivery.run_once() is Outcome.DONE:
+                if delivery.run_once() is StepOutcome.DONE:
                     return End.DONE
                 worked_at = time.monotonic()
                 backoff.reset()

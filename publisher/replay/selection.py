@@ -18,7 +18,7 @@ _TARGET_S = 0.5
 _MOST_BATCHES = 10_000
 
 
-class Range(NamedTuple):
+class ReplayRange(NamedTuple):
     """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: what of the asked range is left out, and why.
 
     `holes`: first and last of each run of batches in between whose rows retention has dropped.
@@ -63,7 +63,7 @@ class Count:
         self.bytes += part.bytes
 
 
-def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
+def resolve(connection: psycopg.Connection[Any], filters: Filters) -> ReplayRange:
     """Turn the filters into batches that every lane has delivered, so that a replay never overtakes live publishing."""
     parameters = _moment("since", filters.since) | _moment("until", filters.until)
     row = connection.execute(_REPLAYS["range"], parameters).fetchone()
@@ -92,7 +92,7 @@ def resolve(connection: psycopg.Connection[Any], filters: Filters) -> Range:
         notes.append(
             f"batches {begin:,} to {end:,} are left out: retention has dropped their rows, though it kept older ones"
         )
-    return Range(first, last, notes, holes)
+    return ReplayRange(first, last, notes, holes)
 
 
 def holes_of(partitions: Sequence[Sequence[int]], first: int, last: int) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ def holes_of(partitions: Sequence[Sequence[int]], first: int, last: int) -> list
 
 def count(
     connection: psycopg.Connection[Any],
-    batches: Range,
+    batches: ReplayRange,
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Count:
@@ -131,7 +131,7 @@ def count(
     return found
 
 
-def unknown_keys(connection: psycopg.Connection[Any], batches: Range, filters: Filters) -> list[str]:
+def unknown_keys(connection: psycopg.Connection[Any], batches: ReplayRange, filters: Filters) -> list[str]:
     """Return those of the filter's session keys that have no row in the batches."""
     if filters.keys is None:
         return []
@@ -143,7 +143,7 @@ def unknown_keys(connection: psycopg.Connection[Any], batches: Range, filters: F
     return [key for (key,) in rows]
 
 
-def _windows(batches: Range) -> Iterator[tuple[int, int]]:
+def _windows(batches: ReplayRange) -> Iterator[tuple[int, int]]:
     """Cut the range into windows that take about half a second each."""
     first, size = batches.first, 16
     while first <= batches.last:

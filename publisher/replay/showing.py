@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
-from publisher.replay.selection import Count, Range
+from publisher.replay.selection import Count, ReplayRange
 from publisher.replay.store import Replay
 from service.commands.output import error_console
 from service.commands.tables import Table, print_fields
@@ -70,7 +70,7 @@ class _Lines:
 
 
 @contextmanager
-def counting(batches: Range) -> Iterator[Callable[[int], None]]:
+def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
     """Yield what to tell of counted batches: a bar where a person looks at stderr."""
     if not sys.stderr.isatty():
         yield lambda _: None

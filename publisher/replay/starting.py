@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.filters import Filters, as_json
-from publisher.replay.selection import Count, Range, count, resolve, unknown_keys
+from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
@@ -23,7 +23,7 @@ Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReplayRequest:
     """What `publisher replay start` was asked for."""
 
     filters: Filters
@@ -48,11 +48,11 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplayPlan:
     """What a request would send."""
 
-    request: Request
-    batches: Range
+    request: ReplayRequest
+    batches: ReplayRange
     count: Count
     unknown_keys: list[str]
     """Session keys that were named and have no row in these batches."""
@@ -87,17 +87,17 @@ class Plan:
 
 def make_plan(
     connection: psycopg.Connection[Any],
-    request: Request,
-    counting: Callable[[Range], AbstractContextManager[Tick]],
-) -> Plan:
+    request: ReplayRequest,
+    counting: Callable[[ReplayRange], AbstractContextManager[Tick]],
+) -> ReplayPlan:
     """Find the batches and count. `counting` shows how far that is."""
     batches = resolve(connection, request.filters)
     with counting(batches) as tick:
         found = count(connection, batches, request.filters, tick)
-    return Plan(request, batches, found, unknown_keys(connection, batches, request.filters))
+    return ReplayPlan(request, batches, found, unknown_keys(connection, batches, request.filters))
 
 
-def make(connection: psycopg.Connection[Any], plan: Plan, target: Context) -> Replay:
+def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
     """Make the replay. From here on retention keeps what it needs; raises ContinuityError where that was too late."""
     batches, request = plan.batches, plan.request
     # Or one that has decided already would drop what was counted after the look below.

@@ -10,14 +10,14 @@ from db.statements import queries
 from publisher.assignment.membership import add_lanes
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Delivery, Outcome
-from publisher.delivery.history import Position
+from publisher.delivery.delivery import Connection, Delivery, StepOutcome
+from publisher.delivery.history import DeliveryPosition
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.progress import Progress, Totals, progress_key
 from publisher.delivery.records import Row
 from publisher.delivery.refusals import Refusal, no_row_s_fault
 from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
-from publisher.delivery.transaction import Place, ProgressRecord, RecordRefusedError, Tally
+from publisher.delivery.transaction import OffsetTally, Place, ProgressRecord, RecordRefusedError
 from publisher.kafka.clients import batch_bytes
 from publisher.kafka.fencing import fencing_producer
 from publisher.kafka.open_transactions import OpenTransactions
@@ -26,7 +26,7 @@ from publisher.lane.lane import lane_transactional_id
 from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
-from publisher.resume.planning import LanePlan, Plan, Planner
+from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
 
 _LEASES = queries("publisher", "leases")
@@ -68,7 +68,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         context: Context,
         connection: Connection,
         planner: Planner,
-        plan: Plan,
+        plan: ResumePlan,
         lane: LanePlan,
         moved_meanwhile: Callable[[LanePlan], bool],
     ) -> None:
@@ -145,7 +145,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
     def _read_progress(self) -> LanePlan | None:
         return self._planner.fenced(self._plan, self._lane)
 
-    def _check_history(self, connection: Connection, newest: LanePlan | None) -> Position | None:
+    def _check_history(self, connection: Connection, newest: LanePlan | None) -> DeliveryPosition | None:
         if newest is None:
             return None  # it went on to there by itself
         if not newest.same_as(self._lane) and not self._moved_meanwhile(newest):
@@ -156,7 +156,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         # The transaction between whose two commits the fenced publisher was is recorded; nobody would later.
         last = found.newest if found.newest is found.shared else None
         unrecorded = last if last is not None and last.seq == found.mirror.seq + 1 else None
-        return Position(found.known_seq, newest.move.to, self._commit_id(connection), unrecorded)
+        return DeliveryPosition(found.known_seq, newest.move.to, self._commit_id(connection), unrecorded)
 
     def _record_missing(self, connection: Connection, newest: LanePlan | None) -> None:
         unrecorded = None if newest is None else newest.move.found.newest
@@ -167,7 +167,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         else:
             record_delivery(connection, self._held(), unrecorded, unrecorded.after, None)
 
-    def _next_chunk(self, connection: Connection) -> LanePlan | Outcome:
+    def _next_chunk(self, connection: Connection) -> LanePlan | StepOutcome:
         found, to = self._lane.move.found, self._lane.move.to
         known = found.newest.total if found.newest is not None else found.mirror_total
         parked = self._planner.survey(self._plan.binding).parked_up_to(self._epoch, self._number, to)
@@ -210,7 +210,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         ]
         return [*stale, ProgressRecord(topic, progress.encode(), progress.key(), progress.lane)]
 
-    def _record(self, connection: Connection, tally: Tally) -> None:
+    def _record(self, connection: Connection, tally: OffsetTally) -> None:
         record_resume(connection, self._held(), self._sent())
 
     def _search(self, error: RecordRefusedError) -> None:

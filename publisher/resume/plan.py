@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from publisher.delivery.history import Identity, Mirror, Position, check_later, decide
+from publisher.delivery.history import DeliveryPosition, Identity, Mirror, check_later, decide
 from publisher.delivery.progress import NO_TOTALS, Progress, Totals
 from publisher.delivery.stop_reasons import StoppedError
 from publisher.outbox.cursor import Cursor, Epoch
@@ -72,7 +72,7 @@ class LaneSurvey:
         return self.newest is None and max(self.mirror.seq, self.mirror.last_delivery) == 0
 
 
-class Range(NamedTuple):
+class ResendRange(NamedTuple):
     """Rows after the first cursor up to and with the second; empty where that is not beyond the first."""
 
     after: Cursor
@@ -89,9 +89,9 @@ class Move:
 
     found: LaneSurvey
     to: Cursor
-    again: Range
-    skipped: Range
-    trusted: Range
+    again: ResendRange
+    skipped: ResendRange
+    trusted: ResendRange
     unknown: Totals = field(default=NO_TOTALS)
 
     @property
@@ -100,20 +100,20 @@ class Move:
         return self.again.to
 
 
-def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Position | None:
+def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> DeliveryPosition | None:
     """Return where the lane would go on by itself, None where it would stop."""
     commit_id = found.start_commit_id if found.newest is None else None
     if found.newest is not None and found.newest is found.shared:
         commit_id = found.newest.commit_id
     try:
         check_later(found.later, newest_epoch)
-        start = Position(0, found.start, found.start_commit_id)
+        start = DeliveryPosition(0, found.start, found.start_commit_id)
         return decide(identity, found.newest, found.mirror, start, commit_id)
     except StoppedError:
         return None
 
 
-def target(found: LaneSurvey, way: Way, batch: int, position: Position | None) -> Cursor:
+def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition | None) -> Cursor:
     """Return the cursor to go on after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
 
     Raises ContinuityError where this way does not exist for the lane.
@@ -149,9 +149,9 @@ def move(found: LaneSurvey, to: Cursor) -> Move:
     return Move(
         found,
         to,
-        again=Range(to, delivered),
-        skipped=Range(delivered, to),
-        trusted=Range(by_kafka, min(to, delivered)),
+        again=ResendRange(to, delivered),
+        skipped=ResendRange(delivered, to),
+        trusted=ResendRange(by_kafka, min(to, delivered)),
         unknown=unknown,
     )
 

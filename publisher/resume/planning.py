@@ -11,21 +11,21 @@ from publisher.delivery.history import Identity
 from publisher.delivery.records import Row
 from publisher.kafka.topics import Topics
 from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
-from publisher.resume.rebinding import Accepted, Binding, look
-from publisher.resume.survey import LaneEpoch, Ledger, Survey, read_ledger
+from publisher.resume.rebinding import AcceptedRebinding, Binding, look
+from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
 from service.errors import ContinuityError, SettingsError
 from service.settings import Settings
 
 _EPOCHS = queries("publisher", "epochs")
 
 
-class Request(NamedTuple):
+class ResumeRequest(NamedTuple):
     """What was asked for. `batch`: the first to send, with Way.BATCH. `lanes`: only these; empty: all."""
 
     way: Way
     batch: int = 0
     lanes: Sequence[int] = ()
-    accepted: Accepted = Accepted()
+    accepted: AcceptedRebinding = AcceptedRebinding()
 
     def __str__(self) -> str:
         return f"--from {self.way}" + (f" {self.batch}" if self.way is Way.BATCH else "")
@@ -61,10 +61,10 @@ class LanePlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResumePlan:
     """What a resume does. `in_step`: lanes that go on by themselves and are left alone. `first_batch`: the first that is sent."""
 
-    request: Request
+    request: ResumeRequest
     binding: Binding
     ledger: Ledger
     lanes: list[LanePlan]
@@ -92,7 +92,9 @@ class Planner:
         self._settings = settings
         self._topics = topics
 
-    def plan(self, request: Request, surveyed: Callable[[int, int], None] = lambda done, total: None) -> Plan:
+    def plan(
+        self, request: ResumeRequest, surveyed: Callable[[int, int], None] = lambda done, total: None
+    ) -> ResumePlan:
         """Look at everything; `surveyed` is told how many lanes of how many are done.
 
         Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
@@ -134,9 +136,9 @@ class Planner:
                 in_step.append((of.epoch.epoch, lane))
             else:
                 lanes.append(plan)
-        return Plan(request, binding, ledger, lanes, in_step, first)
+        return ResumePlan(request, binding, ledger, lanes, in_step, first)
 
-    def fenced(self, plan: Plan, lane: LanePlan) -> LanePlan | None:
+    def fenced(self, plan: ResumePlan, lane: LanePlan) -> LanePlan | None:
         """Return a lane's plan as it is now that its publisher is fenced; None where it went on to there by itself.
 
         Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
@@ -154,13 +156,13 @@ class Planner:
             )
         return self._lane(survey, plan.request, plan.binding, plan.ledger, now, plan.first_batch)
 
-    def survey(self, binding: Binding, *, fenced: bool = False) -> Survey:
+    def survey(self, binding: Binding, *, fenced: bool = False) -> ResumeSurvey:
         """Return what reads lanes."""
-        return Survey(
+        return ResumeSurvey(
             self._connection, self._settings, self._topics, binding.found.outbox_uuid, fenced=fenced
         )
 
-    def _first_batch(self, request: Request, ledger: Ledger) -> int | None:
+    def _first_batch(self, request: ResumeRequest, ledger: Ledger) -> int | None:
         if request.way is Way.BEGINNING:
             return max(self._current(ledger).epoch.from_batch, ledger.first_kept)
         if request.way is not Way.BATCH:
@@ -187,8 +189,8 @@ class Planner:
 
     def _lane(
         self,
-        survey: Survey,
-        request: Request,
+        survey: ResumeSurvey,
+        request: ResumeRequest,
         binding: Binding,
         ledger: Ledger,
         found: LaneSurvey,

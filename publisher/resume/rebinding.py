@@ -15,7 +15,7 @@ from service.errors import ContinuityError, SettingsError
 _IDENTITY = queries("publisher", "identity")
 
 
-class Accepted(NamedTuple):
+class AcceptedRebinding(NamedTuple):
     """The flags that accept another place."""
 
     cluster: bool = False
@@ -46,7 +46,9 @@ class Binding:
         )
 
 
-def look(connection: psycopg.Connection[Any], topics: Topics, prefix: str, accepted: Accepted) -> Binding:
+def look(
+    connection: psycopg.Connection[Any], topics: Topics, prefix: str, accepted: AcceptedRebinding
+) -> Binding:
     """Compare what is recorded with what is there.
 
     Raises StoppedError for another cluster, server or prefix that was not accepted, SettingsError for an accepted topic

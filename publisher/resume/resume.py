@@ -18,7 +18,7 @@ from publisher.delivery.context import Context, Timelines
 from publisher.delivery.history import Identity
 from publisher.kafka.topics import Topics
 from publisher.resume.lane_move import LaneMove
-from publisher.resume.planning import LanePlan, Plan, Planner
+from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError
@@ -38,7 +38,7 @@ class Resume:
         self._planner = Planner(connection, settings, topics)
 
     def act(
-        self, plan: Plan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
+        self, plan: ResumePlan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
     ) -> None:
         """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan.
 
@@ -73,7 +73,7 @@ class Resume:
                 "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"
             ) from error
 
-    def _context(self, plan: Plan) -> Context:
+    def _context(self, plan: ResumePlan) -> Context:
         found = plan.binding.found
         publisher = self._settings.publisher.model_copy(
             update={"transactional_id_prefix": plan.binding.prefix}

@@ -15,7 +15,7 @@ from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.resume.plan import LaneSurvey, Range
+from publisher.resume.plan import LaneSurvey, ResendRange
 from service.settings import Settings
 
 _EPOCHS = queries("publisher", "epochs")
@@ -60,7 +60,7 @@ def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
     return Ledger(epochs, _one(connection, _LEDGER["end"], {})[0], kept)
 
 
-class Survey:
+class ResumeSurvey:
     """Reads lanes. The publishers may run meanwhile; `Resume` reads each lane that it moves again once it has fenced it."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Survey:
         """Return how many rows of a lane were parked up to a cursor."""
         return parked_up_to(self._connection, epoch, lane, cursor)
 
-    def count(self, lane: int, rows: Range) -> tuple[int, int]:
+    def count(self, lane: int, rows: ResendRange) -> tuple[int, int]:
         """Return sessions and events of a lane's rows in a range."""
         if rows.to <= rows.after:
             return 0, 0

@@ -12,9 +12,9 @@ from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
 from publisher.retention.drop import drop_partition, finish_leftovers, unmark
-from publisher.retention.plan import Verdict
+from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
-from publisher.retention.survey import Survey, survey
+from publisher.retention.survey import RetentionSurvey, survey
 from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
 from service.settings import PostgresSettings, Settings
 
@@ -29,10 +29,10 @@ class RightsError(OutboxError):
 
 
 @dataclass
-class Report:
+class RetentionReport:
     """What a run did. `failed`: why it could not go on dropping, None where it could."""
 
-    survey: Survey
+    survey: RetentionSurvey
     finished: list[str]
     made: int
     dropped: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ def require_limit(settings: Settings) -> None:
         )
 
 
-def run_once(settings: Settings) -> Report:
+def run_once(settings: Settings) -> RetentionReport:
     """Do everything once.
 
     Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
@@ -69,18 +69,18 @@ def run_once(settings: Settings) -> Report:
         try:
             finished = finish_leftovers(connection)
         except UnavailableError as error:
-            report = Report(survey(connection, retention), [], made, failed=error)
+            report = RetentionReport(survey(connection, retention), [], made, failed=error)
         else:
-            report = Report(survey(connection, retention), finished, made)
+            report = RetentionReport(survey(connection, retention), finished, made)
             _drop_all(connection, report)
         report.pruned = prune(connection, retention.keep_ledger_s, settings.publisher.keep_deliveries_s)
     return report
 
 
-def _drop_all(connection: psycopg.Connection[Any], report: Report) -> None:
+def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport) -> None:
     for decision in report.survey.decisions:
         partition = decision.partition
-        if decision.verdict is not Verdict.DROP:
+        if decision.verdict is not DropVerdict.DROP:
             if partition.marked:
                 unmark(connection, partition.name)
             continue

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class DropVerdict(StrEnum):
     """What becomes of a partition."""
 
     DROP = "drop"
@@ -80,7 +80,7 @@ class Decision:
     """`due`: why it should go, empty where it should not. `reasons`: why it cannot, with what to do."""
 
     partition: Partition
-    verdict: Verdict
+    verdict: DropVerdict
     due: str = ""
     reasons: tuple[str, ...] = ()
 
@@ -102,18 +102,18 @@ def decide(
     decisions = []
     for partition in sorted(partitions, key=lambda p: p.first):
         if not closed(partition, needs.newest_batch):
-            decisions.append(Decision(partition, Verdict.IN_USE))
+            decisions.append(Decision(partition, DropVerdict.IN_USE))
             continue
         due = _due(partition, total, keep_s, keep_bytes)
         if not due:
-            decisions.append(Decision(partition, Verdict.KEPT))
+            decisions.append(Decision(partition, DropVerdict.KEPT))
             continue
         reasons = needed_by(partition, needs)
         if reasons:
-            decisions.append(Decision(partition, Verdict.REFUSED, due, reasons))
+            decisions.append(Decision(partition, DropVerdict.REFUSED, due, reasons))
             continue
         total -= partition.size
-        decisions.append(Decision(partition, Verdict.DROP, due))
+        decisions.append(Decision(partition, DropVerdict.DROP, due))
     return decisions
 
 

@@ -10,12 +10,12 @@ from db.connection import snapshot
 from db.statements import queries
 from publisher.retention.plan import (
     Decision,
+    DropVerdict,
     LaneProgress,
     Needs,
     OpenAtUpgrade,
     Partition,
     ReplayNeed,
-    Verdict,
     closed,
     decide,
 )
@@ -53,7 +53,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Survey:
+class RetentionSurvey:
     """What retention would do now."""
 
     decisions: list[Decision]
@@ -63,12 +63,12 @@ class Survey:
     @property
     def to_drop(self) -> list[Decision]:
         """Partitions that go."""
-        return [decision for decision in self.decisions if decision.verdict is Verdict.DROP]
+        return [decision for decision in self.decisions if decision.verdict is DropVerdict.DROP]
 
     @property
     def refused(self) -> list[Decision]:
         """Partitions that should go and cannot."""
-        return [decision for decision in self.decisions if decision.verdict is Verdict.REFUSED]
+        return [decision for decision in self.decisions if decision.verdict is DropVerdict.REFUSED]
 
     @property
     def last_batch_with_partition(self) -> int:
@@ -80,7 +80,7 @@ class Survey:
         return last
 
 
-def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> Survey:
+def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> RetentionSurvey:
     """Read everything and decide. `connection` must be in autocommit mode. Raises psycopg.Error."""
     with snapshot(connection):
         partitions = [
@@ -91,7 +91,7 @@ def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> 
         ]
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
-    return Survey(decide(partitions, needs, settings.keep_s, settings.keep_bytes), found, growth)
+    return RetentionSurvey(decide(partitions, needs, settings.keep_s, settings.keep_bytes), found, growth)
 
 
 def leftovers(connection: psycopg.Connection[Any]) -> list[Leftover]:

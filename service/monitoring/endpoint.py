@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from service.errors import SettingsError
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 
 _log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ Page = Callable[[str], Answer]
 
 
 def pages(
-    collectors: Sequence[Collector], healthy: Callable[[], Verdict], ready: Callable[[], Verdict]
+    collectors: Sequence[Collector], healthy: Callable[[], HealthVerdict], ready: Callable[[], HealthVerdict]
 ) -> dict[str, Page]:
     """Return the three pages of a service. `collectors` have different metrics."""
     together = _Together(collectors)
@@ -98,7 +98,7 @@ def _metrics(collector: Collector, accept: str) -> Answer:
     return Answer(200, content_type, encode(collector))
 
 
-def _verdict(word: str, verdict: Verdict) -> Answer:
+def _verdict(word: str, verdict: HealthVerdict) -> Answer:
     body = orjson.dumps(verdict.as_json(word), option=orjson.OPT_APPEND_NEWLINE)
     return Answer(200 if verdict.holds else 503, "application/json", body)
 

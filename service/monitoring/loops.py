@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 
 Clock = Callable[[], float]
 
@@ -56,7 +56,7 @@ class Loops:
             if self._loops.get(name) is loop:
                 del self._loops[name]
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         """Return whether every loop turns."""
         with self._lock:
             loops = dict(self._loops)
@@ -71,4 +71,4 @@ class Loops:
             elif ago_s > allowed_s:
                 reasons.append(f"{name} has not turned for {ago_s:.1f} s, allowed are {allowed_s:.1f} s")
             shown[name] = {"turned_s_ago": round(ago_s, 1), "allowed_s": round(allowed_s, 1)}
-        return Verdict(reasons, {"loops": shown})
+        return HealthVerdict(reasons, {"loops": shown})

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """`reasons`: why not; none: yes. `details`: what else the answer shows, ready for JSON."""
 
     reasons: list[str]

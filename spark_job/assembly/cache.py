@@ -22,8 +22,8 @@ from pathlib import Path
 from service.fault_points import reach
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
-from spark_job.sessions.state.binary import Reader, aligned
-from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.binary import BinaryReader, aligned
+from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import digest
 
 _MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
@@ -36,7 +36,7 @@ class SessionCache:
     def __init__(self, root: str, outbox_uuid: str, of: Slice) -> None:
         self._folder = Path(root).expanduser() / outbox_uuid / f"{of.topic_id}-{of.partition}"
         self._names: dict[int, str] = {}
-        self._held: list[Chunk] = []
+        self._held: list[EventChunk] = []
         self._at_hand = ""  # the state that is whole on the disk, as far as this attempt has seen
         self.problem = ""
         """What is wrong with the cache, for the log; empty where nothing is."""
@@ -49,7 +49,7 @@ class SessionCache:
             if digest(table) != wanted:
                 raise DamagedStateError("its contents are not what its name says")
             sessions = OpenSessions.decoded(table)
-            chunks = [Chunk.decoded(_mapped(self._folder / name)) for name in names]
+            chunks = [EventChunk.decoded(_mapped(self._folder / name)) for name in names]
         except FileNotFoundError:
             return None
         except (OSError, ValueError, DamagedStateError) as error:
@@ -84,7 +84,7 @@ class SessionCache:
 
     def _read(self, wanted: str) -> tuple[memoryview, list[str]]:
         """The encoded table and the names of the chunks."""
-        reader = Reader(_mapped(self._folder / f"{wanted}.sessions"))
+        reader = BinaryReader(_mapped(self._folder / f"{wanted}.sessions"))
         if bytes(reader.take(len(_MAGIC))) != _MAGIC:
             raise DamagedStateError("it has another format")
         sizes = reader.take(16)
@@ -96,7 +96,7 @@ class SessionCache:
             raise DamagedStateError("it names no files")
         return table, names
 
-    def _write_chunk(self, chunk: Chunk) -> str:
+    def _write_chunk(self, chunk: EventChunk) -> str:
         name = f"{secrets.token_hex(16)}.events"
         self._write(name, chunk.encoded())
         return name
@@ -131,7 +131,7 @@ class SessionCache:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
 
-    def _remember(self, chunks: Iterable[Chunk], names: Iterable[str]) -> None:
+    def _remember(self, chunks: Iterable[EventChunk], names: Iterable[str]) -> None:
         self._held = list(chunks)  # an id is its chunk's for as long as that lives
         self._names = {id(chunk): name for chunk, name in zip(self._held, names, strict=True)}
 

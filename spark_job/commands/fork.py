@@ -35,14 +35,14 @@ def fork(
 
     The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` goes on from there.
     """
-    from spark_job.recovery.findings import Accepted
+    from spark_job.recovery.findings import AcceptedRisks
     from spark_job.recovery.savepoints import by_command, preview
     from spark_job.recovery.savepoints.exported import ExportedSavepoint
     from spark_job.spark.failures import explained
 
     settings = load_settings(config)
     exported = ExportedSavepoint.read(file)
-    accepted = Accepted(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
+    accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     with explained():
         generation = by_command.fork(settings, exported, accepted, str(file))
     if as_json:

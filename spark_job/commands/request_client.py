@@ -30,7 +30,7 @@ class NotDoneError(OutboxError):
 
 
 @dataclass(frozen=True)
-class State:
+class RequestState:
     """A request and the owner of the outbox, at one moment."""
 
     run_id: UUID
@@ -87,7 +87,7 @@ def _wait(
     run_id: UUID,
     timeout_s: float,
     waiting: Callable[[float], None],
-) -> tuple[State, str | None]:
+) -> tuple[RequestState, str | None]:
     """Wait for the answer, or until none is to be expected and the request was taken back; return the state and the reason."""
     began = connected = time.monotonic()
     while True:
@@ -101,7 +101,7 @@ def _wait(
 
 
 def _lost(
-    state: State, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
+    state: RequestState, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
 ) -> str | None:
     """Return why no answer is to be expected any more, None while there may be one. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
@@ -168,8 +168,8 @@ def wait_for_end(
         time.sleep(_POLL_S)
 
 
-def _read(connection: Connection, request_id: int) -> State:
-    with connection.cursor(row_factory=class_row(State)) as cursor:
+def _read(connection: Connection, request_id: int) -> RequestState:
+    with connection.cursor(row_factory=class_row(RequestState)) as cursor:
         state = cursor.execute(_REQUESTS["state"], {"request_id": request_id}).fetchone()
     assert state is not None, "no role deletes requests"
     return state

@@ -13,7 +13,7 @@ from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
 from spark_job.recovery.savepoints import store as savepoints
-from spark_job.recovery.savepoints.store import Life, Savepoint
+from spark_job.recovery.savepoints.store import Savepoint, SavepointValidity
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -150,17 +150,17 @@ def restore(
     A running job does it between two batches; where none runs, the next start goes on from there.
     """
     from spark_job.commands import restore as restoring
-    from spark_job.recovery.findings import Accepted
+    from spark_job.recovery.findings import AcceptedRisks
     from spark_job.recovery.savepoints.restoring import Restore
 
-    accepted = Accepted(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
+    accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     asked = Restore(name, policy.value, accepted)
     restoring.restore(
         load_settings(config), asked, timeout_s=timeout, dry_run=dry_run, yes=yes, as_json=as_json
     )
 
 
-def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:
+def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
     """Ask Kafka; where it does not answer, the list is still worth having."""
     from spark_job.commands.kafka import kafka_input
 
@@ -170,5 +170,5 @@ def _lives(settings: Settings, found: list[Savepoint]) -> list[Life]:
             earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
     except (UnavailableError, SettingsError) as error:
         errors.print(f"Whether they can be restored is unknown: {error}")
-        return [Life("unknown", [str(error)], None)] * len(found)
+        return [SavepointValidity("unknown", [str(error)], None)] * len(found)
     return [savepoint.life(topics.ids, earliest, latest) for savepoint in found]

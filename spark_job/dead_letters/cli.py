@@ -23,7 +23,7 @@ from spark_job.recovery.positions import generations
 from spark_job.recovery.positions.generations import Connection
 
 if TYPE_CHECKING:
-    from spark_job.dead_letters.retry import Outcome, Retry
+    from spark_job.dead_letters.retry import Retry, RetryOutcome
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -196,10 +196,10 @@ def discard(
     raise typer.Exit(1 if left else 0)
 
 
-def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: bool) -> "Outcome":
-    from spark_job.dead_letters.retry import Outcome
+def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: bool) -> "RetryOutcome":
+    from spark_job.dead_letters.retry import RetryOutcome
 
-    total = Outcome()
+    total = RetryOutcome()
     errors = error_console()
     columns = (TextColumn("letters"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, disable=quiet or not errors.is_terminal) as progress:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.sink.batch import SessionRow
 
 _LETTERS = queries("spark_job", "letters")
@@ -22,7 +22,7 @@ class Horizon:
         self._first_offsets = dict(first_offsets)
 
     @classmethod
-    def read(cls, connection: Connection, at: Position) -> "Horizon":
+    def read(cls, connection: Connection, at: InputPosition) -> "Horizon":
         """Read it once, at a start: no letter of an earlier generation is opened later.
 
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below

@@ -65,7 +65,7 @@ class Ready:
 
 
 @dataclass
-class Outcome:
+class RetryOutcome:
     """What became of some letters. `batches`: the ledger's new rows, none in a dry run."""
 
     retried: list[Ready] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Outcome:
         """Of the retried letters."""
         return sum(ready.session.outputs.events for ready in self.retried)
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, other: "RetryOutcome") -> None:
         """Take in what became of some more."""
         self.retried += other.retried
         self.refused += other.refused
@@ -112,12 +112,12 @@ class Retry:
             result[-1].append(dead_letter_id)
         return result
 
-    def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> Outcome:
+    def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> RetryOutcome:
         """Retry the letters of one step. A dry run transforms them too and writes nothing.
 
         Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the step is in the outbox.
         """
-        outcome = Outcome()
+        outcome = RetryOutcome()
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
@@ -157,7 +157,7 @@ class Retry:
             outputs,
         )
 
-    def _write(self, ready: Sequence[Ready], outcome: Outcome) -> None:
+    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome) -> None:
         connection = self._connection
         next_batch = ledger.read_state(connection).next_batch
         ledger.ensure_partitions(connection, next_batch, next_batch + len(ready) + _PARTITIONS_AHEAD)

@@ -11,7 +11,7 @@ from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
 if TYPE_CHECKING:
-    from spark_job.dead_letters.retry import Outcome
+    from spark_job.dead_letters.retry import RetryOutcome
 
 
 def counts_table(counts: Sequence[Mapping[str, Any]]) -> Table:
@@ -105,7 +105,7 @@ def print_letter(out: Console, letter: StoredLetter, types: Sequence[str | None]
     events.print(out)
 
 
-def outcome_json(outcome: "Outcome", *, dry_run: bool) -> dict[str, Any]:
+def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
     """Return what a retry did."""
     return {
         "dry_run": dry_run,
@@ -124,7 +124,7 @@ def outcome_json(outcome: "Outcome", *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def outcome_lines(outcome: "Outcome", *, dry_run: bool) -> list[str]:
+def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
     """Return what a retry did, for people; what is refused or fails for one reason stands together."""
     which = "that would be retried" if dry_run else "retried"
     lines = [f"letters {which}: {len(outcome.retried)}, output events: {outcome.output_events}"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.monitoring.loops import Loop, Loops
-from spark_job.monitoring.readiness import Phase, Seen
+from spark_job.monitoring.readiness import JobSnapshot, Phase
 
 # What the main thread may take between two turns. A start may download Spark's jars; a running
 # query is asked ten times a second, by a JVM that may be collecting garbage; its end waits for Spark and for the callback, a minute each.
@@ -27,7 +27,7 @@ class Condition:
         self._lock = threading.Lock()
         self._phase_at = self._beat_at = time.monotonic()
         self._got_on_at: float | None = None
-        self._seen = Seen("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
+        self._seen = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
         self.committed = -1
         """The newest Spark batch of this attempt that is in the outbox, -1 before the first."""
 
@@ -98,7 +98,7 @@ class Condition:
         """The heartbeat could not be written."""
         self._set(heartbeat_trouble=why)
 
-    def seen(self) -> Seen:
+    def seen(self) -> JobSnapshot:
         """Return everything as of now."""
         now, got_on_at = time.monotonic(), self._got_on_at
         return replace(

@@ -9,16 +9,16 @@ from prometheus_client.registry import Collector
 from db.polling import max_age_s, polling
 from service.monitoring import endpoint
 from service.monitoring.gauges import Gauges, Sample, families
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.monitoring.input_lag import InputLag
-from spark_job.monitoring.outbox_metrics import OutboxMetrics
+from spark_job.monitoring.outbox_metrics import JobOutboxMetrics
 from spark_job.monitoring.readiness import judge
 
 
-def ready(settings: Settings, condition: Condition) -> Verdict:
+def ready(settings: Settings, condition: Condition) -> HealthVerdict:
     """Return what `/readyz` says."""
     return judge(
         condition.seen(),
@@ -34,8 +34,8 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
     if port == 0:
         yield
         return
-    outbox = OutboxMetrics(max_age_s(settings.metrics), InputLag(settings.kafka).read)
-    process = ProcessMetrics(settings, condition)
+    outbox = JobOutboxMetrics(max_age_s(settings.metrics), InputLag(settings.kafka).read)
+    process = JobProcessMetrics(settings, condition)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
     )
@@ -51,7 +51,7 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
         yield
 
 
-class ProcessMetrics(Collector):
+class JobProcessMetrics(Collector):
     """How this process is, as metrics."""
 
     def __init__(self, settings: Settings, condition: Condition) -> None:

@@ -14,7 +14,7 @@ from spark_job.monitoring.input_lag import Ends
 from spark_job.monitoring.metrics import LETTER_REASONS
 from spark_job.monitoring.status import open_work
 from spark_job.recovery.positions import position
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 
 _LETTERS = queries("spark_job", "letters")
 
@@ -40,7 +40,7 @@ _GAUGES: Gauges = {
 }
 
 
-class OutboxMetrics(PolledGauges):
+class JobOutboxMetrics(PolledGauges):
     """What the last poll found."""
 
     def __init__(self, max_age_s: float, read_lag: Callable[[Ends], list[tuple[str, int, int]]]) -> None:
@@ -74,7 +74,7 @@ class OutboxMetrics(PolledGauges):
         super().lost()
 
 
-def _samples(current: Position | None, letters: Sequence[tuple[str, int]]) -> list[Sample]:
+def _samples(current: InputPosition | None, letters: Sequence[tuple[str, int]]) -> list[Sample]:
     largest = max((each.n_bytes for each in current.open.values()), default=0) if current else 0
     open_now = open_work(current) | {"largest_partition_bytes": largest}
     return [

@@ -6,13 +6,13 @@ A standby is ready when it could go on in the owner's place: with Spark warm, wa
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 
 Phase = Literal["starting", "standby", "running", "restarting", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobSnapshot:
     """The job. `because`: why it restarts or stands by, and `restarts_in_s` when.
 
     Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
@@ -33,7 +33,7 @@ class Seen:
     run: dict[str, Any]
 
 
-def judge(seen: Seen, *, progress_s: float, owner_timeout_s: float) -> Verdict:
+def judge(seen: JobSnapshot, *, progress_s: float, owner_timeout_s: float) -> HealthVerdict:
     """Return whether the job is ready. `progress_s`: see [metrics]; `owner_timeout_s`: see [job]."""
     match seen.phase:
         case "running":
@@ -51,10 +51,10 @@ def judge(seen: Seen, *, progress_s: float, owner_timeout_s: float) -> Verdict:
         "held_back": seen.held_back,
         "run": seen.run,
     }
-    return Verdict(reasons, details)
+    return HealthVerdict(reasons, details)
 
 
-def _phase(seen: Seen) -> str:
+def _phase(seen: JobSnapshot) -> str:
     match seen.phase:
         case "restarting":
             left_s = max(0.0, seen.restarts_in_s - seen.phase_s)
@@ -65,7 +65,7 @@ def _phase(seen: Seen) -> str:
             return f"attempt {seen.attempt} has been starting for {seen.phase_s:.0f} s"
 
 
-def _running(seen: Seen, progress_s: float, owner_timeout_s: float) -> list[str]:
+def _running(seen: JobSnapshot, progress_s: float, owner_timeout_s: float) -> list[str]:
     reasons = []
     if seen.heartbeat_trouble:
         reasons.append(f"the heartbeat cannot be written: {seen.heartbeat_trouble}")

@@ -16,14 +16,14 @@ from service.settings import Settings
 from spark_job.recovery import runs
 from spark_job.recovery.ownership import Owner, read_owner
 from spark_job.recovery.positions import position
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.runs import Run
 
 _LEDGER = queries("spark_job", "ledger")
 _LETTERS = queries("spark_job", "letters")
 
 
-class Rate(NamedTuple):
+class BatchRate(NamedTuple):
     """What was committed to the outbox within the last `seconds`, retries of dead letters included."""
 
     seconds: int
@@ -59,16 +59,16 @@ class LedgerRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Status:
+class JobStatus:
     """One look at writer, position and open dead letters."""
 
     owner: Owner
     alive: bool
-    position: Position | None
+    position: InputPosition | None
     """Where the outbox is; None before the first start."""
     open_letters: dict[str, int]
     run: Run | None
-    rates: list[Rate]
+    rates: list[BatchRate]
     newest: LedgerRow | None = None
     """None while the ledger is empty."""
 
@@ -101,7 +101,7 @@ class Status:
         }
 
 
-def open_work(at: Position | None) -> dict[str, int]:
+def open_work(at: InputPosition | None) -> dict[str, int]:
     """Return how much is open: sessions, and the events and bytes that they hold."""
     opened = at.open.values() if at else ()
     return {
@@ -111,7 +111,7 @@ def open_work(at: Position | None) -> dict[str, int]:
     }
 
 
-def read(settings: Settings) -> Status:
+def read(settings: Settings) -> JobStatus:
     """Ask the outbox. Raises UnavailableError or SchemaError."""
     with connect(settings.postgres, "spark-job status") as connection:
         require_current(connection)
@@ -119,18 +119,18 @@ def read(settings: Settings) -> Status:
         at = position.read(connection)
         letters = connection.execute(_LETTERS["open_counts"]).fetchall()
         run = runs.newest(connection)
-        rates = [Rate(*row) for row in connection.execute(_LEDGER["rates"])]
+        rates = [BatchRate(*row) for row in connection.execute(_LEDGER["rates"])]
         newest = connection.execute(_LEDGER["newest"]).fetchone()
     alive = owner.is_alive(settings.job.owner_timeout_s)
-    return Status(owner, alive, at, dict(letters), run, rates, LedgerRow(*newest) if newest else None)
+    return JobStatus(owner, alive, at, dict(letters), run, rates, LedgerRow(*newest) if newest else None)
 
 
-def print_status(out: Console, status: Status) -> None:
+def print_status(out: Console, status: JobStatus) -> None:
     """Print the status for people."""
     print_fields(out, _fields(status))
 
 
-def _fields(status: Status) -> Iterator[tuple[str, str | Text]]:
+def _fields(status: JobStatus) -> Iterator[tuple[str, str | Text]]:
     owner, at = status.owner, status.position
     if owner.run_id:
         age = f"{owner.heartbeat_age_s or 0:.1f} s ago"

@@ -11,8 +11,8 @@ from service.errors import DatabaseMissingError, FencedError, OutboxError
 from service.settings import RestartSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery.findings import Accepted
-from spark_job.recovery.requests import Request
+from spark_job.recovery.findings import AcceptedRisks
+from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.restart_strategy import GiveUp, RestartStrategy
 from spark_job.spark.failures import passes_by_itself
 from spark_job.spark.session import LazySession
@@ -23,21 +23,21 @@ _LOGGED_CHARS = 500
 
 
 @dataclass
-class Plan:
+class AttemptPlan:
     """What an attempt is told beside the settings."""
 
     attempt: int = 1
-    accepted: Accepted = field(default_factory=Accepted)
+    accepted: AcceptedRisks = field(default_factory=AcceptedRisks)
     take_over: bool = False
-    request: Request | None = None
+    request: JobRequest | None = None
     run_id: UUID = field(default_factory=uuid4)
     former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
 
     def use(self) -> None:
         """Note that the start has succeeded: what a person accepted for it holds for no other one."""
-        self.accepted, self.take_over, self.request = Accepted(), False, None
+        self.accepted, self.take_over, self.request = AcceptedRisks(), False, None
 
-    def following(self) -> "Plan":
+    def following(self) -> "AttemptPlan":
         """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
         return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
 
@@ -68,7 +68,7 @@ class Restarts:
         self._condition = condition
         self._standby = standby
 
-    def after(self, plan: Plan, error: OutboxError) -> Plan | None:
+    def after(self, plan: AttemptPlan, error: OutboxError) -> AttemptPlan | None:
         """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
 
         Raises `error` where it does not pass by itself, or the strategy gives up.

@@ -13,11 +13,11 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.positions.description import changes
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedRisks:
     """What the person who starts the job has accepted: the flags of `spark-job run`."""
 
     outbox_behind: bool = False
@@ -100,7 +100,7 @@ class Opening:
     """Offsets [from, to) that Kafka has deleted and nobody has read."""
 
 
-def here(at: Position) -> From:
+def here(at: InputPosition) -> From:
     """Return the current position."""
     of = at.generation
     lineage = of.lineage.followed(of.assembly, of.start, at.safe_offsets)
@@ -108,9 +108,9 @@ def here(at: Position) -> From:
 
 
 def decide(
-    at: Position,
+    at: InputPosition,
     now: Input,
-    accepted: Accepted,
+    accepted: AcceptedRisks,
     *,
     greatest_revision: int,
     findings: Sequence[Finding] = (),
@@ -132,7 +132,7 @@ def open_wanted(
     begin: From,
     finding: Finding,
     now: Input,
-    accepted: Accepted,
+    accepted: AcceptedRisks,
     *,
     greatest_revision: int,
     savepoint: str | None = None,
@@ -147,7 +147,7 @@ def open_wanted(
     return replace(opening, savepoint=savepoint)
 
 
-def first(now: Input, start: Offsets, accepted: Accepted, findings: Sequence[Finding] = ()) -> Opening:
+def first(now: Input, start: Offsets, accepted: AcceptedRisks, findings: Sequence[Finding] = ()) -> Opening:
     """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads."""
     _require(findings, accepted)
     return Opening(
@@ -179,7 +179,7 @@ def deleted(end: Offsets, opened: OpenPartitions, earliest: Offsets) -> dict[Top
     }
 
 
-def _place(at: Position) -> str:
+def _place(at: InputPosition) -> str:
     if at.newest is None:
         return f"the start of generation {at.generation.number} ({at.generation.reason}), which has committed nothing yet"
     return f"batch {at.newest.batch_id} of generation {at.generation.number}"
@@ -193,7 +193,7 @@ def _named(end: Offsets, now: Input) -> Offsets:
 def _opening(
     begin: From,
     now: Input,
-    accepted: Accepted,
+    accepted: AcceptedRisks,
     found: list[Finding],
     *,
     greatest_revision: int,
@@ -337,7 +337,7 @@ _WEIGHT = (
 )
 
 
-def _require(found: Sequence[Finding], accepted: Accepted, command: str = "") -> None:
+def _require(found: Sequence[Finding], accepted: AcceptedRisks, command: str = "") -> None:
     """Raise ContinuityError unless each finding with a flag was accepted. `command`: what asked for it, empty for a start."""
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:

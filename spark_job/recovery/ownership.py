@@ -22,7 +22,7 @@ from service.settings import JobSettings, PostgresSettings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import requests, runs
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 
 _RUNS = queries("spark_job", "runs")
 _WRITER = queries("spark_job", "writer")
@@ -187,7 +187,7 @@ def give_back(connection: Connection, run_id: UUID) -> None:
     connection.execute(_WRITER["release"], {"run_id": run_id})
 
 
-class Heartbeat:
+class OwnerHeartbeat:
     """A thread that renews the heartbeat on its own connection, and reports a takeover and what commands ask of this run."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Heartbeat:
         interval_s: float,
         *,
         on_fenced: Callable[[], None],
-        on_request: Callable[[Request], None],
+        on_request: Callable[[JobRequest], None],
         condition: Condition,
     ) -> None:
         """`condition` is told of each beat."""
@@ -207,7 +207,7 @@ class Heartbeat:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> "Heartbeat":
+    def __enter__(self) -> "OwnerHeartbeat":
         self._thread.start()
         return self
 

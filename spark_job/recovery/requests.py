@@ -31,7 +31,7 @@ class WithdrawnError(OutboxError):
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """Something that was asked and not answered yet.
 
     `arguments`: `{"savepoint": name or null}` of a stop; `{"savepoint": name or null, "policy": "skip" or "reissue",
@@ -45,7 +45,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestOutcome:
     """The answer to a request: it was done, or refused and nothing changed. `text`: for people."""
 
     outcome: Literal["done", "refused"]
@@ -67,9 +67,9 @@ def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str
     return int(row[0])
 
 
-def pending(connection: Connection, *run_ids: UUID) -> Request | None:
+def pending(connection: Connection, *run_ids: UUID) -> JobRequest | None:
     """Return the oldest request that none of these runs has answered."""
-    with connection.cursor(row_factory=class_row(Request)) as cursor:
+    with connection.cursor(row_factory=class_row(JobRequest)) as cursor:
         return cursor.execute(_REQUESTS["pending"], {"run_ids": list(run_ids)}).fetchone()
 
 
@@ -97,7 +97,7 @@ def _settle(connection: Connection, request_id: int, outcome: str, text: str) ->
     return settled.rowcount == 1
 
 
-def outcome(connection: Connection, request_id: int) -> Outcome | None:
+def outcome(connection: Connection, request_id: int) -> RequestOutcome | None:
     """Return the answer to a request, None while there is none."""
-    with connection.cursor(row_factory=class_row(Outcome)) as cursor:
+    with connection.cursor(row_factory=class_row(RequestOutcome)) as cursor:
         return cursor.execute(_REQUESTS["outcome"], {"request_id": request_id}).fetchone()

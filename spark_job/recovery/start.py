@@ -16,13 +16,13 @@ from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import findings, ownership, published, requests, runs
-from spark_job.recovery.findings import Accepted, Finding, Input, Opening, Resumption
+from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
 from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.generations import Connection, Generation
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.runs import Begun
 from spark_job.recovery.savepoints.restoring import Restore, greatest_position, open_restored
 
@@ -39,7 +39,7 @@ class RequestRefusedError(OutboxError):
 class Started:
     """What a start found and decided."""
 
-    position: Position
+    position: InputPosition
     begun: Begun
     topics: InputTopics
     outbox_uuid: UUID
@@ -53,9 +53,9 @@ class Start:
     run_id: UUID
     attempt: int
     transform_fingerprint: str
-    accepted: Accepted
+    accepted: AcceptedRisks
     take_over: bool
-    request: Request | None
+    request: JobRequest | None
     former_runs: Collection[UUID] = ()
     """Of the attempts before, in this process."""
 
@@ -109,7 +109,7 @@ class Start:
 
     def _decide(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
-    ) -> tuple[Position | None, Resumption | Opening, list[Delivered]]:
+    ) -> tuple[InputPosition | None, Resumption | Opening, list[Delivered]]:
         """Return where the outbox is, how it goes on, and which of `delivered` the ledger has lost: a person has accepted that then."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
@@ -140,10 +140,10 @@ class Start:
     def _begin(
         self,
         connection: Connection,
-        at: Position | None,
+        at: InputPosition | None,
         decision: Resumption | Opening,
         lost: list[Delivered],
-    ) -> tuple[Position, Begun]:
+    ) -> tuple[InputPosition, Begun]:
         """Open a generation where one is needed; return where the run begins, and what is recorded of it."""
         most = self.settings.job.max_events_per_batch
         read = Offsets() if at is None else greatest_position(connection).end
@@ -153,7 +153,7 @@ class Start:
             first = decision.reason == "first"
             restored = "fresh" if first else "savepoint" if decision.reason in _RESTORED else "new_generation"
             text = decision.text if first else f"generation {generation.number} opened: {decision.text}"
-            at = Position(generation, None)
+            at = InputPosition(generation, None)
             return at, Begun(generation, restored, generation.start, generation.open, text, most, read)
         assert at is not None, "only an existing position is gone on from"
         run = runs.newest(connection)
@@ -171,7 +171,7 @@ _RESTORED = ("savepoint", "skip", "fork")
 
 def open_generation(
     connection: Connection,
-    at: Position | None,
+    at: InputPosition | None,
     opening: Opening,
     run_id: UUID,
     lost: Collection[Delivered] = (),

@@ -2,7 +2,7 @@
 
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import AssemblyError, DamagedStateError, InputSchemaError
-from spark_job.sessions.result import Assembled, ClosedSession, Counts, DeadLetter
+from spark_job.sessions.result import AssembledSessions, ClosedSession, Counts, DeadLetter
 from spark_job.sessions.session import SessionEvents, to_session
 from spark_job.sessions.settings import MAX_KEY_BYTES, AssemblySettings
 from spark_job.sessions.state.open_sessions import OpenSessions
@@ -10,7 +10,7 @@ from spark_job.sessions.state.open_state import OpenState
 
 __all__ = [
     "MAX_KEY_BYTES",
-    "Assembled",
+    "AssembledSessions",
     "AssemblyError",
     "AssemblySettings",
     "ClosedSession",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_job.sessions.events import END, START
 from spark_job.sessions.groups import Groups, int64
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 
 Int = npt.NDArray[np.int64]
@@ -101,9 +101,9 @@ def _with_repeated_ids(groups: Groups, state: OpenState) -> Int:
     return np.asarray(segments.group[pairs[1:][pairs[1:] == pairs[:-1]] // distinct])
 
 
-def _events_of(state: OpenState, places: Int) -> Chunk:
+def _events_of(state: OpenState, places: Int) -> EventChunk:
     places = places[state.sessions.rows[places] > 0]
-    return state.events_of(state.sessions.start[places]) if len(places) else Chunk.empty()
+    return state.events_of(state.sessions.start[places]) if len(places) else EventChunk.empty()
 
 
 def _with_own_gaps(groups: Groups, state: OpenState, settings: AssemblySettings) -> Int:

@@ -19,10 +19,10 @@ from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
 from spark_job.sessions.parsing.records import read_records
-from spark_job.sessions.result import Assembled, ClosedSession, DeadLetter
+from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
 from spark_job.sessions.rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.state.chunks import Chunk, Sums, ranges
+from spark_job.sessions.state.chunks import EventChunk, Sums, ranges
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
@@ -30,7 +30,7 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 
-def assemble(state: OpenState, new: pa.Table, settings: AssemblySettings) -> Assembled:
+def assemble(state: OpenState, new: pa.Table, settings: AssemblySettings) -> AssembledSessions:
     """Assemble a partition's new records with what was open before them. Does not change its arguments.
 
     `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null where they do not
@@ -50,7 +50,7 @@ def assemble(state: OpenState, new: pa.Table, settings: AssemblySettings) -> Ass
     counts.events = len(new)
     counts.sessions = len(closed)
     counts.malformed = len(records.letters)
-    return Assembled(
+    return AssembledSessions(
         sorted(closed, key=lambda session: session.end_offset),
         sorted(records.letters + odd.rules.letters, key=_letter_order),
         _still_open(groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd),
@@ -81,12 +81,12 @@ def _closed(groups: Groups, state: OpenState, which: Int, settings: AssemblySett
     return closed
 
 
-def _chunk(groups: Groups, segments: Int, starts: Int) -> Chunk:
+def _chunk(groups: Groups, segments: Int, starts: Int) -> EventChunk:
     """The events of some segments; `starts`: of their sessions, ascending."""
     low = groups.segments.low[segments]
     size = groups.segments.high[segments] - low
     events = groups.events.take(ranges(low, size))
-    return Chunk(starts, np.concatenate([[0], np.cumsum(size)]), events)
+    return EventChunk(starts, np.concatenate([[0], np.cumsum(size)]), events)
 
 
 class _Odd:
@@ -155,7 +155,7 @@ def _new_events(
         )
 
 
-def _restored(sessions: OpenSessions, place: int, before: Chunk, events: Events) -> OpenSession:
+def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Events) -> OpenSession:
     """An open session out of the table; its events are in `before`, which are the first ones of `events`."""
     start = int(sessions.start[place])
     rows: list[int] = []
@@ -206,7 +206,7 @@ def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, od
 
 
 def _plain_sessions(
-    groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: Chunk
+    groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: EventChunk
 ) -> OpenSessions:
     """The table's entries for open segments of clean keys, in the order of `new`, which has their events."""
     count = len(opening)
@@ -248,20 +248,20 @@ class _Table:
         self.sums = Sums(*(column(values, 0) for values in Sums.of(sessions)))
 
 
-def _new_of(odd: _Odd) -> Chunk:
+def _new_of(odd: _Odd) -> EventChunk:
     """The new events of the sessions that the rules left open."""
     rows = [[row for row in session.rows if row >= odd.n_before] for _, session in odd.still_open]
     with_new = [
         (session.start, mine) for (_, session), mine in zip(odd.still_open, rows, strict=True) if mine
     ]
     if not with_new:
-        return Chunk.empty()
+        return EventChunk.empty()
     first = np.cumsum([0, *(len(mine) for _, mine in with_new)])
     taken = odd.rules.events.take(np.concatenate([np.array(mine, np.int64) for _, mine in with_new]))
-    return Chunk(np.array([start for start, _ in with_new], np.int64), first, taken)
+    return EventChunk(np.array([start for start, _ in with_new], np.int64), first, taken)
 
 
-def _odd_sessions(before: OpenSessions, odd: _Odd, new: Chunk) -> OpenSessions:
+def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessions:
     """The table's entries for what the rules left open; `new` has the new events of those that have some."""
     opened = [session for _, session in odd.still_open]
     start = np.array([session.start for session in opened], np.int64)
@@ -293,7 +293,7 @@ def _odd_sessions(before: OpenSessions, odd: _Odd, new: Chunk) -> OpenSessions:
     )
 
 
-def _merged(one: Chunk, other: Chunk) -> Chunk:
+def _merged(one: EventChunk, other: EventChunk) -> EventChunk:
     """Two chunks of different sessions as one."""
     if not len(one) or not len(other):
         return one if len(one) else other
@@ -302,4 +302,4 @@ def _merged(one: Chunk, other: Chunk) -> Chunk:
     order = np.argsort(start)
     begin = np.concatenate([one.first[:-1], other.first[:-1] + len(one)])
     events = Events.concat([one.events, other.events]).take(ranges(begin[order], size[order]))
-    return Chunk(start[order], np.concatenate([[0], np.cumsum(size[order])]), events)
+    return EventChunk(start[order], np.concatenate([[0], np.cumsum(size[order])]), events)

@@ -101,7 +101,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class AssembledSessions:
     """Sessions sorted by end offset; letters by (closing offset, first offset, reason)."""
 
     closed: list[ClosedSession]

@@ -47,7 +47,7 @@ class Letter(NamedTuple):
     types: bytes | None  # None: the values tell them
 
 
-class Assembled(NamedTuple):
+class AssembledBatch(NamedTuple):
     """What a task says of a partition that had new records."""
 
     where: TopicPartition
@@ -80,7 +80,7 @@ class BatchResult:
 
     sessions: list[SessionRow]
     letters: list[Letter]
-    partitions: list[Assembled]
+    partitions: list[AssembledBatch]
     counts: Mapping[str, int]
     seconds: Mapping[str, float]
 
@@ -239,8 +239,8 @@ def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Let
 
 def _partition(
     row: dict[str, Any], detail: dict[str, Any], places: Mapping[int, TopicPartition]
-) -> Assembled:
-    return Assembled(
+) -> AssembledBatch:
+    return AssembledBatch(
         where=places[row["source"]],
         safe=detail["safe"],
         sessions=detail["sessions"],

@@ -26,7 +26,7 @@ from spark_job.monitoring import metrics
 from spark_job.recovery import ownership
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.sink import batch, ledger, storing
 from spark_job.sink.batch import BatchResult, OutputRow
 from spark_job.sink.ledger import LedgerEntry, LedgerState
@@ -51,7 +51,7 @@ class BatchRange:
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedBatch:
     """What a batch did to the outbox."""
 
     batch_id: int
@@ -67,7 +67,7 @@ class Sink:
     def __init__(
         self,
         connection: Connection,
-        position: Position,
+        position: InputPosition,
         *,
         run_id: UUID,
         transform_fingerprint: str,
@@ -85,7 +85,7 @@ class Sink:
         self._ensured_to = 0
         self._horizon = covered.Horizon.read(connection, position)
 
-    def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> Committed | None:
+    def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> CommittedBatch | None:
         """Store what Spark computed for a batch, the input in `planned`; None where that is nothing.
 
         Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
@@ -141,7 +141,7 @@ class Sink:
             reach("sink.after_ledger")
         reach("sink.after_commit")
         self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))
-        committed = Committed(
+        committed = CommittedBatch(
             batch_id=first_id + len(parts) - 1,
             sessions=len(result.sessions),
             output_events=sum(session.outputs.events for session in result.sessions),
@@ -197,7 +197,7 @@ class Sink:
 
 @best_effort("metrics of a batch")
 def _count(
-    committed: Committed,
+    committed: CommittedBatch,
     parts: Sequence[Sequence[OutputRow]],
     result: BatchResult,
     letters: Mapping[str, int],
@@ -223,7 +223,11 @@ def _count(
 
 
 def _report(
-    committed: Committed, spark_batch: int, result: BatchResult, resolved: int, seconds: Mapping[str, float]
+    committed: CommittedBatch,
+    spark_batch: int,
+    result: BatchResult,
+    resolved: int,
+    seconds: Mapping[str, float],
 ) -> None:
     """One line for each batch, its last; others before it where sessions were found again, letters resolved, or a cache is in trouble."""
     rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]

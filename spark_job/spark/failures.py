@@ -71,7 +71,7 @@ class SmallestBatchError(OutboxError):
     exit_code = 20
 
 
-class CodeChangedError(OutboxError):
+class WorkerCodeChangedError(OutboxError):
     """The code of a worker is not that of the run."""
 
     exit_code = 18
@@ -96,7 +96,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         TransformFailedError,
         'the transform failed and [transform] on_error is "stop"',
     ),
-    (("CodeChangedError",), CodeChangedError, "code was changed under the running job"),
+    (("WorkerCodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
     (
         ("OpenSessionsDifferError",),
         ContinuityError,

@@ -34,7 +34,7 @@ from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.positions.slices import slices_of
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
@@ -60,7 +60,7 @@ class LargerBatchesError(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunContext:
     """What a run's queries work with."""
 
     run_id: UUID
@@ -80,7 +80,7 @@ class QueryLoop:
     """A run's queries: one, or several where batches grow back after a failure."""
 
     def __init__(
-        self, run: Run, start: Offsets, max_events: int, stop: threading.Event, condition: Condition
+        self, run: RunContext, start: Offsets, max_events: int, stop: threading.Event, condition: Condition
     ) -> None:
         """`start`: where Spark begins. `stop`: set from outside, to stop before the next batch. `condition` is told how the query is."""
         self._run = run
@@ -90,7 +90,7 @@ class QueryLoop:
         self._condition = condition
         self._leave = threading.Event()  # this run ends, the process need not
         self._fenced = False
-        self._request: Request | None = None
+        self._request: JobRequest | None = None
         self._failure: BaseException | None = None
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
@@ -102,7 +102,7 @@ class QueryLoop:
         self._successes = 0
         self._projections = Projections.of(run.settings.job.spark_options)
 
-    def run(self) -> Request | None:
+    def run(self) -> JobRequest | None:
         """Run until the end; return the request that ended it, None where `stop` did.
 
         Raises OutboxError when it ended for another reason.
@@ -123,7 +123,7 @@ class QueryLoop:
         self._fenced = True
         self._leave.set()
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: JobRequest) -> None:
         """Stop before the next batch, so that what a command asks can be done."""
         self._request = request
         self._leave.set()

@@ -9,13 +9,13 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Outcome, Tenure
+from publisher.delivery.delivery import Connection, StepOutcome, Tenure
 from publisher.delivery.history import Identity
 from publisher.delivery.progress import Progress
 from publisher.delivery.records import Row
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
-from publisher.lane.reader import Chunk
+from publisher.lane.reader import LaneChunk
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
 from service.settings import KafkaSettings, PublisherSettings
@@ -59,7 +59,7 @@ CLOSED = (
 class FakeLane(Lane):
     """An open lane whose chunks are there at once, and whose producer hears of a broken connection while it delivers."""
 
-    outcome = Outcome.DELIVERED
+    outcome = StepOutcome.DELIVERED
     breaks = False
     fails: Exception | None = None
 
@@ -84,10 +84,10 @@ class FakeLane(Lane):
         return self._fence()
 
     def _next_chunk(self, connection: Any) -> Any:
-        if self.outcome is not Outcome.DELIVERED:
+        if self.outcome is not StepOutcome.DELIVERED:
             self._hear()
             return self.outcome
-        return Chunk([], Cursor(1), None, True, None)
+        return LaneChunk([], Cursor(1), None, True, None)
 
     def _deliver(self, *_: Any) -> None:
         if self.fails is not None:
@@ -99,7 +99,7 @@ class FakeLane(Lane):
             self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
 
 
-def opened(outcome: Outcome, *, breaks: bool) -> FakeLane:
+def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
     settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
     stop = threading.Event()
     context = SimpleNamespace(

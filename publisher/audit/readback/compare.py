@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from publisher.audit.findings import EXAMPLES
-from publisher.audit.readback.digest import NONE, Expected, Found, Mark
+from publisher.audit.readback.digest import NONE, ExpectedOutput, Mark, ReceivedOutput
 
 VISIT = Struct("<8sHiqiiqq")
 
@@ -48,13 +48,13 @@ class Disorder(NamedTuple):
 class Alteration(NamedTuple):
     """A record that differs from its output. `fields`: what can be told by looking at the digests alone."""
 
-    expected: Expected
-    found: Found
+    expected: ExpectedOutput
+    found: ReceivedOutput
     fields: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Tally:
+class BucketTally:
     """A kind of finding: all are counted, the first ones kept."""
 
     count: int = 0
@@ -77,30 +77,30 @@ class Comparison:
     `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
     that hold records of others."""
 
-    judge: Callable[[Found], str | None]
-    on_lost: Callable[[list[Expected]], None]
+    judge: Callable[[ReceivedOutput], str | None]
+    on_lost: Callable[[list[ExpectedOutput]], None]
     compacted: frozenset[int] = frozenset()
     shared: set[int] = field(default_factory=set)
-    lost: Tally = field(default_factory=Tally)
-    duplicated: Tally = field(default_factory=Tally)
-    altered: Tally = field(default_factory=Tally)
-    unexpected: Tally = field(default_factory=Tally)
-    parked: Tally = field(default_factory=Tally)
-    disordered: Tally = field(default_factory=Tally)
-    skipped: Tally = field(default_factory=Tally)
-    undecidable: Tally = field(default_factory=Tally)
+    lost: BucketTally = field(default_factory=BucketTally)
+    duplicated: BucketTally = field(default_factory=BucketTally)
+    altered: BucketTally = field(default_factory=BucketTally)
+    unexpected: BucketTally = field(default_factory=BucketTally)
+    parked: BucketTally = field(default_factory=BucketTally)
+    disordered: BucketTally = field(default_factory=BucketTally)
+    skipped: BucketTally = field(default_factory=BucketTally)
+    undecidable: BucketTally = field(default_factory=BucketTally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def look_at(
-        self, expected: Iterable[Expected], found: Iterable[Found]
-    ) -> tuple[list[Visit], list[Expected]]:
+        self, expected: Iterable[ExpectedOutput], found: Iterable[ReceivedOutput]
+    ) -> tuple[list[Visit], list[ExpectedOutput]]:
         """Compare one bucket; return where its originals are, for `look_at_order`, and its outputs for compacted topics, for
         `look_at_compacted`."""
-        outputs: dict[bytes, Expected] = {}
-        put_aside: dict[bytes, Expected] = {}
+        outputs: dict[bytes, ExpectedOutput] = {}
+        put_aside: dict[bytes, ExpectedOutput] = {}
         for output in expected:
             (put_aside if output.marks & Mark.PARKED else outputs).setdefault(output.identity, output)
-        records: dict[bytes, list[Found]] = {}
+        records: dict[bytes, list[ReceivedOutput]] = {}
         for record in found:
             records.setdefault(record.identity, []).append(record)
         places: Places = {}
@@ -128,10 +128,10 @@ class Comparison:
             self.on_lost(lost)
         return self._visits(places), of_compacted
 
-    def look_at_compacted(self, outputs: Iterable[Expected]) -> None:
+    def look_at_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
         """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
         it again, because a replay takes whole rows, and may put older values of other keys on top of newer ones."""
-        of_keys: dict[tuple[int, bytes], list[Expected]] = {}
+        of_keys: dict[tuple[int, bytes], list[ExpectedOutput]] = {}
         for output in outputs:
             of_keys.setdefault((output.topic, output.record_key), []).append(output)
         for (topic, _), group in of_keys.items():
@@ -198,7 +198,7 @@ class Comparison:
             )
         return visits
 
-    def _excused(self, output: Expected) -> bool:
+    def _excused(self, output: ExpectedOutput) -> bool:
         """Whether a missing output is accounted for already; count it then."""
         if output.marks & Mark.SKIPPED:
             self.skipped.add(output)
@@ -210,7 +210,7 @@ class Comparison:
             return False
         return True
 
-    def _unexplained(self, parked: Expected | None, copies: list[Found]) -> None:
+    def _unexplained(self, parked: ExpectedOutput | None, copies: list[ReceivedOutput]) -> None:
         sent = 0
         for record in copies:
             if parked is not None and parked.marks & Mark.REQUEUED_ELSEWHERE:
@@ -233,7 +233,11 @@ class Comparison:
                     self.shared.add(record.topic)
 
     def _explained(
-        self, output: Expected, parked: Expected | None, copies: list[Found], places: Places
+        self,
+        output: ExpectedOutput,
+        parked: ExpectedOutput | None,
+        copies: list[ReceivedOutput],
+        places: Places,
     ) -> None:
         """`parked`: the row that this one is the requeued copy of."""
         originals = (
@@ -260,9 +264,9 @@ class Comparison:
             if fields:
                 self.altered.add(Alteration(output, copy, fields))
 
-    def _replayed(self, output: Expected, copies: list[Found]) -> None:
+    def _replayed(self, output: ExpectedOutput, copies: list[ReceivedOutput]) -> None:
         """Each replay may have sent it once."""
-        sent: dict[bytes, list[Found]] = {}
+        sent: dict[bytes, list[ReceivedOutput]] = {}
         for copy in copies:
             if copy.replayed:
                 sent.setdefault(copy.replay, []).append(copy)
@@ -271,12 +275,14 @@ class Comparison:
                 self.duplicated.add((output, of_one), len(of_one) - 1)
 
 
-def _is_there(output: Expected, copies: list[Found]) -> bool:
+def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
     """Whether consumers of the output's topic got it: a copy that a replay sent to another topic is none for them."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
-def _kept_by_compaction(output: Expected, copies: list[Found], is_missing: bool) -> Expected:
+def _kept_by_compaction(
+    output: ExpectedOutput, copies: list[ReceivedOutput], is_missing: bool
+) -> ExpectedOutput:
     """Return an output with what `look_at_compacted` must know of its records."""
     marks = output.marks | (Mark.MISSING if is_missing else 0)
     if any(copy.replayed and copy.topic == output.topic for copy in copies):
@@ -284,12 +290,12 @@ def _kept_by_compaction(output: Expected, copies: list[Found], is_missing: bool)
     return output._replace(marks=marks)
 
 
-def _place(output: Expected) -> tuple[int, int]:
+def _place(output: ExpectedOutput) -> tuple[int, int]:
     """Return what orders the outputs of a session key."""
     return output.batch_id, output.event
 
 
-def _differences(output: Expected, record: Found) -> tuple[str, ...]:
+def _differences(output: ExpectedOutput, record: ReceivedOutput) -> tuple[str, ...]:
     """Return which fields differ. A replayed copy may be meant for another topic, partition and time."""
     fields = []
     if output.content != record.content:

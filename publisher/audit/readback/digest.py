@@ -44,7 +44,7 @@ class Mark(IntFlag):
     """A replay sent it to its topic once more."""
 
 
-class Expected(NamedTuple):
+class ExpectedOutput(NamedTuple):
     """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0.
 
     `copies`: how often it may be there, replays aside: once, and once more for each resume that went back before it after it was
@@ -66,7 +66,7 @@ class Expected(NamedTuple):
     copies: int
 
 
-class Found(NamedTuple):
+class ReceivedOutput(NamedTuple):
     """One record in Kafka. `timestamp_ms` NONE: the broker set it."""
 
     identity: bytes

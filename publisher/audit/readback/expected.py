@@ -22,8 +22,8 @@ from publisher.audit.readback.digest import (
     short_hash,
 )
 from publisher.audit.readback.spill import Spill
-from publisher.audit.readback.state import State
-from publisher.audit.scope import Range, Resume, Scope, ranges
+from publisher.audit.readback.state import AuditState
+from publisher.audit.scope import AuditedRange, RecordedResume, Scope, ranges
 from publisher.delivery.records import SENT_NOW, Row, records
 from publisher.outbox.cursor import Cursor
 
@@ -40,7 +40,7 @@ Bounds = dict[str, dict[str, list[int]]]
 class ExpectedReader:
     """Reads the rows of the scope's batches from `state.next_batch` on and keeps what it finds in `spill`."""
 
-    def __init__(self, scope: Scope, state: State, folder: Path, spill: Spill) -> None:
+    def __init__(self, scope: Scope, state: AuditState, folder: Path, spill: Spill) -> None:
         self._scope = scope
         self._state = state
         self._folder = folder
@@ -71,7 +71,7 @@ class ExpectedReader:
             (max(begin, self._state.next_batch), end) for begin, end in runs if end >= self._state.next_batch
         ]
 
-    def _read_lane(self, connection: psycopg.Connection[Any], batches: Range, lane: int) -> None:
+    def _read_lane(self, connection: psycopg.Connection[Any], batches: AuditedRange, lane: int) -> None:
         passed: dict[int, Passed] = {}
         batch, number = 0, 0
         with connection.cursor(name="audit_rows", binary=True) as cursor:
@@ -253,7 +253,7 @@ def _deliveries(
         from_seq = rows[-1][0] + 1
 
 
-def _resumed(marks: Mark, resume: Resume, epoch: int, lane: int, place: Cursor) -> Mark:
+def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, place: Cursor) -> Mark:
     """Return what a resume makes of an output: a later one that goes back demands again what a former one skipped."""
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks

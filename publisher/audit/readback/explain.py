@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.readback.compare import Alteration, Comparison, Disorder
-from publisher.audit.readback.digest import Expected, Found, is_own
-from publisher.delivery.records import Header, Record, Row, records
+from publisher.audit.readback.digest import ExpectedOutput, ReceivedOutput, is_own
+from publisher.delivery.records import Header, OutputRecord, Row, records
 from publisher.kafka.clients import progress_consumer
 from service.settings import KafkaSettings
 
@@ -78,7 +78,7 @@ class Explainer:
         undecidable.examples = [self.output(output) for output in found.undecidable.kept]
         return [lost, duplicated, altered, unexpected, order, skipped, undecidable]
 
-    def output(self, output: Expected) -> str:
+    def output(self, output: ExpectedOutput) -> str:
         """Name an output of the outbox."""
         record = self._stored(output)
         row = self._row(output)
@@ -88,7 +88,7 @@ class Explainer:
         revision = f" revision {row.revision}" if row.revision else ""
         return f"{outbox_id.decode()}{revision} (batch {row.batch_id}, session {row.session_key!r}, topic {record.topic})"
 
-    def place(self, record: Found) -> str:
+    def place(self, record: ReceivedOutput) -> str:
         """Name where a record is."""
         return f"{self._topics[record.topic]}[{record.partition}]@{record.offset}"
 
@@ -122,13 +122,13 @@ class Explainer:
             f"{found.later[1]}), but at offsets {found.former_offset} and {found.later_offset}"
         )
 
-    def _record(self, record: Found) -> str:
+    def _record(self, record: ReceivedOutput) -> str:
         message = self._message(record)
         name = "a record" if message is None else _outbox_id(message)
         revision = f" revision {record.revision}" if record.revision else ""
         return f"{name}{revision} at {self.place(record)}"
 
-    def _row(self, output: Expected) -> Row | None:
+    def _row(self, output: ExpectedOutput) -> Row | None:
         place = (output.batch_id, output.lane, output.row)
         if place not in self._rows:
             rows = self._connection.execute(
@@ -140,14 +140,14 @@ class Explainer:
             self._rows[place] = None if columns is None else Row(*columns[:-2])
         return self._rows[place]
 
-    def _stored(self, output: Expected) -> Record | None:
+    def _stored(self, output: ExpectedOutput) -> OutputRecord | None:
         row = self._row(output)
         try:
             return None if row is None else next(islice(records(row), output.event, None), None)
         except ValueError:
             return None
 
-    def _message(self, record: Found) -> Message | None:
+    def _message(self, record: ReceivedOutput) -> Message | None:
         return self._message_at(record.topic, record.partition, record.offset)
 
     def _message_at(self, topic: int, partition: int, offset: int) -> Message | None:

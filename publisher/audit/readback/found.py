@@ -19,7 +19,7 @@ from publisher.audit.readback.digest import (
     short_hash,
 )
 from publisher.audit.readback.spill import Spill
-from publisher.audit.readback.state import State
+from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import progress_consumer
 from service.errors import UnavailableError
@@ -36,7 +36,7 @@ Advance = Callable[[int], None]
 class FoundReader:
     """Reads each partition from `state.next_offsets` to `state.ends` and keeps what it finds in `spill`."""
 
-    def __init__(self, settings: Settings, state: State, folder: Path, spill: Spill) -> None:
+    def __init__(self, settings: Settings, state: AuditState, folder: Path, spill: Spill) -> None:
         self._settings = settings
         self._state = state
         self._folder = folder

@@ -17,13 +17,13 @@ from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import EXPECTED, FOUND, Expected, Found
+from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
 from publisher.audit.readback.found import FoundReader
 from publisher.audit.readback.lost import LostRows, mending_command
 from publisher.audit.readback.spill import Spill
-from publisher.audit.readback.state import State
+from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker, Offsets, Topic
 from publisher.audit.scope import Scope
 from publisher.outbox.identity import OutboxIdentity
@@ -55,7 +55,7 @@ def begin(
     scope: Scope,
     asked: dict[str, Any],
     events: int,
-) -> State:
+) -> AuditState:
     """Freeze what is compared, steps 1 to 3. `events`: about how many there are."""
     broker = Broker(settings.kafka)
     cluster = broker.cluster_id()
@@ -70,7 +70,7 @@ def begin(
     begins = lows if scope.complete else where_to_begin(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(_LEDGER["epochs"]).fetchall()
-    return State(
+    return AuditState(
         asked=asked,
         scope=replace(scope, epochs=epochs).as_json(),
         known_to=known_to,
@@ -123,7 +123,7 @@ def _newest(connection: psycopg.Connection[Any]) -> int:
 def run(
     connection: psycopg.Connection[Any],
     settings: Settings,
-    state: State,
+    state: AuditState,
     folder: Path,
     keys_file: Path,
     phase: Phase,
@@ -183,7 +183,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
     compacted.restore([])
     for bucket in range(expected.buckets):
         visits, of_compacted = comparison.look_at(
-            map(Expected._make, expected.read(bucket)), map(Found._make, found.read(bucket))
+            map(ExpectedOutput._make, expected.read(bucket)), map(ReceivedOutput._make, found.read(bucket))
         )
         for visit in visits:
             order.append(visit.session_key[0] % _ORDER_BUCKETS, VISIT.pack(*visit))
@@ -191,7 +191,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
             compacted.append(int.from_bytes(output.record_key) % compacted.buckets, EXPECTED.pack(*output))
         advance(1)
     for bucket in range(compacted.buckets):
-        comparison.look_at_compacted(map(Expected._make, compacted.read(bucket)))
+        comparison.look_at_compacted(map(ExpectedOutput._make, compacted.read(bucket)))
     for bucket in range(_ORDER_BUCKETS):
         comparison.look_at_order(map(Visit._make, order.read(bucket)))
         advance(1)
@@ -199,11 +199,11 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 
 def _judge(
     scope: Scope,
-    state: State,
+    state: AuditState,
     input_ids: set[str],
     revision: int | None,
     bounds: list[dict[str, dict[str, int]]],
-) -> Callable[[Found], str | None]:
+) -> Callable[[ReceivedOutput], str | None]:
     """Return what tells as what to count a record that no audited row explains; None: it must have one.
 
     Where the beginning is pruned or left out, only outputs that close at or above all of `bounds`, and of the same revision:
@@ -216,7 +216,7 @@ def _judge(
         for topic_id, _, partition in places
     ]
 
-    def judge(record: Found) -> str | None:
+    def judge(record: ReceivedOutput) -> str | None:
         if not own[record.input_place]:
             return OTHER_OUTBOX
         if scope.to_end and scope.complete:
@@ -227,7 +227,7 @@ def _judge(
     return judge
 
 
-def _topics_check(state: State) -> Check:
+def _topics_check(state: AuditState) -> Check:
     check = Check("topics", "Are the output topics those that were delivered to?")
     for name in state.missing:
         check.add(f"topic {name} does not exist any more")
@@ -238,7 +238,7 @@ def _topics_check(state: State) -> Check:
     return check
 
 
-def _readable_check(state: State) -> Check:
+def _readable_check(state: AuditState) -> Check:
     check = Check("readable", "Can the outputs of every delivered row be read?")
     check.count = state.counted.get("unreadable_rows", 0)
     return check

@@ -11,7 +11,7 @@ from typing import Any, Self
 import psycopg
 
 from db.statements import queries
-from publisher.audit.readback.digest import Expected
+from publisher.audit.readback.digest import ExpectedOutput
 
 _ROWS = queries("publisher.audit", "rows")
 
@@ -31,7 +31,7 @@ class LostRows:
         )
         self.topics: set[int] = set()
 
-    def add(self, outputs: Iterable[Expected]) -> None:
+    def add(self, outputs: Iterable[ExpectedOutput]) -> None:
         """Remember the rows of these outputs."""
         rows = set()
         for output in outputs:

@@ -13,7 +13,7 @@ _VERSION = 3
 
 
 @dataclass(slots=True)
-class State:
+class AuditState:
     """What was frozen at the begin, and how far the two scans are. Offsets by topic number and partition."""
 
     asked: dict[str, Any]
@@ -42,7 +42,7 @@ class State:
     """`<topic id>/<partition>` of the input, by number."""
 
 
-def load(folder: Path, asked: dict[str, Any]) -> State | None:
+def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """Return the state that a killed audit left, None where there is none. Raises SettingsError for another audit's."""
     path = folder / "state.json"
     if not path.exists():
@@ -53,10 +53,10 @@ def load(folder: Path, asked: dict[str, Any]) -> State | None:
             f"{folder} holds the state of another audit: {value.get('asked')}, this one is {asked}. Name another --state, "
             "or delete the directory"
         )
-    return State(**value)
+    return AuditState(**value)
 
 
-def save(folder: Path, state: State) -> None:
+def save(folder: Path, state: AuditState) -> None:
     """Keep it: the former state or this one is there after a crash, never a half."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "state.json.new"

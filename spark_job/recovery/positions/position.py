@@ -28,7 +28,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True)
-class Position:
+class InputPosition:
     """Where a generation is."""
 
     generation: Generation
@@ -60,12 +60,12 @@ class Position:
         return self.open.safe_at(where, self.end.at(where))
 
 
-def read(connection: Connection) -> Position | None:
+def read(connection: Connection) -> InputPosition | None:
     """Return the current position, None in an empty outbox. To decide by it, read it under the writer lock."""
     generation = newest_generation(connection)
     if generation is None:
         return None
-    return Position(generation, newest_row(connection, generation.number))
+    return InputPosition(generation, newest_row(connection, generation.number))
 
 
 def newest_row(connection: Connection, generation: int) -> StreamRow | None:

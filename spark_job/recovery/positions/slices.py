@@ -5,11 +5,11 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.source import source_number
 from spark_job.input.topics import InputTopics
 from spark_job.recovery.positions.judges import judges_of
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 
 
 def slices_of(
-    at: Position, start: Offsets, end: Offsets, topics: InputTopics, accept_differing_at: Offsets
+    at: InputPosition, start: Offsets, end: Offsets, topics: InputTopics, accept_differing_at: Offsets
 ) -> dict[int, Slice]:
     """Return, by source number, what a task must know of each partition with new offsets.
 

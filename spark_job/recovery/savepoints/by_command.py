@@ -10,7 +10,7 @@ from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery import findings, ownership
-from spark_job.recovery.findings import Accepted, Finding, From, Input
+from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input
 from spark_job.recovery.positions import position
 from spark_job.recovery.positions.generations import Connection, Generation
 from spark_job.recovery.savepoints.exported import ExportedSavepoint
@@ -31,7 +31,7 @@ def restore(settings: Settings, asked: Restore) -> Generation:
         return open_generation(connection, at, open_restored(connection, at, asked, now), run_id)
 
 
-def fork(settings: Settings, exported: ExportedSavepoint, accepted: Accepted, file: str) -> Generation:
+def fork(settings: Settings, exported: ExportedSavepoint, accepted: AcceptedRisks, file: str) -> Generation:
     """Open the first generation of an empty outbox where another one was when its savepoint was made.
 
     Raises SettingsError where the outbox is not empty or reads other topics, ContinuityError where something is to be accepted first,

@@ -10,11 +10,11 @@ from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings
-from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening
+from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening
 from spark_job.recovery.positions.generations import Connection, greatest_revision
 from spark_job.recovery.positions.lineage import Former, Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.savepoints import store as savepoints
 
 _GENERATIONS = queries("spark_job", "generations")
@@ -28,12 +28,12 @@ class Restore:
 
     savepoint: str | None
     policy: Policy
-    accepted: Accepted
+    accepted: AcceptedRisks
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> "Restore":
         """Read the arguments of a request."""
-        accepted = Accepted(
+        accepted = AcceptedRisks(
             data_loss=bool(arguments.get("accept_data_loss")),
             changed_assembly=bool(arguments.get("accept_changed_assembly")),
         )
@@ -46,7 +46,7 @@ class Restore:
         return f"spark-job savepoint restore{name} --policy {self.policy}"
 
 
-def open_restored(connection: Connection, at: Position, asked: Restore, now: Input) -> Opening:
+def open_restored(connection: Connection, at: InputPosition, asked: Restore, now: Input) -> Opening:
     """Return the generation that a restore would open.
 
     Raises SettingsError where the savepoint is unknown, missing, or of no use to the policy, ContinuityError where something is to be

@@ -110,7 +110,7 @@ class Savepoint:
             ),
         ]
 
-    def life(self, topic_ids: Mapping[str, str], earliest: Offsets, latest: Offsets) -> "Life":
+    def life(self, topic_ids: Mapping[str, str], earliest: Offsets, latest: Offsets) -> "SavepointValidity":
         """Return whether it can be restored, from the input's topic ids and bounds now."""
         reasons = self.expired(topic_ids, earliest)
         events = sum(
@@ -118,11 +118,11 @@ class Savepoint:
             for where, end in latest.items()
             if where.topic_id in self.topics
         )
-        return Life("expired" if reasons else "alive", reasons, events)
+        return SavepointValidity("expired" if reasons else "alive", reasons, events)
 
 
 @dataclass(frozen=True)
-class Life:
+class SavepointValidity:
     """Whether Kafka still has what a savepoint needs."""
 
     state: Literal["alive", "expired", "unknown"]

@@ -29,7 +29,7 @@ def texts(column: pa.Array) -> list[memoryview | npt.NDArray[Any]]:
     return [valid.astype(np.uint8), (bounds - bounds[0]).astype("<i8"), data[bounds[0] : bounds[-1]]]
 
 
-class Reader:
+class BinaryReader:
     """Takes parts out of bytes, one after the other. Raises DamagedStateError where they cannot be what was written."""
 
     def __init__(self, data: memoryview) -> None:

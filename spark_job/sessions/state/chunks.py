@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.decode import views
-from spark_job.sessions.state.binary import Reader, aligned, texts
+from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 from spark_job.sessions.state.open_sessions import OpenSessions
 
 Int = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Chunk:
+class EventChunk:
     """Events in the order of (their session's start, offset)."""
 
     start: Int
@@ -92,9 +92,9 @@ class Chunk:
         return aligned([*parts, *([] if events.event_id is None else texts(events.event_id))])
 
     @classmethod
-    def decoded(cls, data: memoryview) -> "Chunk":
+    def decoded(cls, data: memoryview) -> "EventChunk":
         """Read what `encoded` gave, copying nothing. Raises DamagedStateError where it cannot be that."""
-        reader = Reader(data)
+        reader = BinaryReader(data)
         sessions, rows, has_ids = reader.array("<i8", 3).tolist()
         start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
         offset, ts, kind = reader.array("<i8", rows), reader.array("<i8", rows), reader.array("i1", rows)
@@ -103,22 +103,22 @@ class Chunk:
         return cls(start, first, Events(offset, ts, kind, payload, event_id))
 
     @classmethod
-    def empty(cls) -> "Chunk":
+    def empty(cls) -> "EventChunk":
         """No events."""
         return cls(np.zeros(0, np.int64), np.zeros(1, np.int64), Events.empty())
 
 
-def collect(parts: Sequence[Chunk], starts: Int) -> Chunk:
+def collect(parts: Sequence[EventChunk], starts: Int) -> EventChunk:
     """The events of some sessions (their starts, ascending) out of several chunks, the older ones first, as one chunk."""
     runs = [_runs(part, starts) for part in parts if len(part.start)]
     if not len(starts) or not runs:
-        return Chunk.empty()
+        return EventChunk.empty()
     held = [part for part in parts if len(part.start)]
     owner = np.concatenate([run.owner for run in runs])
     order = np.argsort(owner, kind="stable")
     rows = np.concatenate([run.size for run in runs])[order]
     size = np.bincount(owner[order], weights=rows, minlength=len(starts)).astype(np.int64)
-    return Chunk(
+    return EventChunk(
         starts[size > 0], np.concatenate([[0], np.cumsum(size[size > 0])]), _joined(held, runs, order)
     )
 
@@ -132,14 +132,14 @@ class _Runs(NamedTuple):
     size: Int
 
 
-def _runs(part: Chunk, starts: Int) -> _Runs:
+def _runs(part: EventChunk, starts: Int) -> _Runs:
     at = np.minimum(np.searchsorted(part.start, starts), len(part.start) - 1)
     found = np.flatnonzero(part.start[at] == starts)
     begin = part.first[at[found]]
     return _Runs(found, begin, part.first[at[found] + 1] - begin)
 
 
-def _joined(parts: Sequence[Chunk], runs: Sequence[_Runs], order: Int) -> Events:
+def _joined(parts: Sequence[EventChunk], runs: Sequence[_Runs], order: Int) -> Events:
     """All runs of all parts, in the given order of runs. Each payload is copied once."""
     taken = [ranges(run.begin, run.size) for run in runs]
     size = np.concatenate([run.size for run in runs])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.state.binary import Reader, aligned, texts
+from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 
 Int = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
@@ -88,7 +88,7 @@ class OpenSessions:
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
         """Read what `encoded` gave. Raises DamagedStateError where it cannot be that; whether it is, its digest tells."""
-        reader = Reader(data)
+        reader = BinaryReader(data)
         (count,) = reader.array("<i8", 1).tolist()
         columns: dict[str, Any] = {}
         for field in fields(cls):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.state.chunks import Chunk, Sums, collect
+from spark_job.sessions.state.chunks import EventChunk, Sums, collect
 from spark_job.sessions.state.open_sessions import OpenSessions, digest
 
 Int = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ class OpenState:
     """The open sessions of one partition at one offset."""
 
     sessions: OpenSessions
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[EventChunk, ...] = ()
     """The older ones first. They may hold events of sessions that are not open any more."""
 
     @classmethod
@@ -56,7 +56,7 @@ class OpenState:
         """The tombstones alone."""
         return self.sessions.take(np.flatnonzero(self.sessions.is_tombstone))
 
-    def events_of(self, starts: Int, new: Chunk | None = None) -> Chunk:
+    def events_of(self, starts: Int, new: EventChunk | None = None) -> EventChunk:
         """The events of some open sessions (their starts, ascending; tombstones have none), followed by those in `new`, which has each.
 
         Raises DamagedStateError where they are not those that the table was made of.
@@ -76,13 +76,13 @@ class OpenState:
             raise DamagedStateError("an open session has other events than it had")
         return found
 
-    def after(self, sessions: OpenSessions, new: Chunk) -> "OpenState":
+    def after(self, sessions: OpenSessions, new: EventChunk) -> "OpenState":
         """The state with another table and the events of one chunk more."""
         if not sessions.rows.any():
             return OpenState(sessions)
         chunks = [chunk for chunk in (*self.chunks, new) if len(chunk)]
         if len(chunks) > _MOST_CHUNKS:
-            size, merged = 0, list[Chunk]()
+            size, merged = 0, list[EventChunk]()
             while chunks and (len(merged) < _MERGED_CHUNKS or chunks[-1].live(sessions) <= size):
                 merged.insert(0, chunks.pop())
                 size += merged[0].live(sessions)
@@ -98,7 +98,7 @@ class OpenState:
         return OpenState(self.sessions.changed(np.array(kept, bool), tombstones), self.chunks)
 
 
-def _merged(chunks: Sequence[Chunk], sessions: OpenSessions) -> Chunk:
+def _merged(chunks: Sequence[EventChunk], sessions: OpenSessions) -> EventChunk:
     """One chunk of what is open in some."""
     held = np.unique(np.concatenate([chunk.start for chunk in chunks]))
     return collect(chunks, np.intersect1d(held, sessions.start[sessions.rows > 0], assume_unique=True))

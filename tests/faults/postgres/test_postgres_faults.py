@@ -11,7 +11,7 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from service.errors import UnavailableError
 from spark_job.sink import ledger
-from spark_job.sink.commit import Committed
+from spark_job.sink.commit import CommittedBatch
 from spark_job.spark.failures import explain
 from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
 from tests.support.proxies.postgres import Cut, PostgresProxy, When
@@ -93,7 +93,7 @@ def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobod
 ) -> None:
     """A process that is stopped there would hold the writer lock for ever."""
     batches = Batches(database)
-    successor: list[Committed | None] = []
+    successor: list[CommittedBatch | None] = []
     insert_rows = ledger.insert_rows
 
     def stand_still(*arguments: Any, **options: Any) -> None:
@@ -109,7 +109,7 @@ def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobod
         error = explain(caught.value)
     assert isinstance(error, UnavailableError)
     assert "idle_in_transaction_timeout_ms" in str(error)
-    assert [type(each) for each in successor] == [Committed]
+    assert [type(each) for each in successor] == [CommittedBatch]
     batches.assert_whole()
     assert batches.stored() == 1
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from service.fault_points import Plan
+from service.fault_points import FaultPlan
 from tests.support.faults.faulty_jobs import OF_A_TASK, OF_THE_DRIVER, FailingDriver, FaultyJob, KilledWorker
 from tests.support.faults.job_cells import DRIVER, PAGE, TASK, JobCell, Situation
 from tests.support.faults.job_scenario import JobScenario, options
@@ -34,9 +34,9 @@ SAMPLES = {
 @pytest.fixture
 def faulty(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
-) -> Iterator[tuple[Pipeline, Plan]]:
+) -> Iterator[tuple[Pipeline, FaultPlan]]:
     """A pipeline whose job meets the faults of a plan."""
-    plan = Plan(tmp_path / "faults.json")
+    plan = FaultPlan(tmp_path / "faults.json")
     with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=options(plan)) as made:
         yield made, plan
 
@@ -45,7 +45,7 @@ def faulty(
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize(("title", "faulty_job"), GROUPS)
 def test_a_fault_at_any_step_loses_and_repeats_nothing(
-    faulty: tuple[Pipeline, Plan],
+    faulty: tuple[Pipeline, FaultPlan],
     matrix: Matrix,
     tell: Callable[[str], None],
     title: str,
@@ -63,7 +63,7 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
     "faulty_job", SAMPLES
 )  # tests/acceptance/exactly_once/test_kill_loops.py kills the driver
 def test_a_fault_just_before_and_one_just_after_commit_and_one_of_a_worker_lose_and_repeat_nothing(
-    faulty: tuple[Pipeline, Plan], faulty_job: type[FaultyJob]
+    faulty: tuple[Pipeline, FaultPlan], faulty_job: type[FaultyJob]
 ) -> None:
     pipeline, plan = faulty
     situation = SAMPLES[faulty_job]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from tests.support.faults.state import has_told_all, input_ends, open_transactions
 from tests.support.pipeline.pipeline import Pipeline
 
@@ -24,7 +24,7 @@ class FaultyJob(ABC):
     new_run: ClassVar[bool] = True
     """The fault ends the run."""
 
-    def __init__(self, pipeline: Pipeline, plan: Plan) -> None:
+    def __init__(self, pipeline: Pipeline, plan: FaultPlan) -> None:
         self.pipeline = pipeline
         self.plan = plan
         self.settings: Mapping[str, str] = {}

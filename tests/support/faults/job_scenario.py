@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.fault_points import Plan
+from service.fault_points import FaultPlan
 from tests.support.faults.faulty_jobs import FaultyJob
 from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, JobCell, Situation
 from tests.support.faults.matrix import HELD, Group, MatrixRow
@@ -20,7 +20,7 @@ FEW_SESSIONS = 10
 SESSIONS_PER_SECOND = 10  # of event time: the first sessions end before the last ones begin
 
 
-def options(plan: Plan) -> Options:
+def options(plan: FaultPlan) -> Options:
     """Settings of a pipeline whose job meets the plan's faults."""
     return {
         "job": {"max_events_per_batch": 300},

@@ -11,7 +11,7 @@ from service.errors import OutboxError
 from service.settings import PostgresSettings
 from spark_job import OutputEvent
 from spark_job.recovery.positions import position
-from spark_job.sink.commit import Committed
+from spark_job.sink.commit import CommittedBatch
 from spark_job.spark.failures import explain
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, session
 
@@ -39,7 +39,7 @@ class Batches:
             self._sink_run = SinkRun(connection)
         self.written = 0
 
-    def write(self, connection: Connection) -> Committed | None:
+    def write(self, connection: Connection) -> CommittedBatch | None:
         """Let a sink on this connection write the next batch, as after a start: where the ledger has it already there is nothing to do."""
         number = self.written
         at = position.read(connection)
@@ -56,7 +56,7 @@ class Batches:
         self.assert_whole()
         return explain(caught.value)
 
-    def go_on(self) -> Committed | None:
+    def go_on(self) -> CommittedBatch | None:
         """Write the batch on a new connection, as the next start does. None: it was there already."""
         with connected(self._dsn) as connection:
             committed = self.write(connection)

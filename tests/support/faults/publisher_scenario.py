@@ -11,7 +11,7 @@ import psycopg
 
 from devstack.topics import create_topics
 from publisher.delivery.progress import Progress
-from service.fault_points import Fault, Plan
+from service.fault_points import Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import publisher_service, settings_for
@@ -53,7 +53,7 @@ class PublisherScenario:
         self.outbox = Outbox(dsn, topic, lanes)
         quick: dict[str, Any] = {"lease_s": 1.5, "transaction_sessions": TRANSACTION_SESSIONS}
         self.settings = settings_for(dsn, through or bootstrap, **(quick | publisher))
-        self.plan = Plan(folder / "faults.json")
+        self.plan = FaultPlan(folder / "faults.json")
         self.publisher = self.another({"OUTBOX_TESTING__FAULT_FILE": str(self.plan.file)})
         self.watcher = Watcher(bootstrap, topic, tolerant=True)
         self._started: list[Service] = [self.publisher]

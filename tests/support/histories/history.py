@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 
 from service import fault_points
 from service.errors import ContinuityError
-from service.fault_points import Action, Fault, InjectedFaultError, Plan
+from service.fault_points import Action, Fault, FaultPlan, InjectedFaultError
 from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
@@ -27,15 +27,15 @@ from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership, published, requests, runs
-from spark_job.recovery.findings import Accepted
+from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions import AssemblySettings
 from spark_job.sink.commit import Sink
-from spark_job.spark.query import Run
+from spark_job.spark.query import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog
 from tests.support.histories.spark_stand_in import Frame, MemoryLoop
@@ -114,10 +114,10 @@ class History:
         self.steps: list[str] = []
         self.folder = folder
         folder.mkdir()
-        self._faults = Plan(folder / "faults.json")
+        self._faults = FaultPlan(folder / "faults.json")
         self.former: tuple[UUID, ...] = ()
         self._connections: list[Connection] = []
-        self._accepted = Accepted()
+        self._accepted = AcceptedRisks()
         self.observer = self.connect()
         patch.setattr(rebuild, "committed_records", lambda *given: self.log.committed_records(*given))
         patch.setattr(published, "newest_delivered", lambda _settings, _uuid: self._delivered())
@@ -183,7 +183,7 @@ class History:
             left -= ends[where] - start.at(where)
         return Frame(self.log, start, Offsets(ends), self.chance, self.disks)
 
-    def restart(self, request: Request | None = None, *, killed: bool = True) -> None:
+    def restart(self, request: JobRequest | None = None, *, killed: bool = True) -> None:
         """The process ends, and another starts. `killed`: without a word."""
         if not killed:
             ownership.give_back(self.process.connection, self.process.run_id)
@@ -200,7 +200,7 @@ class History:
         ):
             pass
 
-    def start(self, request: Request | None = None, *, take_over: bool = False) -> Process:
+    def start(self, request: JobRequest | None = None, *, take_over: bool = False) -> Process:
         connection, run_id = self.connect(), uuid4()
         topics = self.log.describe()
         begin = Start(self.settings, run_id, 1, FINGERPRINT, self._accepted, take_over, request, self.former)
@@ -210,7 +210,7 @@ class History:
         except BaseException:
             self.end(connection)
             raise
-        accepted, self._accepted, self.former = self._accepted, Accepted(), ()
+        accepted, self._accepted, self.former = self._accepted, AcceptedRisks(), ()
         sink = Sink(
             connection,
             started.position,
@@ -224,7 +224,7 @@ class History:
         accept_at = resumes_at if accepted.data_loss else Offsets()
         nothing: Any = None
         spark: Any = _Spark()
-        run = Run(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing, accept_at)
+        run = RunContext(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing, accept_at)
         loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Condition())
         self._check_start(started)
         return Process(connection, run_id, started, loop)
@@ -298,7 +298,7 @@ class History:
         assert (self.count("generation"), self.count("run")) == before
         assert ownership.read_owner(self.observer).run_id == self.process.run_id
         self.expected.open(self.named(places), self.rules, revision)
-        self._accepted = Accepted(**dict.fromkeys(map(_name, flags), True))
+        self._accepted = AcceptedRisks(**dict.fromkeys(map(_name, flags), True))
         self.start_again()
 
     def open_by_request(
@@ -316,7 +316,7 @@ class History:
     def ask(self, arguments: Mapping[str, Any]) -> None:
         """Let the job do it between two batches. Raises RequestRefusedError; the job goes on then with another start."""
         number = requests.ask(self.observer, self.process.run_id, "restore", arguments)
-        self.restart(Request(number, self.process.run_id, "restore", dict(arguments)), killed=False)
+        self.restart(JobRequest(number, self.process.run_id, "restore", dict(arguments)), killed=False)
 
 
 def flags_in(error: BaseException) -> set[str]:

@@ -22,11 +22,11 @@ from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.positions.slices import slices_of
 from spark_job.sessions import AssemblySettings
 from spark_job.sink import batch
-from spark_job.sink.batch import Assembled, Letter, SessionRow
+from spark_job.sink.batch import AssembledBatch, Letter, SessionRow
 from tests.support.reference.message import Message, in_blocks
 from tests.support.reference.model import Record
 
@@ -134,7 +134,7 @@ class Job:
             0,
             described(Settings(session=self.session)),
         )
-        self.position = Position(generation, None)
+        self.position = InputPosition(generation, None)
 
     def change_assembly(self, session: SessionSettings) -> None:
         """As `--accept-changed-assembly` does: a generation that begins where the one before is."""
@@ -148,11 +148,11 @@ class Job:
             lineage=begin.lineage,
             assembly=described(Settings(session=session)),
         )
-        self.position = Position(opened, None)
+        self.position = InputPosition(opened, None)
 
     def run_batch(
         self, ends: Mapping[int, int], *, tasks: int = 1, lose_cache: Collection[int] = (), size: int = 1_000
-    ) -> list[Assembled]:
+    ) -> list[AssembledBatch]:
         """Take a batch up to these ends, by partition, on so many tasks, each on a machine of its own for those that `lose_cache` names."""
         start = self.position.end
         end = Offsets(
@@ -192,7 +192,7 @@ class Job:
         """Of each partition with open sessions: the safe offset and the digest."""
         return {where: (each.safe, each.digest) for where, each in self.position.open.items()}
 
-    def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[Assembled]) -> None:
+    def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[AssembledBatch]) -> None:
         opened = dict(self.position.open)
         for each in found:
             opened.pop(each.where, None)

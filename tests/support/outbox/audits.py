@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from db.connection import connect
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
-from publisher.audit.audit import Request, audit
-from publisher.audit.findings import Report
+from publisher.audit.audit import AuditRequest, audit
+from publisher.audit.findings import AuditReport
 from publisher.audit.scope import Limits
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
@@ -30,19 +30,19 @@ def run_audit(
     kafka: bool = False,
     limits: Limits = Limits(),  # noqa: B008 - it never changes
     state: Path | None = None,
-) -> Report:
+) -> AuditReport:
     """What `publisher audit` does, without its command line."""
-    request = Request(limits, kafka, state, folder / "lost-keys.txt")
+    request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt")
     with connect(settings.postgres, "audit test", autocommit=True) as connection:
         return audit(connection, settings, request, lambda name, steps: lambda done: None)
 
 
-def failed(report: Report) -> dict[str, int]:
+def failed(report: AuditReport) -> dict[str, int]:
     """Name and count of each check that failed."""
     return {check.name: check.count for check in report.checks if check.failed}
 
 
-def examples(report: Report, name: str) -> str:
+def examples(report: AuditReport, name: str) -> str:
     """The examples of a check, a line each."""
     return "\n".join(next(check.examples for check in report.checks if check.name == name))
 
@@ -137,6 +137,6 @@ def publisher_command(settings: Settings, *arguments: str) -> "subprocess.Comple
     return run_command("publisher", *arguments, variables=variables_of(settings))
 
 
-def counted(report: Report, name: str) -> int:
+def counted(report: AuditReport, name: str) -> int:
     """One of the numbers of a report."""
     return report.counted.get(name, 0)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import psycopg
 
-from publisher.monitoring.status import Status, read_status
+from publisher.monitoring.status import PublisherStatus, read_status
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox
 from tests.support.processes.publishers import RelayThread
@@ -42,7 +42,7 @@ def reasons(dsn: str) -> list[str]:
     return [lane.stopped_reason or "" for lane in status_of(dsn).lanes]
 
 
-def status_of(dsn: str) -> Status:
+def status_of(dsn: str) -> PublisherStatus:
     """What `publisher status` reads."""
     with psycopg.connect(dsn, autocommit=True, options="-c timezone=UTC") as connection:
         return read_status(connection)

@@ -7,11 +7,11 @@ import orjson
 
 from service.settings import Settings
 from spark_job import OutputEvent, Session
-from spark_job.dead_letters.retry import Outcome, Retry
+from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
 from spark_job.recovery.positions.generations import Connection
 from spark_job.sessions import AssemblySettings
-from spark_job.sink.commit import Committed
+from spark_job.sink.commit import CommittedBatch
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, still_open
 
 HERE = "tests.support.outbox.letters"
@@ -65,10 +65,10 @@ def settings(dsn: str, function: str = "good") -> Settings:
 
 def retry(
     connection: Connection, dsn: str, *ids: int, function: str = "good", dry_run: bool = False, **options: Any
-) -> Outcome:
+) -> RetryOutcome:
     """Retry these letters, or all open ones, as the command does."""
     work = Retry(connection, settings(dsn, function), **options)
-    total = Outcome()
+    total = RetryOutcome()
     for step in work.steps(Filter(ids=ids) if ids else Filter(state="open"), 500):
         total.add(work.run_once(step, dry_run=dry_run))
     return total
@@ -78,7 +78,7 @@ def with_letters(connection: Connection, *letters: Row, end: int = 100, **option
     """A generation whose batch 1 wrote these letters and read partition 0 to `end`."""
     sink_run = SinkRun(connection, **options)
     sink_run.plan(0, (0, 0), (end, 50))
-    written: Committed | None = sink_run.write(0, *letters, still_open(0))
+    written: CommittedBatch | None = sink_run.write(0, *letters, still_open(0))
     assert written is not None
     assert written.dead_letters == len(letters)
     return sink_run

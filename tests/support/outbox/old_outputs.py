@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 from pydantic import SecretStr
 
-from service.fault_points import Fault, Plan
+from service.fault_points import Fault, FaultPlan
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.support.outbox.batches import OFFSETS
 from tests.support.processes.environment import without_settings
@@ -80,7 +80,7 @@ class Command:
         for name, value in settings.retention.model_dump(exclude_none=True).items():
             text = value.get_secret_value() if isinstance(value, SecretStr) else json.dumps(value)
             self._environment[f"OUTBOX_RETENTION__{name.upper()}"] = text
-        self._plan = Plan(folder / "retention-faults.json")
+        self._plan = FaultPlan(folder / "retention-faults.json")
 
     def start(self, *arguments: str, fault: Fault | None = None) -> subprocess.Popen[str]:
         """Start it."""

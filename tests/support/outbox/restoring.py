@@ -14,7 +14,7 @@ from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
 from publisher.kafka.clients import progress_consumer
-from publisher.kafka.progress_reader import Record, records_backwards
+from publisher.kafka.progress_reader import StoredProgress, records_backwards
 from publisher.kafka.topics import Topics
 from service.errors import OutboxError
 from service.kafka_client import admin_client
@@ -136,7 +136,7 @@ def recreate_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
     create_topics(bootstrap, {name: (partitions, {})})
 
 
-def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[Record]]:
+def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[StoredProgress]]:
     """Every progress record of each partition, the newest first."""
     settings = KafkaSettings(bootstrap_servers=bootstrap)
     topics = Topics(admin_client(settings), timeout_s=30, create=False)
@@ -151,7 +151,7 @@ def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[Re
     return found
 
 
-def set_back_progress(bootstrap: str, name: str, records: list[list[Record]]) -> None:
+def set_back_progress(bootstrap: str, name: str, records: list[list[StoredProgress]]) -> None:
     """Make the progress topic hold what it held when `records` were read."""
     delete_topic(bootstrap, name)
     create_topics(bootstrap, {name: (len(records), {"cleanup.policy": "compact"})})

@@ -23,9 +23,9 @@ from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import Position
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.runs import Begun
-from spark_job.sink.commit import BatchRange, Committed, Sink
+from spark_job.sink.commit import BatchRange, CommittedBatch, Sink
 
 _LEDGER = queries("spark_job", "ledger")
 
@@ -153,7 +153,7 @@ class SinkRun:
         self,
         connection: psycopg.Connection[TupleRow] | None = None,
         max_row_bytes: int = 1 << 20,
-        at: Position | None = None,
+        at: InputPosition | None = None,
         input_topics: Callable[[], InputTopics] | None = None,
     ) -> Sink:
         """A sink of this run that goes on `at` a position, by default where the outbox is."""
@@ -174,7 +174,7 @@ class SinkRun:
         as_offsets = [Offsets(zip(self.partitions, pair, strict=True)) for pair in (start, end)]
         self.planned[spark_batch] = BatchRange(*as_offsets)
 
-    def write(self, spark_batch: int, *found: Row, sink: Sink | None = None) -> Committed | None:
+    def write(self, spark_batch: int, *found: Row, sink: Sink | None = None) -> CommittedBatch | None:
         """Let the sink write a batch. A partition with sessions or letters tells what is open, by default nothing, as tasks do."""
         told = {row["source"] for row in found if row["kind"] == rows.PARTITION}
         others = {row["source"] for row in found} - told

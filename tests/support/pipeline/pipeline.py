@@ -17,7 +17,7 @@ import psycopg
 from confluent_kafka.admin import AdminClient
 
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from service.settings import SessionSettings
 from tests.support.pipeline import verdict
 from tests.support.pipeline.expectation import WHOLE, Expectation, Share, expect, read_topic
@@ -65,7 +65,7 @@ class Pipeline:
         self.input_topic = InputTopic(bootstrap, self.input, partitions)
         self.group = ConsumerGroup(bootstrap, f"{prefix}job", self.input)
         self.cache = folder / "cache"
-        self.faults = Plan(folder / "faults.json")
+        self.faults = FaultPlan(folder / "faults.json")
         self.armed = {"OUTBOX_TESTING__FAULT_FILE": str(self.faults.file)}
         """Settings of a life that follows the plan in `faults`. Refused for a database whose name does not begin with `test_`."""
         self.options = small(dsn, bootstrap, prefix, self.input, self.cache, options or {})

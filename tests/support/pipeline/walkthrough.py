@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from service.topic_ids import topic_id_text
 from tests.support.pages.compared import ComparedPage
 from tests.support.pipeline import verdict
@@ -53,7 +53,7 @@ class Walkthrough:
             output_topic=prefix + LETTERS,
             progress_topic=f"outbox-progress-{outbox_uuid}",
         )
-        self._faults = Plan(folder / "faults.json")
+        self._faults = FaultPlan(folder / "faults.json")
         # Its path is short enough for sockets.
         scratch = self._scratch = tempfile.mkdtemp(prefix="outbox-")
         settings = environment(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from spark_job.sessions import Assembled, AssemblySettings, OpenState, assemble
+from spark_job.sessions import AssembledSessions, AssemblySettings, OpenState, assemble
 from tests.support.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
 
 
@@ -91,7 +91,7 @@ def expected_outcome(expected: Expected) -> Outcome:
     ).sort()
 
 
-def add(outcome: Outcome, source: int, result: Assembled) -> None:
+def add(outcome: Outcome, source: int, result: AssembledSessions) -> None:
     """Collect one call's sessions, letters and counts."""
     for session in result.closed:
         columns = zip(
@@ -153,7 +153,7 @@ def add_open(outcome: Outcome, source: int, state: OpenState) -> None:
 
 
 def check_types(
-    result: Assembled, source: int, in_headers: Mapping[tuple[int, int], str | None] | None
+    result: AssembledSessions, source: int, in_headers: Mapping[tuple[int, int], str | None] | None
 ) -> None:
     """Letters keep the types that only a header told. `in_headers`: by (source, offset); None where the values tell them."""
     for letter in result.letters:

@@ -23,13 +23,13 @@ SETTINGS = Settings.model_construct()
 SERVICES: dict[str, list[Collector]] = {
     "publisher": [
         publisher.monitoring.metrics.REGISTRY,
-        publisher.monitoring.outbox_metrics.OutboxMetrics(1),
-        publisher.monitoring.endpoint.ProcessMetrics(SETTINGS, PublisherCondition()),
+        publisher.monitoring.outbox_metrics.PublisherOutboxMetrics(1),
+        publisher.monitoring.endpoint.PublisherProcessMetrics(SETTINGS, PublisherCondition()),
     ],
     "job": [
         spark_job.monitoring.metrics.REGISTRY,
-        spark_job.monitoring.outbox_metrics.OutboxMetrics(1, lambda _ends: []),
-        spark_job.monitoring.endpoint.ProcessMetrics(SETTINGS, JobCondition()),
+        spark_job.monitoring.outbox_metrics.JobOutboxMetrics(1, lambda _ends: []),
+        spark_job.monitoring.endpoint.JobProcessMetrics(SETTINGS, JobCondition()),
     ],
 }
 

@@ -16,7 +16,7 @@ from devstack.port import ReservedPort
 from service.errors import SettingsError
 from service.monitoring import endpoint
 from service.monitoring.endpoint import MOST_REQUESTS, Answer, Page
-from service.monitoring.verdict import Verdict
+from service.monitoring.verdict import HealthVerdict
 from service.probe import probe
 from service.settings import MetricsSettings
 
@@ -39,14 +39,16 @@ def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
     return found
 
 
-def service(healthy: Verdict, ready: Verdict) -> dict[str, Page]:
+def service(healthy: HealthVerdict, ready: HealthVerdict) -> dict[str, Page]:
     registry = CollectorRegistry()
     Counter("outbox_things", "Things.", registry=registry).inc(3)
     return endpoint.pages([registry], lambda: healthy, lambda: ready)
 
 
 def test_the_three_pages_and_nothing_else() -> None:
-    with serving(service(Verdict([]), Verdict(["lane 1 is stopped: gone"], {"lanes": [1]}))) as port:
+    with serving(
+        service(HealthVerdict([]), HealthVerdict(["lane 1 is stopped: gone"], {"lanes": [1]}))
+    ) as port:
         status, content_type, body = ask(port, "/metrics?name=x")
         assert (status, content_type.split(";")[0]) == (200, "text/plain")
         assert "outbox_things_total 3.0\n" in body
@@ -59,7 +61,7 @@ def test_the_three_pages_and_nothing_else() -> None:
 
 
 def test_head_is_the_status_without_the_body() -> None:
-    with serving(service(Verdict([]), Verdict(["why"]))) as port:
+    with serving(service(HealthVerdict([]), HealthVerdict(["why"]))) as port:
         assert ask(port, "/readyz", "HEAD") == (503, "application/json", "")
         assert ask(port, "/nowhere", "HEAD")[0] == 404
 
@@ -68,7 +70,7 @@ def test_a_page_that_fails_is_a_500_and_the_endpoint_goes_on() -> None:
     def broken(_accept: str) -> Answer:
         raise ZeroDivisionError
 
-    with serving(service(Verdict([]), Verdict([])) | {"/broken": broken}) as port:
+    with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/broken": broken}) as port:
         status, _, body = ask(port, "/broken")
         assert (status, "ZeroDivisionError" in body) == (500, True)
         assert ask(port, "/healthz")[0] == 200
@@ -83,7 +85,7 @@ def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
         return Answer(200, "text/plain", b"")
 
     try:
-        with serving(service(Verdict([]), Verdict([])) | {"/hanging": hanging}) as port:
+        with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/hanging": hanging}) as port:
             silent = socket.create_connection(("127.0.0.1", port))
             waiting = http.client.HTTPConnection("127.0.0.1", port)
             waiting.request("GET", "/hanging")
@@ -105,7 +107,7 @@ def test_requests_beyond_the_bound_are_refused_until_one_ends() -> None:
 
     waiting = []
     try:
-        with serving(service(Verdict([]), Verdict([])) | {"/hanging": hanging}) as port:
+        with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/hanging": hanging}) as port:
             for _ in range(MOST_REQUESTS):
                 waiting.append(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
                 waiting[-1].request("GET", "/hanging")
@@ -151,7 +153,7 @@ def test_an_address_that_is_not_to_be_had_names_the_setting() -> None:
 
 def test_the_probe_exits_with_what_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # is not asked
-    with serving(service(Verdict([]), Verdict(["why not"]))) as port:
+    with serving(service(HealthVerdict([]), HealthVerdict(["why not"]))) as port:
         assert probe(f"http://127.0.0.1:{port}/healthz") == (0, '{"healthy":true,"reasons":[]}')
         assert probe(f"http://127.0.0.1:{port}/readyz") == (1, '{"ready":false,"reasons":["why not"]}')
         command = [sys.executable, "-m", "service.probe", f"http://127.0.0.1:{port}/readyz"]

@@ -11,7 +11,7 @@ import pytest
 
 from service import fault_points
 from service.errors import SettingsError
-from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan, reach
+from service.fault_points import POINTS, Action, Fault, FaultPlan, InjectedFaultError, reach
 from service.settings import load_settings
 from tests.support.paths import ROOT
 
@@ -19,15 +19,15 @@ SERVICES = ("spark_job", "publisher")
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Iterator[Plan]:
+def plan(tmp_path: Path) -> Iterator[FaultPlan]:
     """The plan that this process follows."""
-    made = Plan(tmp_path / "faults.json")
+    made = FaultPlan(tmp_path / "faults.json")
     fault_points.arm(made.file)
     yield made
     fault_points.arm(None)
 
 
-def test_nothing_happens_at_a_point_unless_a_test_armed_it(plan: Plan) -> None:
+def test_nothing_happens_at_a_point_unless_a_test_armed_it(plan: FaultPlan) -> None:
     plan.write(Fault("sink.after_lock", Action.RAISE))
     fault_points.arm(None)
     reach("sink.after_lock")
@@ -35,7 +35,7 @@ def test_nothing_happens_at_a_point_unless_a_test_armed_it(plan: Plan) -> None:
     assert plan.fired() == []
 
 
-def test_a_fault_fires_once_at_its_point_and_the_next_one_after_it(plan: Plan) -> None:
+def test_a_fault_fires_once_at_its_point_and_the_next_one_after_it(plan: FaultPlan) -> None:
     first, second = Fault("sink.after_copy", Action.RAISE), Fault("sink.after_lock", Action.RAISE)
     plan.write(first, second)
     reach("sink.after_lock")
@@ -48,7 +48,7 @@ def test_a_fault_fires_once_at_its_point_and_the_next_one_after_it(plan: Plan) -
     assert plan.pending() == []
 
 
-def test_hits_are_counted_from_the_moment_at_which_the_fault_is_the_next_one(plan: Plan) -> None:
+def test_hits_are_counted_from_the_moment_at_which_the_fault_is_the_next_one(plan: FaultPlan) -> None:
     plan.write(Fault("sink.after_lock", Action.RAISE), Fault("sink.during_copy", Action.RAISE, hit=3))
     reach("sink.during_copy")
     with pytest.raises(InjectedFaultError):
@@ -59,7 +59,7 @@ def test_hits_are_counted_from_the_moment_at_which_the_fault_is_the_next_one(pla
         reach("sink.during_copy")
 
 
-def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: Plan) -> None:
+def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: FaultPlan) -> None:
     plan.write(Fault("sink.during_copy", Action.PASS), Fault("sink.after_lock", Action.RAISE))
     reach("sink.after_lock")
     reach("sink.during_copy")
@@ -67,7 +67,7 @@ def test_a_pass_does_nothing_but_let_the_next_fault_count_from_there(plan: Plan)
         reach("sink.after_lock")
 
 
-def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan) -> None:
+def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: FaultPlan) -> None:
     plan.write(Fault("sink.after_commit", Action.KILL))
     program = f"from service import fault_points as f; f.arm(f.Path({str(plan.file)!r})); f.reach('sink.after_commit')"
     lives = [
@@ -77,7 +77,9 @@ def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Plan)
     assert len(plan.fired()) == 1
 
 
-def test_a_process_that_is_held_goes_on_by_the_new_plan_which_may_begin_at_the_same_point(plan: Plan) -> None:
+def test_a_process_that_is_held_goes_on_by_the_new_plan_which_may_begin_at_the_same_point(
+    plan: FaultPlan,
+) -> None:
     hold = Fault("start.begins", Action.HOLD)
     plan.write(hold)
     failed: list[InjectedFaultError] = []
@@ -101,7 +103,7 @@ def test_a_process_that_is_held_goes_on_by_the_new_plan_which_may_begin_at_the_s
     assert [fault.action for fault, _ in plan.fired()] == [Action.HOLD, Action.HOLD, Action.RAISE]
 
 
-def test_an_unknown_point_is_refused_with_the_nearest_known_one(plan: Plan) -> None:
+def test_an_unknown_point_is_refused_with_the_nearest_known_one(plan: FaultPlan) -> None:
     with pytest.raises(
         SettingsError, match=r"unknown fault point 'sink\.after_lok': did you mean 'sink\.after_lock'"
     ):

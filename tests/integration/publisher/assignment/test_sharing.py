@@ -11,7 +11,7 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from service import fault_points
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained, holders, spread, status_of
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
@@ -156,7 +156,7 @@ def test_a_lane_that_waits_long_keeps_its_lease_while_the_process_lives(
 ) -> None:
     lease_s = 1.0
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=lease_s)
-    plan = Plan(tmp_path / "plan.json")
+    plan = FaultPlan(tmp_path / "plan.json")
     with RelayThread(settings), RelayThread(settings):
         wait_for_spread(outbox, [4, 4])
         outbox.batch(simple(1, keys=40))

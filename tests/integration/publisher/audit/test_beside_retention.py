@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from db.connection import connect
-from publisher.audit.audit import Request, audit
-from publisher.audit.findings import Report
+from publisher.audit.audit import AuditRequest, audit
+from publisher.audit.findings import AuditReport
 from publisher.audit.scope import Limits
 from publisher.retention.keeper import run_once
 from service.errors import FencedError
@@ -34,14 +34,14 @@ def old(outbox: Outbox, settings: Settings) -> Settings:
     return settings
 
 
-def audit_with(settings: Settings, folder: Path, in_phase: Callable[[str], None]) -> Report:
+def audit_with(settings: Settings, folder: Path, in_phase: Callable[[str], None]) -> AuditReport:
     """An audit of the topics that calls `in_phase` with the name of each phase as it begins; its state is in `folder`."""
 
     def phase(name: str, steps: int) -> Callable[[int], None]:
         in_phase(name)
         return lambda done: None
 
-    request = Request(Limits(), True, folder, folder / "lost-keys.txt")
+    request = AuditRequest(Limits(), True, folder, folder / "lost-keys.txt")
     with connect(settings.postgres, "publisher audit", autocommit=True) as connection:
         return audit(connection, settings, request, phase)
 

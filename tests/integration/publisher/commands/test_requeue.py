@@ -18,7 +18,7 @@ from devstack.topics import create_topics
 from publisher.commands.parked import RowError, app
 from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
 from service.errors import SettingsError
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import drained
@@ -83,7 +83,7 @@ def everything(dsn: str) -> Choice:
         return Choice(newest_batch(connection))
 
 
-def killed_requeue(settings: Settings, plan: Plan) -> int:
+def killed_requeue(settings: Settings, plan: FaultPlan) -> int:
     """Run `publisher parked requeue` as a process of its own that follows a plan; return its exit code."""
     arguments = ("parked", "requeue", "--all", "--yes")
     return run_command("publisher", *arguments, variables=variables_of(settings, plan.file)).returncode
@@ -123,7 +123,7 @@ def test_what_was_too_large_is_delivered_once_after_the_limit_was_raised_though_
             ("b", 3),
         ]
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
-        plan = Plan(tmp_path / "faults")
+        plan = FaultPlan(tmp_path / "faults")
         plan.write(Fault("requeue.after_batch", Action.KILL))
         assert killed_requeue(settings, plan) == -signal.SIGKILL
         outbox.batch({"b": [Session([b"5"], 40)]})

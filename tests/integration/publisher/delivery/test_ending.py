@@ -10,7 +10,7 @@ import pytest
 
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import publisher_service, settings_for
@@ -39,7 +39,7 @@ def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
     outbox = Outbox(database, topic, lanes=1)
     # Far longer than the test waits: only the bound on the end can end it.
     settings = settings_for(database, own_kafka.bootstrap_servers, transaction_timeout_ms=900_000)
-    plan = Plan(tmp_path / "plan.json")
+    plan = FaultPlan(tmp_path / "plan.json")
     plan.write(Fault(point, Action.HOLD, 1))
     process = publisher_service(
         settings, tmp_path / "publisher.log", {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}

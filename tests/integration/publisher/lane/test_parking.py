@@ -8,7 +8,7 @@ import pytest
 from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.delivery.records import Record, batch_size
+from publisher.delivery.records import OutputRecord, batch_size
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
 from service.settings import Settings
@@ -38,7 +38,7 @@ def value_for(size: int, topic: str, key: str, end: int, index: int) -> bytes:
     """A value that makes its record, alone in a batch, `size` bytes."""
     headers: list[tuple[str, str | bytes | None]] = [("outbox-id", f"{TOPIC_ID}/0/{end}/{index}".encode())]
     for length in range(size):
-        if batch_size(Record(topic, b"x" * length, key.encode(), -1, 0, headers)) == size:
+        if batch_size(OutputRecord(topic, b"x" * length, key.encode(), -1, 0, headers)) == size:
             return b"x" * length
     raise AssertionError(f"no value makes {size} bytes")
 

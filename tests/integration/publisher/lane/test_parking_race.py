@@ -9,7 +9,7 @@ import pytest
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.outbox.parked import Choice, newest_batch, requeue
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
@@ -39,13 +39,13 @@ def outbox(database: str, topic: str) -> Outbox:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> FaultPlan:
     """The plan that the first publisher follows; its successor, in this process, follows none."""
-    return Plan(tmp_path / "faults.json")
+    return FaultPlan(tmp_path / "faults.json")
 
 
 @pytest.fixture
-def first(outbox: Outbox, kafka: KafkaServer, plan: Plan, tmp_path: Path) -> Service:
+def first(outbox: Outbox, kafka: KafkaServer, plan: FaultPlan, tmp_path: Path) -> Service:
     """A publisher that loses its lane within a second of standing still."""
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)
     environment = {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}
@@ -65,7 +65,7 @@ def lane_connections(dsn: str) -> int:
 
 
 def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_successor(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Service
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: FaultPlan, first: Service
 ) -> None:
     outbox.batch({"a": [Session([TOO_LARGE], 10)]})
     plan.write(Fault("delivery.after_admission", Action.HOLD))
@@ -87,7 +87,7 @@ def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_suc
 
 
 def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_sent(
-    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: Plan, first: Service
+    outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: FaultPlan, first: Service
 ) -> None:
     outbox.batch({"a": [Session([b"1"], 9)]})
     with first:

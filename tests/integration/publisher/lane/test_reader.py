@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from db.statements import queries
-from publisher.delivery.history import Position
+from publisher.delivery.history import DeliveryPosition
 from publisher.delivery.records import value_bytes
-from publisher.lane.reader import Reader
+from publisher.lane.reader import LaneReader
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.queries import query
@@ -25,12 +25,12 @@ def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(dat
     """A change of the lane count is read in the same snapshot as the rows."""
     outbox = Outbox(database, "topic", lanes=1)
     outbox.batch({"a": [Session([b"1"], 1)]})
-    lane = Reader(1, 0)
+    lane = LaneReader(1, 0)
     with psycopg.connect(database, autocommit=True) as connection:
         with psycopg.connect(database) as changing:
             # The lane has looked at the ledger and stands before the epochs: now the lanes change.
             changing.execute("LOCK TABLE outbox.lane_epoch IN ACCESS EXCLUSIVE MODE")
-            asked = lane.ask(connection, Position(0, Cursor(0), None), LIMITS)
+            asked = lane.ask(connection, DeliveryPosition(0, Cursor(0), None), LIMITS)
             wait_until(lambda: bool(query(database, WAITING, connection.info.backend_pid)), "the lane's wait")
             changing.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 3)")
         outbox.batch({"b": [Session([b"2"], 2)]})
@@ -40,7 +40,7 @@ def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(dat
             Cursor(1),
             None,
         )
-        second = lane.read(connection, Position(1, first.end, first.commit_id), LIMITS)
+        second = lane.read(connection, DeliveryPosition(1, first.end, first.commit_id), LIMITS)
         assert (second.rows, second.end, second.epoch_end) == ([], Cursor(1), 1)
         assert second.ends_epoch()
 
@@ -50,13 +50,13 @@ def test_a_lane_far_behind_reads_every_batch(database: str, monkeypatch: pytest.
     outbox = Outbox(database, "topic", lanes=1)
     for batch in range(1, 8):
         outbox.batch({f"key-{batch}": [Session([b"1"], batch)]})
-    lane = Reader(1, 0)
-    position, keys = Position(0, Cursor(0), None), []
+    lane = LaneReader(1, 0)
+    position, keys = DeliveryPosition(0, Cursor(0), None), []
     with psycopg.connect(database, autocommit=True) as connection:
         while (chunk := lane.read(connection, position, LIMITS)).end != position.cursor:
             keys += [row.session_key for row in chunk.rows]
             assert chunk.more == (chunk.end < Cursor(7))
-            position = Position(0, chunk.end, chunk.commit_id)
+            position = DeliveryPosition(0, chunk.end, chunk.commit_id)
     assert keys == [f"key-{batch}" for batch in range(1, 8)]
 
 
@@ -68,12 +68,12 @@ def test_what_a_lane_reads_at_once_is_bounded_in_bytes_whatever_the_rows_before_
     outbox.batch(small | {f"b{n:04d}": [Session([value], 10_000 + n)] for n, value in enumerate(large)})
     # Stored, it is a hundredth of what it takes.
     outbox.batch({f"c{n:04d}": [Session([b"x" * (1 << 19)], n + 1)] for n in range(20)})
-    lane, position, seen, sizes = Reader(1, 0), Position(0, Cursor(0), None), 0, []
+    lane, position, seen, sizes = LaneReader(1, 0), DeliveryPosition(0, Cursor(0), None), 0, []
     with psycopg.connect(database, autocommit=True) as connection:
         while (chunk := lane.read(connection, position, limits)).rows:
             sizes.append(sum(map(value_bytes, chunk.rows)))
             seen += len(chunk.rows)
-            position = Position(0, chunk.end, chunk.commit_id)
+            position = DeliveryPosition(0, chunk.end, chunk.commit_id)
     assert seen == 2_040
     # The limit and a row; once more where nothing told how far rows shrink.
     assert len([size for size in sizes if size > (1 << 20) + (1 << 19)]) <= 1

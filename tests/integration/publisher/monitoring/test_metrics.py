@@ -7,7 +7,7 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
-from publisher.monitoring.outbox_metrics import OutboxMetrics
+from publisher.monitoring.outbox_metrics import PublisherOutboxMetrics
 from service.errors import SettingsError
 from service.settings import MetricsSettings, PostgresSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
@@ -89,7 +89,7 @@ def test_a_port_in_use_is_a_clear_error_at_the_start(outbox: Outbox, kafka: Kafk
 
 
 def test_a_lane_that_tries_again_is_none_that_stands_still(outbox: Outbox) -> None:
-    polled = OutboxMetrics(90.0)
+    polled = PublisherOutboxMetrics(90.0)
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO outbox.lane (epoch, lane, stopped_reason, stopped_why) VALUES (1, 0, 'retrying: Kafka: away', NULL),"
@@ -105,7 +105,7 @@ def test_a_lane_that_tries_again_is_none_that_stands_still(outbox: Outbox) -> No
 
 def test_an_old_look_counts_as_none(outbox: Outbox) -> None:
     for max_age_s, up in ((90.0, 1), (0.0, 0)):
-        polled = OutboxMetrics(max_age_s)
+        polled = PublisherOutboxMetrics(max_age_s)
         with psycopg.connect(outbox.dsn, autocommit=True) as connection:
             polled.poll(connection)
         found = {family.name: family.samples for family in polled.collect()}

@@ -15,7 +15,7 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
 from publisher.assignment import lane_workers
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.lane.lane import Lane
 from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
@@ -190,7 +190,7 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
     hang, release = threading.Event(), threading.Event()
     as_ever = Lane.run_once
 
-    def run_once(lane: Lane) -> Outcome:
+    def run_once(lane: Lane) -> StepOutcome:
         if hang.is_set():
             release.wait(DEADLINE_S)
         return as_ever(lane)

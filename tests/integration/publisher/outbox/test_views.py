@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from db.statements import queries
-from publisher.assignment.heartbeat import Heartbeat
+from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.membership import read_living, read_view
 from publisher.cli import app
 from publisher.monitoring.health import ProcessHealth
@@ -138,7 +138,7 @@ def test_a_process_lives_again_soon_after_its_heartbeat_lost_its_connection(outb
         identity = read_identity(connection)
         me = str(uuid.uuid4())
         shared: Any = SimpleNamespace(settings=settings, outbox=identity, holder=me)
-        heartbeat = Heartbeat(shared, ProcessHealth())
+        heartbeat = ProcessHeartbeat(shared, ProcessHealth())
         heartbeat.start()
         try:
             wait_until(lambda: [each.process_id for each in read_living(connection)] == [me], "the process")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.fault_points import Action, Fault, Plan
+from service.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import deliver
@@ -32,9 +32,9 @@ def small(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> FaultPlan:
     """The faults to come."""
-    return Plan(tmp_path / "faults.json")
+    return FaultPlan(tmp_path / "faults.json")
 
 
 def uuid_of(outbox: Outbox) -> str:
@@ -43,7 +43,7 @@ def uuid_of(outbox: Outbox) -> str:
 
 
 def killed_at_each(
-    points: list[str], outbox: Outbox, settings: Settings, watcher: Watcher, plan: Plan, log: Path
+    points: list[str], outbox: Outbox, settings: Settings, watcher: Watcher, plan: FaultPlan, log: Path
 ) -> None:
     """Let one life of the same replay after the other be killed, each at the next point, and one go through to its end."""
     for batch in range(1, 9):
@@ -69,13 +69,13 @@ def killed_at_each(
 
 
 def test_kill_9_around_the_commits_neither_loses_nor_repeats(
-    outbox: Outbox, small: Settings, watcher: Watcher, plan: Plan, tmp_path: Path
+    outbox: Outbox, small: Settings, watcher: Watcher, plan: FaultPlan, tmp_path: Path
 ) -> None:
     killed_at_each(TELLING, outbox, small, watcher, plan, tmp_path / "log")
 
 
 def test_a_runner_that_hangs_is_fenced_by_the_next_one(
-    outbox: Outbox, small: Settings, watcher: Watcher, plan: Plan, tmp_path: Path
+    outbox: Outbox, small: Settings, watcher: Watcher, plan: FaultPlan, tmp_path: Path
 ) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8))

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from publisher.replay.filters import Filters
-from publisher.replay.selection import Range, resolve
+from publisher.replay.selection import ReplayRange, resolve
 from service.commands.times import Moment
 from tests.support.outbox.batches import Outbox
 from tests.support.queries import query
@@ -51,16 +51,16 @@ def holed(database: str) -> str:
 @pytest.mark.parametrize(
     ("filters", "batches"),
     [
-        (Filters(), Range(1, 42_000, [NOT_DELIVERED, hole("10,000", "29,999")], [(10_000, 29_999)])),
-        (Filters(from_batch=15_000, to_batch=36_000), Range(15_000, 36_000, [hole("15,000", "29,999")], [(15_000, 29_999)])),
-        (Filters(from_batch=3, to_batch=9_999), Range(3, 9_999, [], [])),
-        (Filters(from_batch=30_000, to_batch=42_000), Range(30_000, 42_000, [], [])),
-        (Filters(since=Moment(at=HALF_PAST_8), to_batch=9_999), Range(1, 9_999, [], [])),
-        (Filters(from_batch=30_000, until=Moment(at=HALF_PAST_10)), Range(30_000, 35_000, [], [])),
+        (Filters(), ReplayRange(1, 42_000, [NOT_DELIVERED, hole("10,000", "29,999")], [(10_000, 29_999)])),
+        (Filters(from_batch=15_000, to_batch=36_000), ReplayRange(15_000, 36_000, [hole("15,000", "29,999")], [(15_000, 29_999)])),
+        (Filters(from_batch=3, to_batch=9_999), ReplayRange(3, 9_999, [], [])),
+        (Filters(from_batch=30_000, to_batch=42_000), ReplayRange(30_000, 42_000, [], [])),
+        (Filters(since=Moment(at=HALF_PAST_8), to_batch=9_999), ReplayRange(1, 9_999, [], [])),
+        (Filters(from_batch=30_000, until=Moment(at=HALF_PAST_10)), ReplayRange(30_000, 35_000, [], [])),
     ],
 )  # fmt: skip
 def test_what_retention_dropped_in_the_middle_is_named_and_a_clock_that_stepped_back_leaves_nothing_out(
-    holed: str, filters: Filters, batches: Range
+    holed: str, filters: Filters, batches: ReplayRange
 ) -> None:
     with psycopg.connect(holed, autocommit=True) as connection:
         assert resolve(connection, filters) == batches

@@ -8,7 +8,7 @@ import pytest
 
 from publisher.outbox.identity import bind, bind_topics, read_identity
 from publisher.resume.plan import Way
-from publisher.resume.planning import Plan, Request
+from publisher.resume.planning import ResumePlan, ResumeRequest
 from publisher.resume.rebinding import Binding, rebind
 from publisher.resume.resume import Resume
 from service.errors import ContinuityError, FencedError
@@ -70,7 +70,7 @@ def test_a_second_resume_does_nothing_while_the_first_is_at_work(database: str) 
     nothing: Any = None
     settings = settings_for(database, "127.0.0.1:1")
     with psycopg.connect(database, autocommit=True) as connection:
-        plan = Plan(Request(Way.MIRROR), bound(connection), nothing, [], [], None)
+        plan = ResumePlan(ResumeRequest(Way.MIRROR), bound(connection), nothing, [], [], None)
         connection.execute("SET lock_timeout = '200ms'")
         with psycopg.connect(database, autocommit=True) as first:
             no_change = replace(plan, binding=replace(plan.binding, topic_ids={"a": "a1", "b": "b1"}))

@@ -7,7 +7,7 @@ import pytest
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from service.errors import ContinuityError, SettingsError, UnavailableError
-from service.fault_points import Action, Fault, Plan, arm
+from service.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
@@ -176,7 +176,7 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
     outbox.batch(simple(2, keys=4))
     deliver(settings)
     delete_topic(kafka.bootstrap_servers, progress_topic(outbox.dsn))
-    plan = Plan(tmp_path / "faults")
+    plan = FaultPlan(tmp_path / "faults")
     plan.write(Fault(point, Action.RAISE))
     try:
         with pytest.raises(UnavailableError):
@@ -201,7 +201,7 @@ def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
 ) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
-    plan = Plan(tmp_path / "faults")
+    plan = FaultPlan(tmp_path / "faults")
     plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:
         with pytest.raises(UnavailableError):
@@ -258,7 +258,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
     outbox.batch(simple(2, keys=4))
     arguments = ("--from", "batch", "2", "--accept-new-server", "--yes")
-    plan = Plan(tmp_path / "faults")
+    plan = FaultPlan(tmp_path / "faults")
     plan.write(Fault("resume.before_binding", Action.RAISE))
     try:
         with pytest.raises(UnavailableError):
@@ -320,7 +320,7 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
 ) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
-    plan = Plan(tmp_path / "faults")
+    plan = FaultPlan(tmp_path / "faults")
     plan.write(Fault("transaction.after_commit", Action.RAISE))
     try:
         with pytest.raises(UnavailableError):

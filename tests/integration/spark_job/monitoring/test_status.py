@@ -10,7 +10,7 @@ from service.commands.output import console
 from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.monitoring import status
-from spark_job.monitoring.status import Rate
+from spark_job.monitoring.status import BatchRate
 from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
 
 
@@ -29,7 +29,7 @@ def sink_run(database: str) -> Iterator[SinkRun]:
         yield sink_run
 
 
-def printed(found: status.Status, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(found: status.JobStatus, capsys: pytest.CaptureFixture[str]) -> str:
     status.print_status(console(), found)
     return capsys.readouterr().out
 
@@ -40,10 +40,10 @@ def test_rates_are_of_the_last_minute_and_the_last_five(
     settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
     found = status.read(settings)
     assert found.rates == [
-        Rate(
+        BatchRate(
             60, batches=1, input_events=600, sessions=1, output_events=1, dead_letters=0, duplicate_events=0
         ),
-        Rate(
+        BatchRate(
             300,
             batches=2,
             input_events=1_200,
@@ -61,7 +61,7 @@ def test_rates_are_of_the_last_minute_and_the_last_five(
 
 def test_an_outbox_without_batches_has_rates_of_nothing(database: str) -> None:
     settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)))
-    assert status.read(settings).rates == [Rate(60, 0, 0, 0, 0, 0, 0), Rate(300, 0, 0, 0, 0, 0, 0)]
+    assert status.read(settings).rates == [BatchRate(60, 0, 0, 0, 0, 0, 0), BatchRate(300, 0, 0, 0, 0, 0, 0)]
 
 
 def test_the_position_and_what_is_open_there_are_the_newest_stream_rows(

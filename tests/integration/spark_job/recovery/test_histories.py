@@ -27,10 +27,10 @@ from spark_job.recovery.findings import From, here
 from spark_job.recovery.positions import generations, position, slices
 from spark_job.recovery.positions.judges import judges_of
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.savepoints import restoring
 from spark_job.recovery.savepoints import store as savepoints
-from spark_job.sessions import Assembled, AssemblySettings, DeadLetter, OpenState, assemble
+from spark_job.sessions import AssembledSessions, AssemblySettings, DeadLetter, OpenState, assemble
 from spark_job.sink import batch
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
@@ -152,19 +152,19 @@ def only_partitions_with_new_records_count(patch: pytest.MonkeyPatch) -> None:
 
 def tombstones_stay_at_home(patch: pytest.MonkeyPatch) -> None:
     """They are not on the ledger's row: who rebuilds does not know them."""
-    whole = batch.Assembled.open
+    whole = batch.AssembledBatch.open
 
-    def without(self: batch.Assembled, end: int) -> OpenPartition | None:
+    def without(self: batch.AssembledBatch, end: int) -> OpenPartition | None:
         return whole(self._replace(tombstones=b""), end)
 
-    patch.setattr(batch.Assembled, "open", without)
+    patch.setattr(batch.AssembledBatch, "open", without)
 
 
 def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
     """A rebuild does not forget the letters that are in the outbox."""
     told: list[DeadLetter] = []
 
-    def telling(state: OpenState, new: pa.Table, rules: AssemblySettings) -> Assembled:
+    def telling(state: OpenState, new: pa.Table, rules: AssemblySettings) -> AssembledSessions:
         found = assemble(state, new, rules)
         told.extend(found.letters)
         return found
@@ -205,12 +205,12 @@ def the_newest_batch_is_that_of_sparks_greatest_number(patch: pytest.MonkeyPatch
 def an_unused_generation_is_passed_over(patch: pytest.MonkeyPatch) -> None:
     """A crash between the insert of a reissue and its first batch would lose the reissue."""
 
-    def read(connection: Connection) -> Position | None:
+    def read(connection: Connection) -> InputPosition | None:
         newest = generations.newest_generation(connection)
         if newest is None:
             return None
         rows = (position.newest_row(connection, number) for number in range(newest.number, 0, -1))
-        return Position(newest, next((row for row in rows if row is not None), None))
+        return InputPosition(newest, next((row for row in rows if row is not None), None))
 
     patch.setattr(position, "read", read)
 

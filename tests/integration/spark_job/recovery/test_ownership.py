@@ -83,7 +83,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
         ownership.lock_and_check(connection, run_id)
         with (
             psycopg.connect(database, autocommit=True) as observer,
-            ownership.Heartbeat(
+            ownership.OwnerHeartbeat(
                 as_postgres(database),
                 run_id,
                 0.05,
@@ -104,7 +104,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
 def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection) -> None:
     sink_run, fenced = SinkRun(connection), threading.Event()
     run_id = sink_run.run_id
-    with ownership.Heartbeat(
+    with ownership.OwnerHeartbeat(
         as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, condition=Condition()
     ):
         own(connection, force=True)

@@ -12,7 +12,7 @@ from service.errors import UnavailableError
 from service.settings import JobSettings
 from spark_job.commands import request_client
 from spark_job.recovery import ownership, requests
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 
 Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings()
@@ -42,7 +42,7 @@ class Job:
             ownership.take_over(self.connection, self.run_id, SETTINGS, force=True)
         return self.run_id
 
-    def asked(self) -> Request:
+    def asked(self) -> JobRequest:
         """Wait for a request to the current run."""
         waited = threading.Event()
         for _ in range(int(TIMEOUT_S / 0.02)):

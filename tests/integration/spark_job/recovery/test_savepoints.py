@@ -139,11 +139,11 @@ def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connect
     first = requests.ask(connection, run, "stop", {"savepoint": "x"})
     second = requests.ask(connection, run, "restore", {"policy": "skip"})
     assert requests.pending(connection, other) is None
-    assert requests.pending(connection, run) == requests.Request(first, run, "stop", {"savepoint": "x"})
+    assert requests.pending(connection, run) == requests.JobRequest(first, run, "stop", {"savepoint": "x"})
     assert requests.outcome(connection, first) is None
 
     requests.answer(connection, first, "refused", "there is a savepoint 'x' already")
-    assert requests.outcome(connection, first) == requests.Outcome(
+    assert requests.outcome(connection, first) == requests.RequestOutcome(
         "refused", "there is a savepoint 'x' already"
     )
     found = requests.pending(connection, run)
@@ -167,7 +167,9 @@ def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> Non
     with pytest.raises(requests.WithdrawnError), connection.transaction():
         requests.answer(connection, request_id, "done", "stopped")
     requests.refuse(connection, request_id, "no")
-    assert requests.outcome(connection, request_id) == requests.Outcome("refused", "withdrawn by the command")
+    assert requests.outcome(connection, request_id) == requests.RequestOutcome(
+        "refused", "withdrawn by the command"
+    )
 
 
 def test_what_was_read_of_offsets_that_kafka_gives_out_again_does_not_count(connection: Connection) -> None:

@@ -15,13 +15,13 @@ from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.recovery import ownership, published, requests, runs
-from spark_job.recovery.findings import Accepted
+from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.positions import generations
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.generations import Connection, Generation
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.requests import Request
+from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
@@ -97,7 +97,7 @@ def start(
     kafka: Input | None = None,
     *accepted: str,
     of: Settings | None = None,
-    request: Request | None = None,
+    request: JobRequest | None = None,
     take_over: bool = False,
     former: tuple[UUID, ...] = (),
 ) -> Started:
@@ -109,7 +109,7 @@ def start(
         run_id,
         1,
         "transform",
-        Accepted(**dict.fromkeys(accepted, True)),
+        AcceptedRisks(**dict.fromkeys(accepted, True)),
         take_over,
         request,
         former,
@@ -566,9 +566,9 @@ def test_kafka_is_asked_for_the_bounds_after_the_last_owners_last_commit_and_for
 # What a command asked for
 
 
-def ask(connection: Connection, **arguments: Any) -> Request:
+def ask(connection: Connection, **arguments: Any) -> JobRequest:
     run_id = uuid4()
-    return Request(requests.ask(connection, run_id, "restore", arguments), run_id, "restore", arguments)
+    return JobRequest(requests.ask(connection, run_id, "restore", arguments), run_id, "restore", arguments)
 
 
 def test_a_reissue_begins_at_the_savepoint_with_what_was_open_there(

@@ -9,7 +9,7 @@ import pytest
 
 from service import fault_points
 from service.errors import ContinuityError
-from service.fault_points import POINTS, Action, Fault, InjectedFaultError, Plan
+from service.fault_points import POINTS, Action, Fault, FaultPlan, InjectedFaultError
 from spark_job import OutputEvent
 from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, session, still_open
@@ -31,9 +31,9 @@ def sink_run(as_writer: Callable[[], Connection]) -> SinkRun:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Iterator[Plan]:
+def plan(tmp_path: Path) -> Iterator[FaultPlan]:
     """The faults of this process."""
-    made = Plan(tmp_path / "faults.json")
+    made = FaultPlan(tmp_path / "faults.json")
     fault_points.arm(made.file)
     yield made
     fault_points.arm(None)
@@ -41,7 +41,7 @@ def plan(tmp_path: Path) -> Iterator[Plan]:
 
 @pytest.mark.parametrize("point", SINK)
 def test_a_failure_at_any_step_leaves_the_whole_batch_or_nothing_and_the_next_run_goes_on_from_there(
-    sink_run: SinkRun, database: str, plan: Plan, point: str
+    sink_run: SinkRun, database: str, plan: FaultPlan, point: str
 ) -> None:
     before = written(database)
     plan.write(Fault(point, Action.RAISE))

@@ -16,9 +16,9 @@ from spark_job.dead_letters.store import Filter
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import status
-from spark_job.monitoring.outbox_metrics import OutboxMetrics
+from spark_job.monitoring.outbox_metrics import JobOutboxMetrics
 from spark_job.recovery import ownership, published
-from spark_job.recovery.findings import Accepted
+from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.positions import position
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.savepoints.restoring import greatest_position
@@ -107,7 +107,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
 
         job = Settings.model_construct(postgres=settings(dsn).postgres, job=JobSettings())
         patch.setattr(status, "connect", lambda *_given: nullcontext(connection))
-        metrics = OutboxMetrics(60.0, lambda _ends: [])
+        metrics = JobOutboxMetrics(60.0, lambda _ends: [])
         patch.setattr(published, "newest_delivered", lambda *_given: [])
         for _ in range(ROUNDS):
             count("status", lambda: status.read(job), is_read=True)
@@ -130,7 +130,7 @@ def start(connection: psycopg.Connection[Any]) -> None:
     run_id = uuid.uuid4()
     kafka: Any = _Kafka()
     of = Settings.model_validate({"postgres": {"dsn": "postgresql://localhost/unused"}})
-    accepted = Accepted(changed_assembly=True)
+    accepted = AcceptedRisks(changed_assembly=True)
     Start(of, run_id, 1, "transform", accepted, False, None).run(connection, kafka, kafka.topics)
     ownership.give_back(connection, run_id)
 

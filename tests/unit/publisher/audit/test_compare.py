@@ -5,13 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.readback.compare import Comparison, Tally
+from publisher.audit.readback.compare import BucketTally, Comparison
 from publisher.audit.readback.digest import (
     NONE,
     NOT_REPLAYED,
-    Expected,
-    Found,
+    ExpectedOutput,
     Mark,
+    ReceivedOutput,
     content_of,
     identity_of,
     short_hash,
@@ -21,24 +21,26 @@ OUTPUTS = 6
 NOTHING, REMOVED, COPIED, ALTERED, REPLAYED, ONLY_REPLAYED = range(6)
 
 
-def expected(key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED, copies: int = 1) -> Expected:
+def expected(
+    key: int, batch: int, event: int, marks: Mark = Mark.DEMANDED, copies: int = 1
+) -> ExpectedOutput:
     """Output `event` of the one session of a key in a batch."""
     name = b"%d/%d/%d" % (key, batch, event)
-    return Expected(
+    return ExpectedOutput(
         identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE,
         NONE, marks, copies,
     )  # fmt: skip
 
 
 def found(
-    output: Expected, offset: int, content: bytes = b"", *, replay: bytes = b"", topic: int = 0
-) -> Found:
+    output: ExpectedOutput, offset: int, content: bytes = b"", *, replay: bytes = b"", topic: int = 0
+) -> ReceivedOutput:
     """Its record. `replay`: the uuid of the replay that sent it."""
     by = short_hash(replay) if replay else NOT_REPLAYED
-    return Found(output.identity, content or output.content, topic, 0, offset, 5, 0, 0, 0, by)
+    return ReceivedOutput(output.identity, content or output.content, topic, 0, offset, 5, 0, 0, 0, by)
 
 
-def compare(outputs: list[Expected], records: list[Found]) -> Comparison:
+def compare(outputs: list[ExpectedOutput], records: list[ReceivedOutput]) -> Comparison:
     """Look at everything as one bucket."""
     comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
     comparison.look_at_order(comparison.look_at(outputs, records)[0])
@@ -46,11 +48,11 @@ def compare(outputs: list[Expected], records: list[Found]) -> Comparison:
 
 
 def compare_compacted(
-    outputs: list[Expected], records: list[Found], shared: frozenset[int] = frozenset()
+    outputs: list[ExpectedOutput], records: list[ReceivedOutput], shared: frozenset[int] = frozenset()
 ) -> Comparison:
     """Look at everything as one bucket, topic 0 being compacted. No replay is named for what is lost there."""
 
-    def named(lost: list[Expected]) -> None:
+    def named(lost: list[ExpectedOutput]) -> None:
         raise AssertionError(f"a replay would be named for {lost}")
 
     comparison = Comparison(
@@ -60,7 +62,7 @@ def compare_compacted(
     return comparison
 
 
-def names(tally: Tally) -> list[bytes]:
+def names(tally: BucketTally) -> list[bytes]:
     """Which outputs were counted."""
     return [output.identity for output in tally.kept]
 
@@ -71,7 +73,7 @@ def counts(comparison: Comparison) -> list[int]:
     return [getattr(comparison, kind).count for kind in kinds]
 
 
-def history() -> list[Expected]:
+def history() -> list[ExpectedOutput]:
     """Three keys, two batches, outputs in the order in which a lane sends them."""
     return [expected(key, batch, event) for batch in (1, 2) for key in range(3) for event in range(OUTPUTS)]
 
@@ -220,7 +222,9 @@ def test_in_a_compacted_topic_nothing_is_lost_that_something_else_may_have_super
     older, newest = expected(0, 1, 0), expected(0, 2, 0)
     kept = [found(older, 1)]
 
-    def lost(outputs: list[Expected], records: list[Found], shared: frozenset[int] = frozenset()) -> int:
+    def lost(
+        outputs: list[ExpectedOutput], records: list[ReceivedOutput], shared: frozenset[int] = frozenset()
+    ) -> int:
         comparison = compare_compacted(outputs, records, shared)
         assert comparison.lost.count + comparison.undecidable.count == 1
         return comparison.lost.count

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from publisher.audit.findings import Check, Report
+from publisher.audit.findings import AuditReport, Check
 from publisher.audit.readback.lost import shell_word
 from publisher.cli import app
 from publisher.commands import audit as command
@@ -39,7 +39,7 @@ def test_the_printed_command_names_the_lost_keys_themselves_and_the_settings_of_
 ) -> None:
     mend = "publisher replay start " + " ".join(shell_word(f"--key={key}") for key in KEYS) + " --yes"
     lost = Check("lost", "?", examples=[f"session {KEYS[0]!r}"], count=1)
-    report = Report("uuid", 1, 1, 1, 1, [lost], {}, [mend])
+    report = AuditReport("uuid", 1, 1, 1, 1, [lost], {}, [mend])
 
     @contextmanager
     def database(*_: object) -> Iterator[None]:

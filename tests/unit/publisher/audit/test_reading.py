@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.audit.readback.digest import FOUND, Found
+from publisher.audit.readback.digest import FOUND, ReceivedOutput
 from publisher.audit.readback.found import FoundReader
 from publisher.audit.readback.kafka import where_to_begin
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
-from publisher.audit.scope import Resume, Scope
+from publisher.audit.scope import RecordedResume, Scope
 from publisher.outbox.cursor import Cursor
 from service.settings import KafkaSettings, PublisherSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def begins(recorded: int, resumes: list[Resume]) -> int:
+def begins(recorded: int, resumes: list[RecordedResume]) -> int:
     """Where partition 0 of a topic with the offsets 3 to 9 is read from, when the audited deliveries began at `recorded`."""
     answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", 0, recorded)]])
     connection: Any = SimpleNamespace(execute=lambda *_: next(answers))
@@ -29,7 +29,7 @@ def begins(recorded: int, resumes: list[Resume]) -> int:
 
 
 def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_new_one() -> None:
-    before, after = (Resume(1, 0, 3, Cursor(batch), Cursor(batch), "", NOON) for batch in (4, 5))
+    before, after = (RecordedResume(1, 0, 3, Cursor(batch), Cursor(batch), "", NOON) for batch in (4, 5))
     assert [begins(recorded, []) for recorded in (1, 7, 9, 10)] == [3, 7, 9, 3]
     assert begins(7, [before]) == 7
     assert begins(7, [after]) == 3
@@ -69,7 +69,7 @@ def test_ids_of_strangers_are_read_whatever_bytes_they_have(tmp_path: Path) -> N
     places = (b"\xff/0", b"a/0", b"\xff/0")
     found.take(consumer, [message(offset, place + b"/9/0") for offset, place in enumerate(places)])
     spill.flush()
-    assert [Found._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
+    assert [ReceivedOutput._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
     assert known.places == ["\\xff/0", "a/0"]
 
 

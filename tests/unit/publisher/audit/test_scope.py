@@ -8,7 +8,7 @@ from struct import Struct
 import pytest
 
 from publisher.audit.readback.spill import Spill
-from publisher.audit.scope import Range, Resume, Scope, kept_ranges
+from publisher.audit.scope import AuditedRange, RecordedResume, Scope, kept_ranges
 from publisher.outbox.cursor import Cursor
 from service.errors import OutboxError
 
@@ -17,7 +17,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def scope(kept: list[tuple[int, int]], epochs: list[tuple[int, int, int]]) -> Scope:
     """A scope of these runs."""
-    resumes = [Resume(1, 0, 3, Cursor(2, "k"), Cursor(1), "asked", NOON)]
+    resumes = [RecordedResume(1, 0, 3, Cursor(2, "k"), Cursor(1), "asked", NOON)]
     return Scope(1, 1, kept[0][0], kept[-1][1], kept, True, epochs, {(1, 0): Cursor(5, "k")}, resumes)
 
 
@@ -36,7 +36,7 @@ def test_every_lane_of_every_epoch_that_a_range_touches_is_read() -> None:
     epochs = [(1, 1, 4), (2, 10, 16), (3, 20, 2)]
     found = scope([(1, 30)], epochs)
     for first, last, lanes in [(1, 9, 4), (9, 10, 16), (19, 20, 16), (20, 30, 2), (1, 30, 16)]:
-        assert found.lanes_of(Range(first, last, 0)) == range(lanes)
+        assert found.lanes_of(AuditedRange(first, last, 0)) == range(lanes)
     assert [found.epoch_of(batch) for batch in (0, 1, 9, 10, 20, 99)] == [None, 1, 1, 2, 3, 3]
 
 
@@ -49,7 +49,7 @@ def test_a_row_may_be_there_once_for_each_time_that_its_lane_came_by() -> None:
     """Sent up to 9, set back to 3, sent up to 6, led on to 12, and back to 8: between two resumes a lane only goes forward."""
     moves = [(9, 3), (6, 12), (20, 8)]
     resumes = [
-        Resume(1, 0, n, Cursor(after), Cursor(to), "", NOON + timedelta(hours=n))
+        RecordedResume(1, 0, n, Cursor(after), Cursor(to), "", NOON + timedelta(hours=n))
         for n, (after, to) in enumerate(moves)
     ]
     found = replace(scope([(1, 30)], [(1, 1, 2)]), resumes=resumes)

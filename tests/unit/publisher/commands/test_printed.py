@@ -6,7 +6,7 @@ import pytest
 
 from publisher.commands import status
 from publisher.delivery.stop_reasons import StopReason
-from publisher.monitoring.status import LaneStatus, Status
+from publisher.monitoring.status import LaneStatus, PublisherStatus
 from publisher.outbox.identity import OutboxIdentity
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
@@ -46,7 +46,8 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
 ) -> None:
     identity = OutboxIdentity(UUID(int=1), "cluster", "outbox", {}, 1, 1, 1, 1)
     status.print_status(
-        console(), Status(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={})
+        console(),
+        PublisherStatus(identity, [LANE], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={}),
     )
     said = printed(capsys)
     assert REASON in said

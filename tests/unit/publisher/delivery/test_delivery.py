@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError
 
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.progress import Totals
 from publisher.delivery.refusals import Refusal
 from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
@@ -42,7 +42,7 @@ def test_a_resume_that_postgres_does_not_know_stands_only_with_the_rows_that_it_
 ) -> None:
     resumed = replace(RECORD, resumed="--from kafka", total=Totals(10, 200, 2))
     connection = Counting(known)
-    lane = opened(Outcome.IDLE, breaks=False)
+    lane = opened(StepOutcome.IDLE, breaks=False)
     stops = pytest.raises(StoppedError, match=r"database_restored: .*2 parked rows.*has 1 of them")
     with nullcontext() if records else stops:
         lane.hold(LEASE)
@@ -77,7 +77,7 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
 
     monkeypatch.setattr("publisher.outbox.connection.connect", connect)
     monkeypatch.setattr("publisher.outbox.connection.check_unchanged", check)
-    lane = opened(Outcome.DELIVERED, breaks=False)
+    lane = opened(StepOutcome.DELIVERED, breaks=False)
     lane.hold(Lease(1, 0, 1, 3.0))
     refused = RecordRefusedError(
         KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1

@@ -6,25 +6,25 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.delivery.history import Mirror, Position, check_later, check_parked, decide
+from publisher.delivery.history import DeliveryPosition, Mirror, check_later, check_parked, decide
 from publisher.delivery.progress import Progress, Totals
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.outbox.cursor import Cursor
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 
 MIRROR = Mirror(seq=7, cursor=Cursor(4, "key"), last_delivery=7)
-START = Position(0, Cursor(0), None)
+START = DeliveryPosition(0, Cursor(0), None)
 FRESH = Mirror(seq=0, cursor=Cursor(0), last_delivery=0)
 
 
 def test_a_lane_that_never_ran_starts_at_its_epoch() -> None:
     assert decide(IDENTITY, None, FRESH, START, None) == START
-    later = Position(0, Cursor(9), COMMIT)
+    later = DeliveryPosition(0, Cursor(9), COMMIT)
     assert decide(IDENTITY, None, FRESH, later, COMMIT) == later
 
 
 def test_a_lane_goes_on_from_kafka_s_record() -> None:
-    assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == Position(7, RECORD.cursor, COMMIT)
+    assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == DeliveryPosition(7, RECORD.cursor, COMMIT)
 
 
 def test_a_mirror_one_behind_is_to_be_filled() -> None:
@@ -81,7 +81,7 @@ def test_two_histories_stop_the_lane(
 
 def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> None:
     with pytest.raises(StoppedError, match="database_restored"):
-        decide(IDENTITY, None, FRESH, Position(0, Cursor(9), None), None)
+        decide(IDENTITY, None, FRESH, DeliveryPosition(0, Cursor(9), None), None)
 
 
 def test_a_progress_record_of_before_parked_rows_were_counted_has_none() -> None:

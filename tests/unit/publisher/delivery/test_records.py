@@ -11,7 +11,7 @@ from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import (
     NO_EXTRAS,
     ExtraHeaders,
-    Record,
+    OutputRecord,
     batch_size,
     is_plain,
     produce_plain,
@@ -22,9 +22,9 @@ from publisher.delivery.refusals import TopicLimits, refusal
 from tests.support.lanes import PLAIN
 
 
-def as_records(calls: list[tuple[Any, ...]]) -> list[Record]:
+def as_records(calls: list[tuple[Any, ...]]) -> list[OutputRecord]:
     return [
-        Record(topic, value, key, partition, time, headers)
+        OutputRecord(topic, value, key, partition, time, headers)
         for topic, value, key, partition, _, _, time, headers in calls
     ]
 

@@ -11,13 +11,13 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery.delivery import Outcome
-from publisher.delivery.history import Position
+from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.history import DeliveryPosition
 from publisher.delivery.records import Row
 from publisher.delivery.stop_reasons import StartOverError
 from publisher.delivery.transaction import RecordRefusedError
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
-from publisher.lane.reader import Asked, Reader
+from publisher.lane.reader import LaneReader, PendingChunk
 from publisher.outbox.cursor import ChunkLimits, Cursor
 from tests.support.lanes import PLAIN, opened
 
@@ -80,7 +80,7 @@ def test_a_flood_of_refused_rows_costs_little_more_than_a_transaction_each() -> 
 def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_while_a_row_is_hunted() -> (
     None
 ):
-    lane = opened(Outcome.DELIVERED, breaks=False)
+    lane = opened(StepOutcome.DELIVERED, breaks=False)
     lane.fails = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, ONE_BY_ONE_ROWS)
     with pytest.raises(StartOverError):
         lane.run_once()
@@ -111,17 +111,17 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
     def answer(found: list[Any]) -> Any:
         return SimpleNamespace(fetchall=lambda: found, fetchone=lambda: None)
 
-    asked = Asked(
+    asked = PendingChunk(
         cast("psycopg.Connection[Any]", None),
         ExitStack(),
-        Position(0, Cursor(0), None),
+        DeliveryPosition(0, Cursor(0), None),
         ChunkLimits(32, 1 << 20, events=most_events),
         32,
         answer(ledger),
         answer([]),
         answer([(*row, 100) for row in rows]),
     )
-    chunk = Reader(1, 0).take(asked)
+    chunk = LaneReader(1, 0).take(asked)
     return [row.session_key for row in chunk.rows], chunk.end, chunk.commit_id, chunk.more
 
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.refusals import no_row_s_fault
-from publisher.delivery.transaction import ProgressRecord, RecordRefusedError, Tally, Transaction
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError, Transaction
 from tests.support.lanes import PLAIN, RECORD
 
 
@@ -90,6 +90,6 @@ def test_a_refusal_that_is_no_row_s_fault_names_its_cause(code: int, named: str)
 
 
 def test_a_failed_report_without_a_watched_row_blames_nobody() -> None:
-    tally = Tally()
+    tally = OffsetTally()
     tally.report(KafkaError(KafkaError.INVALID_RECORD), None)  # type: ignore[arg-type]
     assert tally.refused == {}

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.stop_reasons import StartOverError
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.monitoring import metrics
@@ -19,12 +19,14 @@ ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to
 def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:
     before = metrics.REGISTRY.get_sample_value("outbox_links_broken_total") or 0.0
     with pytest.raises(StartOverError):
-        opened(Outcome.DELIVERED, breaks=True).run_once()
+        opened(StepOutcome.DELIVERED, breaks=True).run_once()
     assert metrics.REGISTRY.get_sample_value("outbox_links_broken_total") == before + 1
 
 
-@pytest.mark.parametrize(("outcome", "breaks"), [(Outcome.DELIVERED, False), (Outcome.IDLE, True)])
-def test_a_lane_goes_on_over_a_good_link_and_where_nothing_was_sent(outcome: Outcome, breaks: bool) -> None:
+@pytest.mark.parametrize(("outcome", "breaks"), [(StepOutcome.DELIVERED, False), (StepOutcome.IDLE, True)])
+def test_a_lane_goes_on_over_a_good_link_and_where_nothing_was_sent(
+    outcome: StepOutcome, breaks: bool
+) -> None:
     assert opened(outcome, breaks=breaks).run_once() is outcome
 
 
@@ -68,10 +70,10 @@ def test_a_connection_that_failed_before_the_epoch_began_makes_no_lane_start_ove
         return producer
 
     monkeypatch.setattr("publisher.delivery.delivery.fencing_producer", fenced)
-    lane = opened(Outcome.DELIVERED, breaks=False)
+    lane = opened(StepOutcome.DELIVERED, breaks=False)
     producer = cast(Fencing, lane.fence())
     producer.poll(0)
-    assert lane.run_once() is Outcome.DELIVERED
+    assert lane.run_once() is StepOutcome.DELIVERED
     producer.lines.append(CLOSED)
     producer.poll(0)
     with pytest.raises(StartOverError):

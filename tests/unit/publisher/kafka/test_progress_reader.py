@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from publisher.kafka.progress_reader import Record, later_than
+from publisher.kafka.progress_reader import StoredProgress, later_than
 from tests.support.lanes import RECORD
 
 
-def records(*written: tuple[int, int, bool], read: list[int] | None = None) -> Iterator[Record]:
+def records(*written: tuple[int, int, bool], read: list[int] | None = None) -> Iterator[StoredProgress]:
     """Records as (epoch, lane, whether it was put aside), newest first."""
     for number, (epoch, lane, aside) in enumerate(written, 1):
         if read is not None:
             read.append(number)
         record = replace(RECORD, epoch=epoch, lane=lane)
-        yield Record(record.key(), None if aside else record.encode())
+        yield StoredProgress(record.key(), None if aside else record.encode())
 
 
 def test_reading_ends_where_a_known_epoch_wrote() -> None:

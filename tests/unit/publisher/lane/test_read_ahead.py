@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from publisher.delivery.delivery import Tenure
-from publisher.delivery.history import Position
+from publisher.delivery.history import DeliveryPosition
 from publisher.lane.lane import Lane
-from publisher.lane.reader import Chunk
+from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
@@ -77,12 +77,12 @@ class OpenLane(Lane):
         known: Any = connection
         self._tenure = Tenure(known, cast(Producer, producer))
         self._lease = Lease(1, 1, 1, 3.0)
-        self._stray_rows = StrayRows(Epoch(1, 1, 2), 1, Position(0, Cursor(0), None))
+        self._stray_rows = StrayRows(Epoch(1, 1, 2), 1, DeliveryPosition(0, Cursor(0), None))
         self._admission.admit = lambda rows: rows  # type: ignore[method-assign]
         if one_by_one:
             self._bisection.refused(1)
-        self.position = Position(0, Cursor(0), None)
-        self._ahead = Chunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
+        self.position = DeliveryPosition(0, Cursor(0), None)
+        self._ahead = LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
 
 
 def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
-from publisher.delivery.delivery import Outcome
+from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.lane.worker import Worker
@@ -37,9 +37,9 @@ class FakeLane:
             self._fail()
         return not self.elsewhere
 
-    def run_once(self) -> Outcome:
+    def run_once(self) -> StepOutcome:
         self._fail()
-        return Outcome.DONE
+        return StepOutcome.DONE
 
     def _fail(self) -> None:
         if not self.mended:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery.history import Identity, Mirror, Position, decide
+from publisher.delivery.history import DeliveryPosition, Identity, Mirror, decide
 from publisher.delivery.outgoing import Outgoing
 from publisher.delivery.records import NO_EXTRAS, Row
 from publisher.delivery.remediation import of_replay
@@ -124,9 +124,9 @@ def test_a_record_reads_back_as_it_was_written() -> None:
 def test_it_goes_on_only_where_kafka_and_postgres_tell_one_history(
     record: ReplayProgress | None, seq: int, cursor: Cursor, why: str | None
 ) -> None:
-    def decided() -> Position:
+    def decided() -> DeliveryPosition:
         found = None if record is None else record.commit_id
-        mirror, start = Mirror(seq, cursor, seq), Position(0, Cursor(0), None)
+        mirror, start = Mirror(seq, cursor, seq), DeliveryPosition(0, Cursor(0), None)
         return decide(Identity(OUTBOX, "c"), record, mirror, start, found, of_replay(1))
 
     if why is None:

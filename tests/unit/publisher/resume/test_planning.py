@@ -7,7 +7,7 @@ import pytest
 
 from publisher.outbox.cursor import Cursor, Epoch
 from publisher.resume.plan import Way, move
-from publisher.resume.planning import LanePlan, Plan, Planner, Request
+from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.survey import LaneEpoch
 from service.errors import ContinuityError
 from tests.support.surveys import found, record
@@ -41,7 +41,7 @@ def test_lanes_that_were_changed_since_the_plan_are_not_judged_by_it(
     )
     known: Any = SimpleNamespace(epochs=BEFORE, end=30)
     planned = LanePlan(move(lane, Cursor(30)), (0, 0), (0, 0), (0, 0))
-    plan = Plan(Request(Way.KAFKA), binding, known, [planned], [], None)
+    plan = ResumePlan(ResumeRequest(Way.KAFKA), binding, known, [planned], [], None)
     planner = Planner(nothing, nothing, nothing)
     if lanes_changed:
         with pytest.raises(ContinuityError, match=r"lanes were changed.*give the command again"):

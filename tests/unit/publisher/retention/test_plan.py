@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.retention.plan import (
+    DropVerdict,
     LaneProgress,
     Needs,
     OpenAtUpgrade,
     Partition,
     ReplayNeed,
-    Verdict,
     decide,
 )
 
@@ -57,7 +57,7 @@ def test_by_time_the_newest_batch_of_a_partition_decides() -> None:
         HOUR,
         None,
     )
-    assert [d.verdict for d in found] == [Verdict.DROP, Verdict.KEPT, Verdict.IN_USE]
+    assert [d.verdict for d in found] == [DropVerdict.DROP, DropVerdict.KEPT, DropVerdict.IN_USE]
 
 
 def test_by_size_the_oldest_go_until_the_rest_fits() -> None:
@@ -89,7 +89,7 @@ def test_a_partition_that_is_needed_is_refused_with_who_needs_it_and_what_to_do(
     needs: Needs, words: list[str]
 ) -> None:
     found = decide([partition(number) for number in range(4)], needs, HOUR, None)[1]
-    assert found.verdict is Verdict.REFUSED
+    assert found.verdict is DropVerdict.REFUSED
     (reason,) = found.reasons
     for word in words:
         assert word in reason
@@ -128,4 +128,4 @@ def test_no_batch_that_is_needed_is_ever_in_a_partition_that_goes(
     needed |= set(range(replay[0], replay[1] + 1))
     for decision in decide([partition(number) for number in range(5)], needs, HOUR, None):
         batches = range(max(1, decision.partition.first), decision.partition.end)
-        assert (decision.verdict is Verdict.DROP) == needed.isdisjoint(batches)
+        assert (decision.verdict is DropVerdict.DROP) == needed.isdisjoint(batches)

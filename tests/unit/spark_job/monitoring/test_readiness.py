@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from spark_job.monitoring.condition import Condition
-from spark_job.monitoring.readiness import Seen, judge
+from spark_job.monitoring.readiness import JobSnapshot, judge
 
 RUN = {"generation": 3}
-SEEN = Seen(
+SEEN = JobSnapshot(
     phase="running",
     phase_s=100.0,
     attempt=2,
@@ -23,7 +23,7 @@ SEEN = Seen(
 )
 
 
-def reasons(seen: Seen) -> list[str]:
+def reasons(seen: JobSnapshot) -> list[str]:
     return judge(seen, progress_s=60, owner_timeout_s=30).reasons
 
 
@@ -84,7 +84,7 @@ def test_a_standby_is_ready_to_go_on_and_says_for_whom() -> None:
         (replace(SEEN, beat_s_ago=30.6), "no heartbeat for 31 s: another run may take the outbox over"),
     ],
 )
-def test_a_job_that_does_not_get_on_says_why(seen: Seen, reason: str) -> None:
+def test_a_job_that_does_not_get_on_says_why(seen: JobSnapshot, reason: str) -> None:
     assert reasons(seen) == [reason]
 
 

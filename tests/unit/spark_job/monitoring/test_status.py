@@ -9,7 +9,7 @@ import pytest
 
 from service.commands.output import console
 from spark_job.monitoring import status
-from spark_job.monitoring.status import Status
+from spark_job.monitoring.status import JobStatus
 from spark_job.recovery.ownership import Owner
 from spark_job.recovery.runs import Run
 
@@ -31,6 +31,6 @@ def test_what_a_run_says_keeps_the_settings_that_it_names(capsys: pytest.Capture
         }
     )
     owner = Owner(UUID(int=1), "vm", 7, 8, NOW, NOW, 0.1, True, NOW, HELD)
-    status.print_status(console(), Status(owner, True, None, {}, run, rates=[]))
+    status.print_status(console(), JobStatus(owner, True, None, {}, run, rates=[]))
     said = capsys.readouterr().out
     assert all(text in said for text in (HELD, ENDED, "[fresh]"))

@@ -8,33 +8,33 @@ import pytest
 from service.errors import DatabaseMissingError, FencedError, OutboxError, UnavailableError
 from service.settings import JobSettings, RestartSettings
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery.attempts import Plan, Restarts
-from spark_job.recovery.findings import Accepted
-from spark_job.recovery.requests import Request
+from spark_job.recovery.attempts import AttemptPlan, Restarts
+from spark_job.recovery.findings import AcceptedRisks
+from spark_job.recovery.requests import JobRequest
 from spark_job.spark.session import LazySession
 
 AT_ONCE = RestartSettings(strategy="fixed_delay", delay_s=0)
 AWAY = UnavailableError("away")
 
 
-def after(plan: Plan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> Plan | None:
+def after(plan: AttemptPlan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> AttemptPlan | None:
     """The plan after an attempt that failed."""
     return Restarts(settings, LazySession(JobSettings()), threading.Event(), Condition()).after(plan, error)
 
 
 def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() -> None:
-    plan = Plan(accepted=Accepted(data_loss=True), take_over=True)
+    plan = AttemptPlan(accepted=AcceptedRisks(data_loss=True), take_over=True)
     second = after(plan, AWAY)
     assert second is not None
-    assert (second.attempt, second.accepted, second.take_over) == (2, Accepted(data_loss=True), False)
+    assert (second.attempt, second.accepted, second.take_over) == (2, AcceptedRisks(data_loss=True), False)
     second.use()
     third = after(second, AWAY)
     assert third is not None
-    assert (third.attempt, third.accepted, third.take_over) == (3, Accepted(), False)
+    assert (third.attempt, third.accepted, third.take_over) == (3, AcceptedRisks(), False)
 
 
 def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
-    first = Plan()
+    first = AttemptPlan()
     second = first.following()
     third = second.following()
     assert len({first.run_id, second.run_id, third.run_id}) == 3
@@ -42,8 +42,8 @@ def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
 
 
 def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
-    request = Request(1, uuid4(), "restore", {"policy": "skip"})
-    again = after(Plan(request=request), AWAY)
+    request = JobRequest(1, uuid4(), "restore", {"policy": "skip"})
+    again = after(AttemptPlan(request=request), AWAY)
     assert again is not None
     assert again.request == request
     again.use()
@@ -52,23 +52,23 @@ def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
 
 def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
     with pytest.raises(FencedError):
-        after(Plan(), FencedError("x"))
+        after(AttemptPlan(), FencedError("x"))
     with pytest.raises(UnavailableError):
-        after(Plan(), AWAY, RestartSettings(strategy="none"))
+        after(AttemptPlan(), AWAY, RestartSettings(strategy="none"))
 
 
 def test_a_database_that_was_never_there_ends_the_process_and_one_that_vanished_is_waited_for() -> None:
     with pytest.raises(DatabaseMissingError) as ended:
-        after(Plan(), DatabaseMissingError("x"))
+        after(AttemptPlan(), DatabaseMissingError("x"))
     assert ended.value.exit_code == 3
-    again = after(Plan().following(), DatabaseMissingError("x"))
+    again = after(AttemptPlan().following(), DatabaseMissingError("x"))
     assert again is not None
     assert again.attempt == 3
 
 
 def test_a_standby_that_loses_the_outbox_goes_on_to_its_next_attempt() -> None:
     restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
-    first = Plan()
+    first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))
     assert second is not None
     assert second.former_runs == {first.run_id}
@@ -78,6 +78,6 @@ def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> Non
     stop = threading.Event()
     stop.set()
     restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop, Condition())
-    assert restarts.after(Plan(), AWAY) is None
+    assert restarts.after(AttemptPlan(), AWAY) is None
     with pytest.raises(FencedError):
-        restarts.after(Plan(), FencedError("x"))
+        restarts.after(AttemptPlan(), FencedError("x"))

@@ -10,11 +10,11 @@ import pytest
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import findings
-from spark_job.recovery.findings import Accepted, Finding, From, Input, Opening, Resumption
+from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening, Resumption
 from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Former, Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from tests.support.reference.tombstones import tombstones
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
@@ -23,14 +23,14 @@ END = Offsets({P0: 140, P1: 60})
 OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "digest", tombstones(a=130, b=139))})
 ASSEMBLY = {"timeout_s": 60, "end": "e"}
 GENERATION = Generation(3, START, OpenPartitions(), Lineage(), {"id": "topic"}, "first", "skip", 0, ASSEMBLY)
-AT = Position(GENERATION, StreamRow(8, END, OPEN, datetime(2026, 1, 1, tzinfo=UTC)))
+AT = InputPosition(GENERATION, StreamRow(8, END, OPEN, datetime(2026, 1, 1, tzinfo=UTC)))
 NOW = Input({"topic": "id"}, Offsets({P0: 0, P1: 0}), Offsets({P0: 10_000, P1: 10_000}), ASSEMBLY)
-NOTHING = Accepted()
-EVERYTHING = Accepted(**dict.fromkeys(Accepted.__dataclass_fields__, True))
+NOTHING = AcceptedRisks()
+EVERYTHING = AcceptedRisks(**dict.fromkeys(AcceptedRisks.__dataclass_fields__, True))
 
 
 def decide(
-    now: Input = NOW, accepted: Accepted = NOTHING, at: Position = AT, **more: Any
+    now: Input = NOW, accepted: AcceptedRisks = NOTHING, at: InputPosition = AT, **more: Any
 ) -> Resumption | Opening:
     return findings.decide(at, now, accepted, **{"greatest_revision": 0} | more)
 
@@ -54,7 +54,7 @@ def test_without_a_finding_it_goes_on_at_the_newest_batch_with_what_is_open_ther
 def test_a_generation_without_a_batch_is_gone_on_with_as_it_stands() -> None:
     """A crash between the generation's insert and its first batch changes nothing."""
     begun = replace(GENERATION, open=OPEN, reason="savepoint")
-    decision = decide(at=Position(begun, None))
+    decision = decide(at=InputPosition(begun, None))
     assert isinstance(decision, Resumption)
     assert (decision.resumes_at, decision.open) == (START, OPEN)
     assert "the start of generation 3 (savepoint), which has committed nothing yet" in decision.text
@@ -71,7 +71,7 @@ def test_a_topic_that_is_taken_off_the_list_keeps_its_place_until_it_comes_back(
     generation = replace(
         GENERATION, topics={"id": "topic", "other id": "other"}, start=Offsets({**START, other: 30})
     )
-    decision = decide(at=Position(generation, None))
+    decision = decide(at=InputPosition(generation, None))
     assert isinstance(decision, Resumption)
     assert decision.resumes_at[other] == 30
 
@@ -101,19 +101,19 @@ MOVED: dict[str, tuple[Mapping[str, Any], str]] = {
 def test_what_could_lose_or_repeat_something_needs_its_own_flag(flag: str) -> None:
     moved, explanation = MOVED[flag]
     option = f"--accept-{flag.replace('_', '-')}"
-    others = Accepted(**{name: name != flag for name in Accepted.__dataclass_fields__})
+    others = AcceptedRisks(**{name: name != flag for name in AcceptedRisks.__dataclass_fields__})
     for accepted in (NOTHING, others):
         with pytest.raises(ContinuityError, match=explanation) as caught:
             decide(seen(**moved), accepted)
         assert str(caught.value).endswith(f"with: spark-job run {option}")
-    assert opened(decide(seen(**moved), Accepted(**{flag: True}))).reason == flag
+    assert opened(decide(seen(**moved), AcceptedRisks(**{flag: True}))).reason == flag
 
 
 def test_an_outbox_that_is_behind_what_was_delivered_needs_its_flag_and_goes_on_where_it_is() -> None:
     behind = Finding("outbox_behind", "the database was restored", "--accept-outbox-behind")
     with pytest.raises(ContinuityError, match=r"the database was restored.*--accept-outbox-behind"):
         decide(findings=[behind])
-    decision = opened(decide(accepted=Accepted(outbox_behind=True), findings=[behind]))
+    decision = opened(decide(accepted=AcceptedRisks(outbox_behind=True), findings=[behind]))
     assert (decision.reason, decision.start, decision.open, decision.revision) == (
         "outbox_behind",
         END,
@@ -216,7 +216,7 @@ RESTORED = Finding("savepoint", "restored from savepoint 's' (reissue)")
 COMMAND = "spark-job savepoint restore s --policy reissue"
 
 
-def restore(now: Input = NOW, accepted: Accepted = NOTHING) -> Opening:
+def restore(now: Input = NOW, accepted: AcceptedRisks = NOTHING) -> Opening:
     return findings.open_wanted(
         SAVED, RESTORED, now, accepted, greatest_revision=3, savepoint="s", command=COMMAND
     )

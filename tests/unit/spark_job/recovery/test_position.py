@@ -13,7 +13,7 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.runs import STOPPED, Begun, Run
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
@@ -61,16 +61,16 @@ def test_a_row_of_the_ledger_names_what_is_open_by_topic_id_and_partition() -> N
 
 
 def test_the_newest_batch_says_where_the_outbox_is_and_without_one_the_generation_does() -> None:
-    at, begun = Position(GENERATION, NEWEST), Position(GENERATION, None)
+    at, begun = InputPosition(GENERATION, NEWEST), InputPosition(GENERATION, None)
     assert (at.end, at.open, at.batch_id) == (END, NEWEST.open, 8)
     assert (begun.end, begun.open, begun.batch_id) == (START, OPEN, None)
 
 
 def test_the_safe_offset_of_a_partition_is_its_end_where_nothing_is_open_and_never_above_it() -> None:
-    at = Position(GENERATION, NEWEST)
+    at = InputPosition(GENERATION, NEWEST)
     assert at.safe_offsets == Offsets({P0: 140, P1: 55})
     above = OpenPartitions({P0: OpenPartition(150, 1, 0, 0, "tombstones alone")})
-    assert Position(Generation(**{**vars(GENERATION), "open": above}), None).safe(P0) == 100
+    assert InputPosition(Generation(**{**vars(GENERATION), "open": above}), None).safe(P0) == 100
     assert at.safe(P2) == 0
 
 

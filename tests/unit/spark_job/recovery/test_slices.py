@@ -8,7 +8,7 @@ from spark_job.input.topics import InputTopics
 from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import Position, StreamRow
+from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.positions.slices import slices_of
 from tests.support.histories.tasks import NOW
 
@@ -17,17 +17,17 @@ BEGIN = Offsets({P0: 100, P1: 50})
 OPEN = OpenPartitions(
     {P0: OpenPartition(90, 1, 2, 10, "digest"), P1: replace(OpenPartition(40, 0, 0, 0, None), upgraded=True)}
 )
-AT = Position(Generation(1, BEGIN, OPEN, Lineage(), {"id": "in"}, "upgrade", "skip", 0, {}), None)
+AT = InputPosition(Generation(1, BEGIN, OPEN, Lineage(), {"id": "in"}, "upgrade", "skip", 0, {}), None)
 TOPICS = InputTopics({"in": "id"}, {"in": [0, 1, 2]})
 
 
 def slices(
-    at: Position, end: dict[TopicPartition, int], *, accept_at: Offsets | None = None
+    at: InputPosition, end: dict[TopicPartition, int], *, accept_at: Offsets | None = None
 ) -> dict[int, Slice]:
     return slices_of(at, at.end, Offsets(end), TOPICS, accept_at or Offsets())
 
 
-def after(at: Position, end: dict[TopicPartition, int], opened: OpenPartitions) -> Position:
+def after(at: InputPosition, end: dict[TopicPartition, int], opened: OpenPartitions) -> InputPosition:
     return replace(at, newest=StreamRow(7, Offsets({**at.end, **end}), opened, NOW))
 
 
@@ -53,6 +53,8 @@ def test_each_partition_of_an_upgraded_outbox_keeps_its_letters_until_it_has_rec
     assert not slices(AT, {P0: 120})[0].keep_timed_out
     later = after(AT, {P0: 120}, OpenPartitions({P1: OPEN[P1]}))
     assert slices(later, {P1: 60})[1].keep_timed_out
-    next_generation = Position(replace(later.generation, number=2, reason="new_topic", open=later.open), None)
+    next_generation = InputPosition(
+        replace(later.generation, number=2, reason="new_topic", open=later.open), None
+    )
     assert slices(next_generation, {P1: 60})[1].keep_timed_out
     assert OpenPartitions.from_json(later.open.to_json())[P1].unproven(45).upgraded

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, OpenState, assemble
-from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import OpenSessions
 from tests.support.reference.assembled import assembled, expected_outcome, table
 from tests.support.reference.model import Record, expected_sessions
@@ -126,7 +126,7 @@ def carried(state: OpenState, records: list[Record], cuts: list[int], rules: Ass
 
 def reread(state: OpenState) -> OpenState:
     """As a cache gives it back."""
-    chunks = tuple(Chunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
+    chunks = tuple(EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
     return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
 
 

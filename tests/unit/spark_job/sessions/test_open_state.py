@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions import AssemblySettings, DamagedStateError, OpenSessions, OpenState, assemble
-from spark_job.sessions.state.chunks import Chunk
+from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import digest
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
@@ -44,7 +44,7 @@ LOG = sorted([*A, *B, *TOMBSTONE], key=lambda each: each.offset)
 
 def reread(state: OpenState) -> OpenState:
     """As a cache gives it back."""
-    chunks = tuple(Chunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
+    chunks = tuple(EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
     return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
 
 
@@ -190,7 +190,7 @@ def test_any_damaged_byte_of_the_events_is_found_or_changes_nothing(state: OpenS
         for at in range(len(part)):
             broken = [*whole[:number], flipped(bytes(part), at, mask), *whole[number + 1 :]]
             try:
-                found = contents(OpenState(state.sessions, tuple(map(Chunk.decoded, broken))))
+                found = contents(OpenState(state.sessions, tuple(map(EventChunk.decoded, broken))))
             except DamagedStateError:
                 continue
             assert found == intact, f"byte {at} of chunk {number}"
@@ -208,7 +208,7 @@ def test_any_damaged_byte_of_the_table_is_another_digest(mask: int) -> None:
 def test_what_is_cut_off_is_refused(state: OpenState, data: st.DataObject) -> None:
     chunk = b"".join(state.chunks[0].encoded())
     with pytest.raises(DamagedStateError):
-        Chunk.decoded(memoryview(chunk[: data.draw(st.integers(0, len(chunk) - 8))]))
+        EventChunk.decoded(memoryview(chunk[: data.draw(st.integers(0, len(chunk) - 8))]))
     sessions = state.sessions.encoded
     with pytest.raises(DamagedStateError):
         OpenSessions.decoded(memoryview(sessions[: data.draw(st.integers(0, len(sessions) - 8))]))
@@ -216,7 +216,7 @@ def test_what_is_cut_off_is_refused(state: OpenState, data: st.DataObject) -> No
 
 @given(st.binary(max_size=200))
 def test_rubbish_is_refused_as_damaged(data: bytes) -> None:
-    for read in (Chunk.decoded, OpenSessions.decoded):
+    for read in (EventChunk.decoded, OpenSessions.decoded):
         try:
             read(memoryview(data))
         except DamagedStateError:

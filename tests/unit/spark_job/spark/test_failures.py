@@ -25,13 +25,13 @@ from spark_job.input import reading
 from spark_job.spark import failures, jvm
 from spark_job.spark.failures import (
     BatchTooLargeError,
-    CodeChangedError,
     DiskFullError,
     InputTimestampError,
     JobFailedError,
     OpenSessionsTooLargeError,
     SparkLostError,
     TransformFailedError,
+    WorkerCodeChangedError,
     WorkerDiedError,
     explain,
     explained,
@@ -81,7 +81,9 @@ AS_RAISED = {
     OpenSessionsTooLargeError: in_worker(
         "spark_job.assembly.errors.PartitionTooLargeError: in/0 has 5 open sessions"
     ),
-    CodeChangedError: in_worker("spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"),
+    WorkerCodeChangedError: in_worker(
+        "spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"
+    ),
 }
 
 # (exception, our error, exit code, whether it passes, what is shown of the cause)
@@ -201,7 +203,13 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         False,
         "in/0 has 5 open sessions",
     ),
-    "code changed": (AS_RAISED[CodeChangedError], CodeChangedError, 18, False, "m:f was edited or replaced"),
+    "code changed": (
+        AS_RAISED[WorkerCodeChangedError],
+        WorkerCodeChangedError,
+        18,
+        False,
+        "m:f was edited or replaced",
+    ),
     "open sessions differ": (
         in_worker(
             "spark_job.assembly.errors.OpenSessionsDifferError: in/0: what is open at offset 5 is not what was open"
