@@ -96,7 +96,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         TransformFailedError,
         'the transform failed and [transform] on_error is "stop"',
     ),
-    (("WorkerCodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
+    (("CodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
     (
         ("OpenSessionsDifferError",),
         ContinuityError,
