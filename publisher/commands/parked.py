@@ -242,9 +242,11 @@ def _shown(value: object) -> str:
     return f"{value:,}"
 
 
-def _cell(value: object) -> str | datetime | None:
-    """Ids and sizes are names here, and keep their digits together."""
-    return value if value is None or isinstance(value, datetime) else str(value)
+def _cell(value: object) -> str | None:
+    """Ids and sizes are names here, and keep their digits together; times keep their milliseconds."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    return None if value is None else str(value)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.history import Identity
-from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.delivery.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, name_outbox
@@ -109,10 +109,11 @@ def explained(error: Exception, context: Context) -> Exception:
     """Return what a failure of a delivery means for a replay: StoppedError where trying again cannot help before somebody acts."""
     if not isinstance(error, StoppedError):
         return _unauthorised(error) or error
-    if error.why is StopReason.OUTPUT_TOPIC_MISSING:
+    if isinstance(error, TopicMissingError):
         return StoppedError(
             StopReason.TARGET_TOPIC_MISSING,
-            f"at {context.settings.kafka.bootstrap_servers}, {error}. Or say --create-topics to have it made with the broker's defaults",
+            f"topic {error.topic!r} does not exist at {context.settings.kafka.bootstrap_servers}. Create it, or say --create-topics to "
+            "have it made with the broker's defaults",
         )
     if error.retry and error.why is not StopReason.PROGRESS_NOT_COMPACTED:
         return UnavailableError(str(error))

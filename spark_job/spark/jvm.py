@@ -6,8 +6,10 @@ would go on calling the dead one for ever; `SparkSession.stop` itself calls it.
 
 import contextlib
 import os
+import re
 import subprocess
 import threading
+from collections.abc import Iterable, Iterator
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
@@ -22,6 +24,9 @@ _NOISE = (
     b"NOTE: Picked up JDK_JAVA_OPTIONS: ",
 )
 """What a JVM says at every start, before it reads the settings of any log."""
+_TRACEBACK = b"Traceback (most recent call last):\n"
+_IN_DAEMON = re.compile(rb'  File ".*pyspark/daemon\.py", line \d+, in (manager|worker)\n')
+_PIPE_CLOSED = b"BrokenPipeError: [Errno 32] Broken pipe\n"
 
 
 class LostJvm:
@@ -57,9 +62,28 @@ def start() -> None:
 def pass_on(reading: int, writing: int) -> None:
     """Copy lines from one descriptor to another until the first one's end, but for the noise."""
     with open(reading, "rb") as lines:
-        for line in lines:
-            if not line.startswith(_NOISE):
-                os.write(writing, line)
+        for line in _without_noise(lines):
+            os.write(writing, line)
+
+
+def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave out the noise, and the tracebacks of Python workers that Spark ends because they were idle for a minute.
+
+    Several workers end at the same time, so that their lines mix: what may be such a traceback is held back until it is one, or not.
+    """
+    held: list[bytes] = []
+    for line in lines:
+        if line.startswith(_NOISE):
+            continue
+        if line == _TRACEBACK or (held and (line == _PIPE_CLOSED or _IN_DAEMON.fullmatch(line))):
+            held.append(line)
+            if held.count(_TRACEBACK) == held.count(_PIPE_CLOSED):
+                held.clear()
+            continue
+        yield from held
+        held.clear()
+        yield line
+    yield from held
 
 
 def lost(error: BaseException | None = None) -> LostJvm | None:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from publisher.delivery.context import Timelines
 from publisher.delivery.delivery import Tenure
-from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
+from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
 from publisher.delivery.transaction import RecordRefusedError
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
 from publisher.outbox import connection
@@ -110,17 +110,21 @@ def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("why", "raised", "words"),
+    ("found", "raised", "words"),
     [
-        (StopReason.OUTPUT_TOPIC_UNWRITABLE, UnavailableError, "only 1 replica"),
-        (StopReason.OUTPUT_TOPIC_MISSING, StoppedError, "--create-topics"),
+        (
+            StoppedError(StopReason.OUTPUT_TOPIC_UNWRITABLE, "only 1 replica", retry=True),
+            UnavailableError,
+            "only 1 replica",
+        ),
+        (TopicMissingError("t", "it is missing"), StoppedError, "--create-topics"),
     ],
 )
 def test_a_topic_that_takes_nothing_for_now_is_tried_again_and_not_called_missing(
-    why: StopReason, raised: type[Exception], words: str
+    found: StoppedError, raised: type[Exception], words: str
 ) -> None:
     def describe(*_: Any, **__: Any) -> None:
-        raise StoppedError(why, "only 1 replica", retry=True)
+        raise found
 
     context: Any = SimpleNamespace(
         settings=SimpleNamespace(kafka=SimpleNamespace(bootstrap_servers="here:1")),
