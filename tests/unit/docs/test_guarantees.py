@@ -73,3 +73,8 @@ def test_the_page_has_promises_and_what_is_not_promised() -> None:
     assert all(head in heads for head in HEADS)
     promises = [promise for promise, _ in rows()]
     assert len(promises) == len(set(promises)) > 100
+
+
+def test_every_numbered_promise_has_its_row_and_every_row_its_promise() -> None:
+    text = (ROOT / PAGE).read_text("utf-8")
+    assert re.findall(r"^- \*\*(\d+)\.\*\*", text, re.MULTILINE) == [number for number, _ in rows()]
