@@ -80,10 +80,11 @@ def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
 def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
     """Whether a connection failed because there is no such database, by the server's own catalogue.
 
-    A failed connection has no SQLSTATE, and its message is in the server's language: the name in it is only a reason to ask.
+    A failed connection has no SQLSTATE, and its message is in the server's language: the name in it, however it is quoted, is only a
+    reason to ask.
     """
     name = settings.database()
-    if not name or f'"{name}"' not in str(error):
+    if not name or name not in str(error):
         return False
     for other in _ALWAYS_THERE:
         try:

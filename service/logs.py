@@ -6,9 +6,9 @@ Every line begins with time, level and event, then says what it is about (batch,
 import logging
 import sys
 
-import orjson
 import structlog
 
+from service.json_text import json_text
 from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
@@ -44,4 +44,4 @@ def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) ->
 
 
 def _json(line: object, **_: object) -> str:
-    return orjson.dumps(line, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    return json_text(line)

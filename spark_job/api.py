@@ -4,7 +4,7 @@
         yield OutputEvent("pages", {"key": session.key, "events": len(session.events)})
 
 A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called again for the same
-session, after a failure or by a reissue; one result is stored. Whatever it raises, SystemExit included, makes its session a dead letter
+session, after a failure or by a reissue; one result is stored. Any exception, SystemExit included, makes its session a dead letter
 `transform_failed` with the traceback, or stops the job where `[transform] on_error` is "stop". So does an output that breaks a rule of
 `OutputEvent`. Nothing of such a session is sent.
 

@@ -19,7 +19,7 @@ from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from service import logs
 from service.commands.options import Config, Json
-from service.commands.output import console, error_console, json_text, print_json
+from service.commands.output import console, document, error_console, print_json
 from service.commands.tables import Table, printable
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
@@ -85,7 +85,7 @@ def audit(
         # Without it the command would go to whatever the directory's settings name.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
     if report is not None:
-        report.write_text(json_text(found.as_json()), "utf-8")
+        report.write_text(document(found.as_json()), "utf-8")
     if as_json:
         print_json(found.as_json())
     else:

@@ -1,7 +1,7 @@
 """`publisher find`."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from db.statements import queries
 from publisher.commands.common import database
-from publisher.kafka.lookup import Copy, copies
+from publisher.kafka.lookup import Copy, Place, Range, copies
 from publisher.kafka.topics import Topics
 from service import kafka_client
 from service.commands.options import Config, Json
@@ -21,6 +21,10 @@ from service.errors import UnavailableError
 from service.settings import KafkaSettings, load_settings
 
 _ROWS = queries("publisher", "rows")
+
+
+Identity = tuple[str, int]
+"""(outbox-id, revision)"""
 
 
 class Output(NamedTuple):
@@ -33,6 +37,11 @@ class Output(NamedTuple):
     state: str
     delivered_at: datetime | None
     kafka_offsets: dict[str, list[int]] | None
+
+    @property
+    def identity(self) -> Identity:
+        """What its records have in common, whoever sent them."""
+        return self.outbox_id, self.revision
 
 
 def find(
@@ -63,10 +72,10 @@ def find(
     except KafkaException as error:
         raise UnavailableError(f"Kafka does not answer: {error.args[0].str()}. Try again") from error
     if as_json:
-        print_json([_as_json(output, found.get(output.outbox_id, [])) for output in outputs])
+        print_json([_as_json(output, found.get(output.identity, [])) for output in outputs])
     else:
         _print(session_key, outputs, found, scan=scan)
-    lost = [output for output in outputs if _looked_for(output, scan=scan) and output.outbox_id not in found]
+    lost = [output for output in outputs if _looked_for(output, scan=scan) and output.identity not in found]
     raise typer.Exit(1 if lost or not outputs else 0)
 
 
@@ -75,31 +84,46 @@ def _outputs(connection: psycopg.Connection[Any], session_key: str, topic: str |
     return [Output(*row) for row in rows]
 
 
-def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[str, list[Copy]]:
-    offsets = _whole(kafka, outputs) if scan else _recorded(outputs)
-    found: dict[str, list[Copy]] = defaultdict(list)
-    if offsets:
-        for copy in copies(kafka, offsets, {output.outbox_id for output in outputs}):
-            found[copy.outbox_id].append(copy)
+def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[Identity, list[Copy]]:
+    topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
+    partitions = {name: topics.partitions(name) for name in sorted({output.topic for output in outputs})}
+    layers = [_whole(topics, partitions)] if scan else layered(_recorded(outputs, partitions))
+    found: dict[Identity, list[Copy]] = defaultdict(list)
+    for offsets in layers:
+        if offsets:
+            for copy in copies(kafka, offsets, {output.outbox_id for output in outputs}):
+                found[copy.outbox_id, copy.revision].append(copy)
     return found
 
 
-def _recorded(outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int]]:
-    """The offsets of the deliveries; one range for each partition, which holds those of all."""
-    offsets: dict[tuple[str, int], tuple[int, int]] = {}
+def _recorded(outputs: Iterable[Output], partitions: Mapping[str, int]) -> Iterator[tuple[Place, Range]]:
+    """The offsets of each delivery, in topics that still exist."""
     for output in outputs:
         for partition, (first, last) in (output.kafka_offsets or {}).items():
-            place = output.topic, int(partition)
-            known = offsets.get(place, (first, last))
-            offsets[place] = min(known[0], first), max(known[1], last)
-    return offsets
+            if int(partition) < partitions[output.topic]:
+                yield (output.topic, int(partition)), (first, last)
 
 
-def _whole(kafka: KafkaSettings, outputs: Iterable[Output]) -> dict[tuple[str, int], tuple[int, int]]:
-    topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
-    offsets: dict[tuple[str, int], tuple[int, int]] = {}
-    for name in sorted({output.topic for output in outputs}):
-        ends = topics.ends(name, range(topics.partitions(name)))
+def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
+    """Return the ranges in as few maps as their partitions allow. Those that overlap are one: no record is read twice."""
+    layers: list[dict[Place, Range]] = []
+    depth: dict[Place, int] = defaultdict(int)
+    for place, (first, last) in sorted(set(ranges)):
+        newest = depth[place] - 1
+        if newest >= 0 and first <= layers[newest][place][1]:
+            layers[newest][place] = layers[newest][place][0], max(last, layers[newest][place][1])
+            continue
+        if depth[place] == len(layers):
+            layers.append({})
+        layers[depth[place]][place] = first, last
+        depth[place] += 1
+    return layers
+
+
+def _whole(topics: Topics, partitions: Mapping[str, int]) -> dict[Place, Range]:
+    offsets: dict[Place, Range] = {}
+    for name, count in partitions.items():
+        ends = topics.ends(name, range(count))
         offsets |= {(name, partition): (0, end - 1) for partition, end in ends.items() if end > 0}
     return offsets
 
@@ -112,7 +136,9 @@ def _as_json(output: Output, found: Sequence[Copy]) -> dict[str, Any]:
     return output._asdict() | {"copies": [copy._asdict() for copy in found]}
 
 
-def _print(session_key: str, outputs: Sequence[Output], found: dict[str, list[Copy]], *, scan: bool) -> None:
+def _print(
+    session_key: str, outputs: Sequence[Output], found: Mapping[Identity, list[Copy]], *, scan: bool
+) -> None:
     out = console()
     if not outputs:
         out.print(
@@ -121,7 +147,7 @@ def _print(session_key: str, outputs: Sequence[Output], found: dict[str, list[Co
         return
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
-        places = [_place(copy) for copy in found.get(output.outbox_id, [])]
+        places = [_place(copy) for copy in found.get(output.identity, [])]
         if not places and output.state == "delivered":
             places = [
                 "not in Kafka (any more)"

@@ -89,7 +89,8 @@ def _print_decision(as_json: bool, counts: dict[str, Any], *, done: bool) -> Non
         return
     waiting = f"{counts['rows']:,} rows of {counts['session_keys']:,} session keys wait, with {counts['outputs']:,} outputs"
     if counts["parks"]:
-        text = "lanes park the rows for it while it does not exist; `publisher parked park --end` takes that back"
+        back = f"publisher parked park --topic {counts['topic']} --end"
+        text = f"lanes park the rows for it while it does not exist; `{back}` takes that back"
     else:
         text = "rows for it stop their lanes while it does not exist"
     console().print(

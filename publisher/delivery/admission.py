@@ -43,6 +43,10 @@ class Admission(ABC):
         Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
         batches do not suit a topic, KafkaException, and what `put_aside` raises.
         """
+        if rows and self._aside:
+            # What the cursor has passed comes no more.
+            first = rows[0].batch_id, rows[0].session_key
+            self._aside = {place for place in self._aside if place >= first}
         rows, names, limits = self._with_limits(self._kept(rows))
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
@@ -62,10 +66,10 @@ class Admission(ABC):
             try:
                 return rows, names, self._limits(names, newer_than=self._began_at)
             except TopicMissingError as error:
-                found = self._without_topic(error)
-                for row in rows:
-                    if error.topic in self._outgoing.destinations([row]):
-                        self.put_aside((row.batch_id, row.session_key), found)
+                missing = [row for row in rows if error.topic in self._outgoing.destinations([row])]
+                found = self._without_topic(error, len(missing))
+                for row in missing:
+                    self.put_aside((row.batch_id, row.session_key), found)
                 rows = self._kept(rows)
 
     def put_aside(self, place: Place, found: Refusal) -> None:
@@ -83,8 +87,8 @@ class Admission(ABC):
     def _put_aside(self, place: Place, found: Refusal) -> None:
         """Write down that a row stays out, before any transaction passes it; or raise what stops the delivery."""
 
-    def _without_topic(self, error: TopicMissingError) -> Refusal:
-        """Return why the rows for a missing topic are put aside; raise where they are not."""
+    def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
+        """Return why the rows for a missing topic, so many in this chunk, are put aside; raise where they are not."""
         raise error
 
     @abstractmethod

@@ -67,7 +67,7 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        # link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
+        # coordinator_link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
         "log_level": 6,
         "log.connection.close": True,
         "socket.max.fails": 1,

@@ -12,8 +12,11 @@ from service.settings import KafkaSettings
 
 _FETCH_MESSAGES = 10_000
 
-Offsets = Mapping[tuple[str, int], tuple[int, int]]
-"""(topic, partition) -> first and last offset, both inclusive."""
+Place = tuple[str, int]
+"""(topic, partition)"""
+Range = tuple[int, int]
+"""First and last offset, both inclusive."""
+Offsets = Mapping[Place, Range]
 
 
 class Copy(NamedTuple):
@@ -54,9 +57,7 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
     return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
 
 
-def _take(
-    message: Message, ends: dict[tuple[str, int], int], outbox_ids: set[str], found: list[Copy]
-) -> None:
+def _take(message: Message, ends: dict[Place, int], outbox_ids: set[str], found: list[Copy]) -> None:
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
@@ -72,7 +73,7 @@ def _take(
         del ends[place]
 
 
-def _leave(consumer: Consumer, offsets: Offsets, ends: Mapping[tuple[str, int], int]) -> None:
+def _leave(consumer: Consumer, offsets: Offsets, ends: Mapping[Place, int]) -> None:
     """Read on only where the last offset was not reached."""
     assigned = {(each.topic, each.partition) for each in consumer.assignment()}
     done = [TopicPartition(*place) for place in offsets if place in assigned and place not in ends]

@@ -41,6 +41,16 @@ _REPLICATION = 3
 _MISSING_POLL_S = 0.2
 
 
+# What the controller answers for a topic that it does not have, and would not create: a name that differs from another one's only by
+# `.` and `_`, a policy, this number of replicas. An existing topic is told first.
+_REFUSES_NEW_TOPICS = (
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+)
+
+
 class OutputTopic(NamedTuple):
     """A topic as Kafka describes it: its id changes when it is deleted and made again."""
 
@@ -122,7 +132,10 @@ class Topics:
         return found
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic does not exist by the controller's word, which is final. Raises KafkaException."""
+        """Return whether a topic does not exist: by the controller's word, which is final, where it may be asked to create topics.
+
+        Without that right a broker's metadata decides. Raises KafkaException.
+        """
         return not self.partitions(topic) and not self._controller_knows(topic)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -234,7 +247,7 @@ class Topics:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
-            if error.args[0].code() not in UNAUTHORISED:
+            if error.args[0].code() not in (*UNAUTHORISED, *_REFUSES_NEW_TOPICS):
                 raise
         return False
 

@@ -58,9 +58,11 @@ class LaneAdmission(Admission):
             raise LeaseLostError("the lane was taken over by another publisher")
         metrics.parked(found.reason)
         lane = self._lease.parameters["lane"]
-        _log.warning("parked", lane=lane, batch_id=batch_id, reason=found.reason, detail=found.detail)
+        # By decision there may be hundreds a second: one line for all of a chunk has been written.
+        log = _log.debug if found.reason == "topic_missing" else _log.warning
+        log("parked", lane=lane, batch_id=batch_id, reason=found.reason, detail=found.detail)
 
-    def _without_topic(self, error: TopicMissingError) -> Refusal:
+    def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
         if error.topic not in standing(self._connection.get()):
             raise TopicMissingError(
                 error.topic,
@@ -70,6 +72,10 @@ class LaneAdmission(Admission):
         # A broker that has just started may not know its topics yet.
         if not self._topics.is_missing(error.topic):
             raise error
+        if self._lease is not None:
+            _log.warning(
+                "parked_for_topic", lane=self._lease.parameters["lane"], topic=error.topic, rows=rows
+            )
         return Refusal(
             "topic_missing",
             f"output topic {error.topic!r} does not exist, and its rows are parked by decision",

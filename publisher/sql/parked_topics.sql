@@ -4,7 +4,7 @@
 SELECT t.topic, t.decided_at FROM outbox.parked_topic t WHERE t.ended_at IS NULL ORDER BY t.topic
 
 -- name: waiting
--- The rows beyond the lanes' cursors, as lane_statuses counts them, but for those that are parked already.
+-- The rows beyond the lanes' cursors, as `statuses` in lanes.sql counts them, but for those that are parked already.
 SELECT count(*), count(DISTINCT o.session_key), coalesce(sum(cardinality(o.topics)), 0)::bigint
 FROM outbox.lane_position l
 JOIN outbox.session_output o

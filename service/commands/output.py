@@ -2,8 +2,9 @@
 
 import sys
 
-import orjson
 from rich.console import Console
+
+from service.json_text import json_text
 
 
 def console() -> Console:
@@ -18,10 +19,9 @@ def error_console() -> Console:
 
 def print_json(value: object) -> None:
     """Print one indented JSON document; times as ISO 8601."""
-    sys.stdout.write(json_text(value))
+    sys.stdout.write(document(value))
 
 
-def json_text(value: object) -> str:
+def document(value: object) -> str:
     """Return one indented JSON document with its final newline."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(value, option=options, default=str).decode()
+    return json_text(value, indented=True) + "\n"

@@ -21,8 +21,15 @@ class Moment:
     age_s: float | None = None
 
     def here(self) -> datetime:
-        """Return the time, by the clock of this host where it was given as an age."""
-        return self.at or datetime.now(UTC) - timedelta(seconds=self.age_s or 0.0)
+        """Return the time, by the clock of this host where it was given as an age. Raises SettingsError where that is too long ago."""
+        if self.at is not None:
+            return self.at
+        try:
+            return datetime.now(UTC) - timedelta(seconds=self.age_s or 0.0)
+        except OverflowError:
+            raise SettingsError(
+                f"{self.age_s:.0f} seconds ago is before all times that can be named"
+            ) from None
 
 
 def parse_moment(text: str, flag: str) -> Moment:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from service.commands.options import Config, DryRun, Json, Yes
-from service.commands.output import console, json_text, print_json
+from service.commands.output import console, document, print_json
 from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
@@ -96,7 +96,7 @@ def export(
     with outbox(load_settings(config), "savepoint") as connection:
         uuid = outbox_uuid(connection)
         exported = ExportedSavepoint.of(savepoints.get(connection, name), uuid)
-    text = json_text(exported.to_json())
+    text = document(exported.to_json())
     if output is None:
         print(text, end="")
         return

@@ -63,7 +63,9 @@ def pass_on(reading: int, writing: int) -> None:
     """Copy lines from one descriptor to another until the first one's end, but for the noise."""
     with open(reading, "rb") as lines:
         for line in _without_noise(lines):
-            os.write(writing, line)
+            # What cannot be written is lost, as it would be without this thread; the JVM must be able to go on talking.
+            with contextlib.suppress(OSError):
+                os.write(writing, line)
 
 
 def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -73,3 +73,39 @@ def test_a_scan_finds_replayed_copies_and_what_has_no_record_of_its_delivery(
     assert [copy["replay"] for copy in output["copies"]] == [None, replay["replay_uuid"]]
     shown = find(settings, "wanted", "--scan").stdout
     assert f", replay {replay['replay_uuid']}" in shown
+
+
+def test_a_revision_that_kafka_lacks_is_not_taken_for_the_one_that_it_has(
+    outbox: Outbox, settings: Settings
+) -> None:
+    outbox.batch({"wanted": [Session([b"1"], 90_001)]})
+    deliver(settings)
+    outbox.batch({"wanted": [Session([b"2"], 90_001)]}, revision=1)
+    deliver(settings)
+    assert [[copy["revision"] for copy in output["copies"]] for output in found(settings, "wanted")] == [
+        [0],
+        [1],
+    ]
+    assert find(settings, "wanted").exit_code == 0
+    # Its record is looked for where revision 0 lies.
+    query(
+        outbox.dsn,
+        "UPDATE outbox.delivery d SET kafka_offsets = f.kafka_offsets FROM outbox.delivery f"
+        " WHERE d.kafka_offsets IS NOT NULL AND f.seq = 1 AND f.lane = d.lane AND f.kafka_offsets IS NOT NULL",
+    )
+    assert find(settings, "wanted").exit_code == 1
+    assert "not in Kafka (any more)" in find(settings, "wanted").stdout
+
+
+def test_a_topic_that_was_deleted_is_said_to_have_nothing(outbox: Outbox, settings: Settings) -> None:
+    outbox.batch({"wanted": [Session([b"1"], 90_001)]})
+    deliver(settings)
+    query(outbox.dsn, "UPDATE outbox.session_output SET topics = ARRAY['never-there']")
+    query(
+        outbox.dsn,
+        "UPDATE outbox.delivery SET kafka_offsets = jsonb_build_object('never-there', jsonb_build_object('0', '[0, 3]'::jsonb))"
+        " WHERE kafka_offsets IS NOT NULL",
+    )
+    result = find(settings, "wanted")
+    assert result.exit_code == 1
+    assert "not in Kafka (any more)" in result.stdout

@@ -143,3 +143,22 @@ def test_a_decision_parks_nothing_while_the_topic_is_there(
     with RelayThread(settings), Watcher(kafka.bootstrap_servers, wrong) as other:
         wait_until(lambda: len(other.seen) == 1, "the row")
     assert query(outbox.dsn, PARKED) == []
+
+
+def test_a_name_that_differs_from_a_topic_only_by_dots_and_underscores_is_missing_too(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, topic_prefix: str, watcher: Watcher
+) -> None:
+    create_topics(kafka.bootstrap_servers, {f"{topic_prefix}page_views": (1, {})})
+    wrong = f"{topic_prefix}page.views"
+    with_wrong_rows(outbox, wrong)
+    with RelayThread(settings):
+        wait_until(
+            lambda: any(
+                f"parked park --topic {wrong}" in (lane.stopped_reason or "")
+                for lane in status_of(outbox.dsn).lanes
+            ),
+            "the stop",
+        )
+        assert park(settings, wrong)["changed"]
+        wait_until(lambda: drained(outbox.dsn), "everything but the rows for the wrong topic")
+    assert_exactly_once(outbox, watcher)

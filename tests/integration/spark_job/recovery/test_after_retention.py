@@ -1,6 +1,6 @@
 """Retention takes nothing away that a recovery needs: random histories end as they would without it.
 
-The histories are those of test_recovery_histories.py, with retention between their batches, as greedy as it can be.
+The histories are those of test_histories.py, with retention between their batches, as greedy as it can be.
 """
 
 import os

@@ -38,3 +38,14 @@ def test_everything_but_the_noise_is_passed_on(tmp_path: Path) -> None:
     noise = b"Picked up JAVA_TOOL_OPTIONS: -Xint\nWARNING: Using incubator modules: jdk.incubator.vector\n"
     rest = b"WARNING: something else\n2026-01-01 spark ERROR X: it failed\nno line feed"
     assert passed_on(tmp_path, noise + rest) == rest
+
+
+def test_a_full_disk_of_the_log_does_not_end_what_the_jvm_says_later(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    reading, writing = os.pipe()
+    os.write(writing, b"lost\n" * 3)
+    os.close(writing)
+    with Path("/dev/full").open("wb") as full:
+        jvm.pass_on(reading, full.fileno())
+    assert passed_on(tmp_path, b"heard\n") == b"heard\n"
+    assert said.read_bytes() == b"heard\n"

@@ -1,0 +1,112 @@
+"""What an admission keeps out, and for how long it remembers it."""
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from publisher.delivery.admission import Admission
+from publisher.delivery.outgoing import Outgoing
+from publisher.delivery.records import Row
+from publisher.delivery.refusals import Refusal
+from publisher.delivery.stop_reasons import TopicMissingError
+from publisher.delivery.transaction import Place
+from publisher.kafka.topics import OutputTopic
+from service.settings import KafkaSettings
+
+
+class NamedTopics:
+    """Kafka has these topics, and no other."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = set(names)
+
+    def describe(self, names: Collection[str], *, newer_than: float) -> dict[str, OutputTopic]:
+        assert newer_than <= time.monotonic()
+        for name in names:
+            if name not in self.names:
+                raise TopicMissingError(name, f"output topic {name!r} does not exist")
+        return {name: OutputTopic(f"id of {name}", 4, 1 << 20) for name in names}
+
+
+class NoneOpen:
+    """No transaction is open on any topic."""
+
+    def begin(self) -> None: ...
+
+    def unmet(self, _described: Mapping[str, OutputTopic]) -> set[str]:
+        return set()
+
+    def wait(self, _described: Mapping[str, OutputTopic]) -> None: ...
+
+
+class ParkingAdmission(Admission):
+    """Parks the rows for a missing topic by decision, and remembers what was written down."""
+
+    def __init__(self, topics: NamedTopics, *, decided: bool) -> None:
+        stubs: Any = (topics, Outgoing(), NoneOpen())
+        super().__init__(KafkaSettings(bootstrap_servers="none:1"), *stubs)
+        self.decided = decided
+        self.parked: list[Place] = []
+
+    @property
+    def remembered(self) -> set[Place]:
+        return self._aside
+
+    def _put_aside(self, place: Place, found: Refusal) -> None:
+        assert found.reason == "topic_missing"
+        self.parked.append(place)
+
+    def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
+        if not self.decided:
+            raise error
+        return Refusal("topic_missing", f"{rows} rows")
+
+    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None: ...
+
+
+def row(batch_id: int, key: str, *topics: str) -> Row:
+    values: list[bytes | None] = [b"v"] * len(topics)
+    return Row(
+        batch_id, key, 0, ["A" * 22], [0], [7], [len(topics)], list(topics), values, None, None, None, None
+    )
+
+
+@pytest.fixture
+def topics() -> NamedTopics:
+    return NamedTopics(["there"])
+
+
+def test_rows_for_a_missing_topic_stop_unless_somebody_decided(topics: NamedTopics) -> None:
+    admission = ParkingAdmission(topics, decided=False)
+    admission.begin([])
+    with pytest.raises(TopicMissingError):
+        admission.admit([row(1, "a", "there"), row(1, "b", "there", "missing")])
+    assert admission.parked == []
+
+
+def test_by_decision_the_rows_for_all_missing_topics_stay_out_and_the_others_go(topics: NamedTopics) -> None:
+    admission = ParkingAdmission(topics, decided=True)
+    admission.begin([])
+    rows = [
+        row(1, "a", "there"),
+        row(1, "b", "there", "missing"),
+        row(1, "c", "absent"),
+        row(2, "a", "there"),
+    ]
+    assert admission.admit(rows) == [rows[0], rows[3]]
+    assert sorted(admission.parked) == [(1, "b"), (1, "c")]
+
+
+def test_what_the_cursor_has_passed_is_forgotten_so_that_memory_does_not_grow(topics: NamedTopics) -> None:
+    admission = ParkingAdmission(topics, decided=True)
+    admission.begin([(1, "z")])
+    for batch_id in range(2, 100):
+        rows = [row(batch_id, f"k{n}", "missing") for n in range(5)]
+        assert admission.admit(rows) == []
+        assert len(admission.remembered) == 5
+    assert len(admission.parked) == 98 * 5
+    # The same chunk again, as after a failed transaction: nothing is put aside twice.
+    assert admission.admit(rows) == []
+    assert len(admission.parked) == 98 * 5
