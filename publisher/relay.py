@@ -77,7 +77,7 @@ class Relay:
     def run(self) -> None:
         """Deliver until `stop` is set.
 
-        Raises ContinuityError when this outbox must not be published from here or every lane stands still and no other
+        Raises ContinuityError when this outbox must not be published from here or every lane is stopped and no other
         process lives, SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
@@ -229,7 +229,7 @@ class Relay:
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
     def wait(self, seconds: float, workers: LaneWorkers, heartbeat: ProcessHeartbeat) -> None:
-        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane standing still.
+        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane being stopped.
 
         While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.
         """

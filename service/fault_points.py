@@ -83,9 +83,7 @@ class Action(StrEnum):
     KILL = "kill"  # SIGKILL to the own process
     RAISE = "raise"  # InjectedFaultError
     PASS = "pass"  # nothing; the faults behind it in the plan count from here on
-    HOLD = (
-        "hold"  # the thread stands still until the test writes another plan, which counts from this point on
-    )
+    HOLD = "hold"  # the thread waits until the test writes another plan, which counts from this point on
 
 
 class InjectedFaultError(UnavailableError):
@@ -112,7 +110,7 @@ class FaultPlan:
         self._hits = 0
 
     def write(self, *faults: Fault) -> None:
-        """Replace the plan, whole; what stands still goes on. Raises SettingsError for a name that is not in POINTS."""
+        """Replace the plan, whole; what waits there goes on. Raises SettingsError for a name that is not in POINTS."""
         for fault in faults:
             require_known(fault.point)
         new = self.file.with_name(f"{self.file.name}.new")

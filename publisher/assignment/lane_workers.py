@@ -98,7 +98,7 @@ class LaneWorkers:
         return done
 
     def stopped(self, lanes: Iterable[LaneId]) -> list[str] | None:
-        """Return why each of these lanes stands still, None while one does not, or none is named."""
+        """Return why each of these lanes is stopped, None while one does not, or none is named."""
         reasons: list[str] = []
         for lane in sorted(lanes):
             worker = self._workers.get(lane)

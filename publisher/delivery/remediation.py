@@ -60,7 +60,7 @@ def replaced_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remediation:
-    """What to do where Kafka and Postgres do not tell one history. `subject`: who stands still."""
+    """What to do where Kafka and Postgres do not tell one history. `subject`: whose delivery is stopped."""
 
     subject: str
     lost: str

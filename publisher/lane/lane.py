@@ -87,7 +87,7 @@ class Lane(Delivery[Newest, LaneChunk]):
             self._lease.renew(self._connection.get())
 
     def stopped(self, reason: str | None, why: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane stands still, None once it runs; if Postgres can be reached and the lane is ours."""
+        """Show in `outbox.lane` why the lane is stopped, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
             self._connection.get().execute(
                 _LANES["set_stopped"], self._lease.parameters | {"reason": reason, "why": why}

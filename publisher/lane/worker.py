@@ -1,4 +1,4 @@
-"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stand still."""
+"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stop."""
 
 import threading
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Worker:
         self._was_open = False
         self._shown: str | None = ""  # a reason that an earlier holder left counts, too
         self.stopped: StoppedError | None = None
-        """Why the lane stands still until somebody mends it, None while it does not."""
+        """Why the lane is stopped until somebody mends it, None while it does not."""
         self.bug: Exception | None = None
         """An exception while another was being handled: nobody knows what it left."""
         self.done = False
@@ -128,7 +128,7 @@ class Worker:
         return self.done
 
     def _now_running(self) -> None:
-        """Not before a step has succeeded, or a reason to stand still that only a step finds would come and go."""
+        """Not before a step has succeeded, or a reason to stop that only a step finds would come and go."""
         self.stopped = None
         position = self._lane.position
         if position is not None:
@@ -182,7 +182,7 @@ class Worker:
         self._leave.wait(delay)
 
     def _explained(self, error: Exception) -> StoppedError:
-        """Log the traceback, once, of an exception that nothing explains, and return it as a reason to stand still."""
+        """Log the traceback, once, of an exception that nothing explains, and return it as a reason to stop."""
         found = repr(error)
         if found != self._unexpected:
             self._unexpected = found

@@ -120,7 +120,7 @@ def failed(error: Exception) -> None:
 
 @best_effort("metrics.stopped")
 def stopped(*, unexpected: bool) -> None:
-    """Count a step after which a lane stands still."""
+    """Count a step after which a lane is stopped."""
     _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
 
 

@@ -87,7 +87,7 @@ class PublisherStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether no lane stands still that has something to deliver or a reason not to."""
+        """Whether no lane is stopped that has something to deliver or a reason not to."""
         return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:

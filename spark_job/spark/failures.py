@@ -236,7 +236,7 @@ _POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
     ),
     (
         psycopg.errors.IdleInTransactionSessionTimeout,
-        "this process stood still inside a batch for longer than [postgres] idle_in_transaction_timeout_ms: {what}. Start again",
+        "this process was frozen inside a batch for longer than [postgres] idle_in_transaction_timeout_ms: {what}. Start again",
     ),
     (
         psycopg.errors.ReadOnlySqlTransaction,

@@ -105,7 +105,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         True,
         "authentication failed",
     ),
-    "stood still": (
+    "frozen": (
         psycopg.errors.IdleInTransactionSessionTimeout("x"),
         UnavailableError,
         6,
