@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
-from publisher.assignment import membership as sharing
+from publisher.assignment import membership
 from publisher.assignment.membership import Process
 from service.errors import OutboxError, UnavailableError
 
@@ -84,7 +84,7 @@ class Change:
 
 def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
     """Read epochs, processes and holders."""
-    view = sharing.read_view(connection)
+    view = membership.read_view(connection)
     rows = connection.execute(_EPOCHS["all"]).fetchall()
     current = None if view.epoch is None else view.epoch.epoch
     # A lane that nobody ever ran has no row yet.

@@ -1,4 +1,4 @@
-"""The checks over the chain of deliveries, mirrors and what was put aside: SQL alone."""
+"""The checks over the chain of deliveries, mirrors and what was parked: SQL alone."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[
 
 
 def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
-    """Return the checks of rows that were put aside, and the notes on what is open."""
+    """Return the checks of parked rows, and the notes on what is open."""
     kept = Check(
         "parked_kept", "Is every parked row still there, and every requeued copy as the original was?"
     )

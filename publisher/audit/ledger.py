@@ -34,7 +34,8 @@ def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Adv
     orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
     lanes = Check("lanes", "Is every row's lane one that its epoch has?")
     delivered = Check(
-        "delivery_counts", "Did each delivery send the rows of its cursor range, but those put aside?"
+        "delivery_counts",
+        "Did each delivery send every row between its two cursors, except those that were parked?",
     )
     for batches in ranges(connection, scope.kept):
         with snapshot(connection):

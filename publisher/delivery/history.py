@@ -115,7 +115,7 @@ def check_ledger(
 
 
 def check_parked(record: Progress, found: int) -> None:
-    """Raise StoppedError unless Postgres still has the rows that a transaction put aside; `found` is how many it has."""
+    """Raise StoppedError unless Postgres still has the rows that a transaction parked; `found` is how many it has."""
     if found < record.parked:
         raise StoppedError(
             StopReason.DATABASE_RESTORED,

@@ -13,7 +13,7 @@ from publisher.outbox.cursor import Cursor
 class Totals:
     """What a lane has done in all its transactions together; repeats count again.
 
-    `parked`: rows up to the cursor that were put aside, of which Postgres must know as many.
+    `parked`: rows up to the cursor that were parked, of which Postgres must know as many.
     """
 
     sessions: int = 0
@@ -40,7 +40,7 @@ NO_TOTALS = Totals()
 class Progress:
     """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
 
-    `parked` counts the rows in between that were put aside in Postgres instead of sent; `total` is with this transaction.
+    `parked` counts the rows in between that were parked in Postgres instead of sent; `total` is with this transaction.
     `commit_id` is None only where the cursor is before the first batch, which a resume may choose.
     `resumed`: it moved the cursor on request (`publisher resume`), in words, and carried no events; `after` is then up to where
     the lane was known to be delivered, before or beyond the cursor.

@@ -59,7 +59,7 @@ _LINKS_BROKEN = Counter(
     registry=REGISTRY,
 )
 _ROWS_PARKED = Counter(
-    "outbox_rows_parked", "Rows that this process put aside, by reason.", ["reason"], registry=REGISTRY
+    "outbox_rows_parked", "Rows that this process parked, by reason.", ["reason"], registry=REGISTRY
 )
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -132,5 +132,5 @@ def link_broke() -> None:
 
 @best_effort("metrics.parked")
 def parked(reason: str) -> None:
-    """Count a row that was put aside."""
+    """Count a row that was parked."""
     _ROWS_PARKED.labels(reason).inc()

@@ -21,7 +21,7 @@ COUNT_LIMIT = 10_000
 
 _LANE = ("epoch", "lane")
 _GAUGES: Gauges = {
-    "outbox_parked_rows": (f"Rows put aside, counted up to {COUNT_LIMIT}.", ["reason"]),
+    "outbox_parked_rows": (f"Parked rows, counted up to {COUNT_LIMIT}.", ["reason"]),
     "outbox_lane_stopped": ("1 for each lane that is stopped.", [*_LANE, "why"]),
     "outbox_lag_batches": ("Batches of the ledger that the lane has not passed.", _LANE),
     "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", _LANE),

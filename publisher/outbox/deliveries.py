@@ -82,7 +82,7 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
 
 
 def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
-    """Return how many rows Postgres knows as put aside in what a transaction passed."""
+    """Return how many rows Postgres knows as parked in what a transaction passed."""
     from_batch, from_key = progress.after.exclusive_bound()
     to_batch, to_key = progress.cursor.exclusive_bound()
     row = connection.execute(
@@ -94,7 +94,7 @@ def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: P
 
 
 def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
-    """Return how many rows of a lane were put aside up to a cursor."""
+    """Return how many rows of a lane were parked up to a cursor."""
     batch, key = cursor.exclusive_bound()
     row = connection.execute(
         _PARKED["up_to"],

@@ -20,7 +20,7 @@ from db.statements import queries
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
-from spark_job.dead_letters import covered, store
+from spark_job.dead_letters import store, superseded
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
 from spark_job.input.offsets import Offsets
@@ -72,7 +72,7 @@ class RetryOutcome:
     refused: list[Refused] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    covered: int = 0  # further letters that the new outputs resolved
+    superseded: int = 0  # further letters that the new outputs resolved
 
     @property
     def output_events(self) -> int:
@@ -85,7 +85,7 @@ class RetryOutcome:
         self.refused += other.refused
         self.failed += other.failed
         self.batches += other.batches
-        self.covered += other.covered
+        self.superseded += other.superseded
 
 
 class Retry:
@@ -166,7 +166,7 @@ class Retry:
             refusals = self._refusals([one.letter for one in ready])
             retried = [one for one in ready if one.letter.dead_letter_id not in refusals]
             if retried:
-                outcome.batches, outcome.covered = self._store(retried)
+                outcome.batches, outcome.superseded = self._store(retried)
         outcome.retried = retried
         outcome.refused += [Refused(number, because) for number, because in refusals.items()]
 
@@ -189,7 +189,7 @@ class Retry:
         ).rowcount
         assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
         keys = sorted({one.session.key.decode() for one in ready})
-        further = covered.resolve(connection, keys, first_id, last_id)
+        further = superseded.resolve(connection, keys, first_id, last_id)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
         ledger.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further

@@ -19,7 +19,7 @@ import structlog
 from service.errors import ContinuityError, MovedError
 from service.fault_points import reach
 from service.monitoring.best_effort import best_effort
-from spark_job.dead_letters import covered
+from spark_job.dead_letters import superseded
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import metrics
@@ -83,7 +83,7 @@ class Sink:
         self._max_row_bytes = max_row_bytes
         self._input_topics = input_topics
         self._ensured_to = 0
-        self._horizon = covered.Horizon.read(connection, position)
+        self._horizon = superseded.Horizon.read(connection, position)
 
     def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> CommittedBatch | None:
         """Store what Spark computed for a batch, the input in `planned`; None where that is nothing.
@@ -112,7 +112,7 @@ class Sink:
             for part, rows in enumerate(parts):
                 storing.copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
             reach("sink.after_copy")
-            resolved = covered.resolve(
+            resolved = superseded.resolve(
                 self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
             )
             written = storing.insert_letters(

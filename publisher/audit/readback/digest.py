@@ -25,7 +25,7 @@ class Mark(IntFlag):
     DEMANDED = 1
     """Its lane is past it."""
     PARKED = 2
-    """Put aside: it counts as not sent."""
+    """Parked: it counts as not sent."""
     EXPIRED = 4
     """Sent to offsets that the topic has deleted."""
     BOUNDARY = 8
@@ -33,7 +33,7 @@ class Mark(IntFlag):
     SKIPPED = 16
     """A resume went past it without sending it."""
     REQUEUED_ELSEWHERE = 32
-    """Put aside, and sent as a row of a batch that is not audited."""
+    """Parked, and sent as a row of a batch that is not audited."""
     TOMBSTONE = 64
     """It has no value: a compacted topic forgets it after a while."""
     LATER_UNKNOWN = 128
@@ -48,7 +48,7 @@ class ExpectedOutput(NamedTuple):
     """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0.
 
     `copies`: how often it may be there, replays aside: once, and once more for each resume that went back before it after it was
-    sent; of one that was put aside, only as often as it had been sent by then.
+    sent; of one that was parked, only as often as it had been sent by then.
     """
 
     identity: bytes

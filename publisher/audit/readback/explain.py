@@ -60,7 +60,7 @@ class Explainer:
             f"{self._record(record)}: no row of the outbox" for record in found.unexpected.kept
         ]
         unexpected.examples += [
-            f"{self.output(output)}: at {self.place(record)}, though its row was put aside"
+            f"{self.output(output)}: at {self.place(record)}, though its row was parked"
             for output, record in found.parked.kept
         ]
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")

@@ -20,7 +20,7 @@ def test_a_record_whose_row_was_put_aside_is_unexpected(
         damage(settings, f"INSERT INTO outbox.parked SELECT {parked}")
         report = run_audit(settings, tmp_path, kafka=True)
         assert failed(report) == {"delivery_counts": 1, "unexpected": 3}
-        assert "though its row was put aside" in examples(report, "unexpected")
+        assert "though its row was parked" in examples(report, "unexpected")
 
 
 def test_copies_strangers_and_unknown_outputs_in_the_topic_are_told_apart(

@@ -6,7 +6,7 @@ import pytest
 
 from db.statements import queries
 from spark_job import OutputEvent
-from spark_job.dead_letters.covered import Horizon
+from spark_job.dead_letters.superseded import Horizon
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.positions import position
 from spark_job.recovery.positions.generations import Connection

@@ -20,7 +20,6 @@ from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
-from spark_job.dead_letters import covered
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import ownership, start
 from spark_job.recovery.findings import From, here
@@ -263,7 +262,7 @@ def a_reissue_has_no_revision_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
     """What a reissue sends under other rules is still said to be missing."""
-    patch.setattr(covered, "resolve", lambda *_given: 0)
+    patch.setattr(superseded, "resolve", lambda *_given: 0)
 
 
 def letters_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
