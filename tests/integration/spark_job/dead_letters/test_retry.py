@@ -323,7 +323,7 @@ def test_of_two_judgements_on_the_same_events_the_newer_is_retried_and_resolves_
     writing.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
     outcome = retry(writing, database)
     assert "letter 2 says" in reasons(outcome)[1]
-    assert outcome.covered == 1
+    assert outcome.superseded == 1
     assert [(row[1], row[2]) for row in outputs(writing)] == [("a", 1)]
     rows = writing.execute("SELECT state, resolved_batch FROM outbox.dead_letter").fetchall()
     assert rows == [("resolved", 3)] * 2

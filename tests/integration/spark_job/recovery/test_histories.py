@@ -20,6 +20,7 @@ from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
+from spark_job.dead_letters import superseded
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import ownership, start
 from spark_job.recovery.findings import From, here
