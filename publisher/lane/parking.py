@@ -57,10 +57,12 @@ class LaneAdmission(Admission):
         if written.rowcount != 1:
             raise LeaseLostError("the lane was taken over by another publisher")
         metrics.parked(found.reason)
-        lane = self._lease.parameters["lane"]
-        # By decision there may be hundreds a second: one line for all of a chunk has been written.
-        log = _log.debug if found.reason == "topic_missing" else _log.warning
-        log("parked", lane=lane, batch_id=batch_id, reason=found.reason, detail=found.detail)
+        line = {"lane": self._lease.parameters["lane"], "batch_id": batch_id, "reason": found.reason}
+        if found.reason == "topic_missing":
+            # By decision there may be hundreds a second: one line for all of a chunk has been written.
+            _log.debug("parked", **line, detail=found.detail)
+        else:
+            _log.warning("parked", **line, detail=found.detail)
 
     def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
         if error.topic not in standing(self._connection.get()):
