@@ -18,6 +18,7 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
 from tests.support.servers.choice import containers_are_wanted
+from tests.support.servers.memory import folder_in_memory
 
 # How long an example takes says something of the machine only.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -45,10 +46,11 @@ def postgres(
     if containers_are_wanted(os.environ):
         yield request.getfixturevalue("container_postgres")
         return
-    server = Postgres(tmp_path_factory.mktemp("devstack") / "postgres", fast=True)
-    server.start()
-    yield server
-    server.destroy()
+    with folder_in_memory(tmp_path_factory.mktemp("devstack")) as folder:
+        server = Postgres(folder / "postgres", fast=True)
+        server.start()
+        yield server
+        server.destroy()
 
 
 @pytest.fixture(scope="session")
