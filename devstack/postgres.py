@@ -107,6 +107,8 @@ class Postgres(LocalServer, PostgresServer):
             # No socket file: its path may be too long, and TCP is what the services use.
             "unix_socket_directories": "",
             "max_connections": str(MAX_CONNECTIONS),
+            # In the data folder: in /dev/shm what a killed server leaves stays for as long as the machine runs.
+            "dynamic_shared_memory_type": "mmap",
             "log_line_prefix": "%m [%p] %a ",
         } | self._settings
 

@@ -1,6 +1,5 @@
 """Replays to run, kill and look at: the command in this process or in one of its own, and what a consumer saw of each."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from publisher.cli import app
 from service.settings import Settings
+from tests.support.json_documents import json_document
 from tests.support.processes.environment import variables_of, without_settings
 from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.watching import Watcher
@@ -35,7 +35,7 @@ def replayed(settings: Settings, *arguments: str) -> dict[str, Any]:
     """`publisher replay ... --json` in this process, expected to succeed; its document."""
     result = replay(settings, *arguments, "--json")
     assert result.exception is None, f"{result.exception!r}\n{result.output}"
-    document: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{\n") :])
+    document: dict[str, Any] = json_document(result.stdout)
     return document
 
 

@@ -1,6 +1,5 @@
 """Dumps and restores of an outbox, damages to Kafka, and `publisher resume` as a test gives it."""
 
-import json
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -19,6 +18,7 @@ from publisher.kafka.topics import Topics
 from service.errors import OutboxError
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings, Settings
+from tests.support.json_documents import json_document
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.deliveries import reasons, status_of
 from tests.support.processes.publishers import RelayThread
@@ -90,7 +90,7 @@ def resume(settings: Settings, *arguments: str, fault_file: Path | None = None) 
         raise result.exception
     assert result.exception is None, result.output
     # A relay of this process may log before it.
-    found: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{\n") :])
+    found: dict[str, Any] = json_document(result.stdout)
     return found
 
 

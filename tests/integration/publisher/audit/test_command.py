@@ -49,7 +49,7 @@ def test_the_command_says_by_its_exit_code_and_its_reports_what_it_found(
 
 KILLED = """
 import os, signal, sys
-from publisher.audit import expected, found, state
+from publisher.audit.readback import expected, found, state
 found.SAVE_S = expected.SAVE_S = 0.0
 found.FETCH_MESSAGES = 20
 from publisher.audit import scope

@@ -1,6 +1,5 @@
 """`publisher find` names the exact place of each output of a session key."""
 
-import json
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -8,6 +7,7 @@ from typer.testing import CliRunner, Result
 
 from publisher.cli import app
 from service.settings import Settings
+from tests.support.json_documents import json_document
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.replays import replayed
@@ -21,7 +21,7 @@ def find(settings: Settings, *arguments: str) -> Result:
 
 
 def found(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
-    outputs: list[dict[str, Any]] = json.loads(find(settings, *arguments, "--json").stdout)
+    outputs: list[dict[str, Any]] = json_document(find(settings, *arguments, "--json").stdout)
     return outputs
 
 

@@ -1,6 +1,5 @@
 """A topic name that is wrong stops a lane only until somebody decides that the rows for it are parked."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from devstack.topics import create_topics
 from publisher.cli import app
 from service.errors import SettingsError
 from service.settings import Settings
+from tests.support.json_documents import json_document
 from tests.support.outbox.audits import failed, run_audit
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
@@ -38,7 +38,7 @@ def publisher(settings: Settings, *arguments: str, **environment: str) -> Result
 def park(settings: Settings, topic: str, *more: str) -> dict[str, Any]:
     result = publisher(settings, "parked", "park", "--topic", topic, "--yes", "--json", *more)
     assert result.exception is None, result.exception
-    found: dict[str, Any] = json.loads(result.stdout)
+    found: dict[str, Any] = json_document(result.stdout)
     return found
 
 
@@ -91,7 +91,7 @@ def test_parked_rows_go_out_once_the_topic_exists(
         wait_until(lambda: drained(outbox.dsn), "everything but the rows for the wrong topic")
         create_topics(kafka.bootstrap_servers, {wrong: (1, {})})
         requeued = publisher(settings, "parked", "requeue", "--reason", "topic_missing", "--yes", "--json")
-        assert json.loads(requeued.stdout)["requeued"] == 2
+        assert json_document(requeued.stdout)["requeued"] == 2
         wait_until(lambda: drained(outbox.dsn), "the requeued rows")
     with Watcher(kafka.bootstrap_servers, wrong) as other:
         wait_until(lambda: len(other.seen) == 2, "what goes to the topic that is there by now")
