@@ -146,7 +146,8 @@ def _row(connection: psycopg.Connection[Any], query: LiteralString, **parameters
     """Run a query in a transaction of its own, unless one is open."""
     in_transaction = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
     with connection.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(query, parameters).fetchone()
+        # Not prepared: behind a pooler in transaction mode the next server would not know it.
+        row = cursor.execute(query, parameters, prepare=False).fetchone()
     assert row is not None
     if not in_transaction:
         connection.commit()
