@@ -7,7 +7,9 @@ never a skip: a run that tested nothing must not look green.
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import hypothesis
 import psycopg
@@ -81,14 +83,49 @@ def template_database(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
-def database(postgres: PostgresServer, template_database: str) -> Iterator[str]:
-    """DSN of a new outbox, dropped after the test. It has a uuid of its own, or the tests would share progress topics."""
-    name = f"test_{uuid.uuid4().hex}"
-    dsn = postgres.create_database(name, template=template_database)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
-    yield dsn
-    postgres.drop_database(name)
+def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
+    """A Postgres that the test may kill, without a schema."""
+    server = Postgres(tmp_path / "postgres", fast=True)
+    with ExitStack() as cleanup:
+        cleanup.callback(server.destroy)
+        server.start()
+        yield server
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """A broker that the test may kill."""
+    server = Kafka(tmp_path / "kafka")
+    with ExitStack() as cleanup:
+        cleanup.callback(server.destroy)
+        server.start()
+        yield server
+
+
+@pytest.fixture
+def new_database(postgres: PostgresServer, template_database: str) -> Iterator[Callable[[], str]]:
+    """Makes an outbox and returns its DSN, as often as it is called; they are dropped after the test.
+
+    Each has a uuid of its own, or the tests would share progress topics.
+    """
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(f"test_{uuid.uuid4().hex}")
+        dsn = postgres.create_database(names[-1], template=template_database)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
+        return dsn
+
+    yield make
+    for name in names:
+        postgres.drop_database(name)
+
+
+@pytest.fixture
+def database(new_database: Callable[[], str]) -> str:
+    """DSN of a new outbox, dropped after the test."""
+    return new_database()
 
 
 @pytest.fixture

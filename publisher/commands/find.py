@@ -86,7 +86,8 @@ def _outputs(connection: psycopg.Connection[Any], session_key: str, topic: str |
 
 def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[Identity, list[Copy]]:
     topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
-    partitions = {name: topics.partitions(name) for name in sorted({output.topic for output in outputs})}
+    names = {output.topic for output in outputs if scan or output.kafka_offsets}
+    partitions = {name: topics.partitions(name) for name in sorted(names)}
     layers = [_whole(topics, partitions)] if scan else layered(_recorded(outputs, partitions))
     found: dict[Identity, list[Copy]] = defaultdict(list)
     for offsets in layers:

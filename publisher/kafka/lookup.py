@@ -33,6 +33,7 @@ class Copy(NamedTuple):
 def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
     """Return the committed records of these outputs within the offsets. Raises UnavailableError, KafkaException."""
     found: list[Copy] = []
+    wanted = set(outbox_ids)
     ends = {place: last for place, (_, last) in offsets.items()}
     consumer = progress_consumer(settings)
     try:
@@ -50,7 +51,7 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
                     "or a transaction is open there. Try again"
                 )
             for message in messages:
-                _take(message, ends, set(outbox_ids), found)
+                _take(message, ends, wanted, found)
             _leave(consumer, offsets, ends)
     finally:
         consumer.close()

@@ -1,14 +1,13 @@
 """A pipeline for each test."""
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from devstack.databases import PostgresServer
+from db.migrate import upgrade
 from devstack.kafka import KafkaServer
+from devstack.postgres import Postgres
 from tests.support.pipeline.pipeline import Pipeline
 
 
@@ -20,17 +19,7 @@ def pipeline(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Pat
 
 
 @pytest.fixture
-def new_database(postgres: PostgresServer, template_database: str) -> Iterator[Callable[[], str]]:
-    """Makes an outbox and returns its DSN, as often as it is called: `database` for tests that need several."""
-    names: list[str] = []
-
-    def make() -> str:
-        names.append(f"test_{uuid.uuid4().hex}")
-        dsn = postgres.create_database(names[-1], template=template_database)
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("UPDATE outbox.identity SET outbox_uuid = gen_random_uuid()")
-        return dsn
-
-    yield make
-    for name in names:
-        postgres.drop_database(name)
+def own_postgres(own_postgres: Postgres) -> Postgres:
+    """A server that the test may stop, with the schema in its database `postgres`."""
+    upgrade(own_postgres.dsn())
+    return own_postgres

@@ -3,13 +3,10 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from tests.support.pipeline.pipeline import Pipeline
@@ -23,27 +20,6 @@ QUICK_TO_NOTICE = {
         {"request.timeout.ms": "2000", "default.api.timeout.ms": "4000"}
     ),
 }
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A server that the test may stop, with the schema in its database `postgres`."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    with ExitStack() as cleanup:
-        cleanup.callback(server.destroy)
-        server.start()
-        upgrade(server.dsn())
-        yield server
-
-
-@pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """A broker that the test may stop."""
-    server = Kafka(tmp_path / "kafka")
-    with ExitStack() as cleanup:
-        cleanup.callback(server.destroy)
-        server.start()
-        yield server
 
 
 def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:

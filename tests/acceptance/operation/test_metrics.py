@@ -1,12 +1,9 @@
 """What the job counts is what the ledger says; it is ready while it gets on, and alive whatever happens to its servers."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from tests.support.pipeline.pipeline import Pipeline
@@ -19,17 +16,6 @@ COUNTERS = (
     "output_bytes",
     "duplicate_events",
 )
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A server that the test may stop, with the schema in its database `postgres`."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    with ExitStack() as cleanup:
-        cleanup.callback(server.destroy)
-        server.start()
-        upgrade(server.dsn())
-        yield server
 
 
 @pytest.mark.timeout(900)

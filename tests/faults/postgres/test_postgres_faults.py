@@ -1,6 +1,5 @@
 """Postgres fails in the middle of the sink's transaction: the batch is whole in the outbox or not there, and the next try finds out."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,6 @@ from tests.support.proxies.postgres import Cut, PostgresProxy, When
 from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk
 
 DISK_MEGABYTES = 32
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A Postgres that the test may kill."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    server.start()
-    yield server
-    server.destroy()
 
 
 @pytest.mark.parametrize("when", When)

@@ -1,6 +1,5 @@
 """Postgres fails under both services while they work: whatever it was, each output arrives exactly once."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,15 +15,6 @@ from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk
 
 DATABASE = "outbox"
 DISK_MEGABYTES = 128
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A Postgres that the test may kill."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    server.start()
-    yield server
-    server.destroy()
 
 
 @pytest.mark.faults

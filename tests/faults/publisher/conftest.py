@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from devstack.kafka import KafkaServer
-from devstack.postgres import Postgres
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PAGE
 from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
@@ -62,12 +61,3 @@ def own_kafka(running_kafka: ProxiedKafka, proxy: KafkaProxy) -> Iterator[Proxie
     yield running_kafka
     proxy.set_link(Link())
     running_kafka.start()
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A Postgres that the test may kill."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    server.start()
-    yield server
-    server.destroy()

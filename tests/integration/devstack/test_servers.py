@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -26,24 +26,6 @@ from devstack.topics import create_topics
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
-
-
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A Postgres that the test may kill."""
-    server = Postgres(tmp_path / "postgres", fast=True)
-    server.start()
-    yield server
-    server.destroy()
-
-
-@pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """A Kafka that the test may kill."""
-    server = Kafka(tmp_path / "kafka")
-    server.start()
-    yield server
-    server.destroy()
 
 
 def _devstack(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

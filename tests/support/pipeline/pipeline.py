@@ -25,7 +25,7 @@ from tests.support.pipeline.feed import Feeder, ends_of, rounds, starts_of, writ
 from tests.support.pipeline.options import LANES, Options, environment, small
 from tests.support.pipeline.transforms import CARTS, INPUT, PAGES
 from tests.support.processes.commands import run_command, start_command
-from tests.support.processes.service import Service
+from tests.support.processes.service import Service, while_alive
 from tests.support.reading import end_offsets
 from tests.support.reference.model import Record
 from tests.support.servers.consumer_group import ConsumerGroup
@@ -223,13 +223,8 @@ class Pipeline:
     ) -> None:
         """Return once `condition` holds; fail when it does not, or when one of `alive` ends before."""
 
-        def holds() -> object:
-            for service in alive:
-                assert service.is_alive(), f"{what} did not happen, because {service.tail()}"
-            return condition()
-
         wait_until(
-            holds,
+            while_alive(condition, what, alive),
             lambda: f"{what}\n{self.ledger_end()}\n{self.job.tail()}\n{self.publisher.tail()}",
             timeout_s=timeout_s,
             poll_s=poll_s,

@@ -21,7 +21,7 @@ from tests.support.pipeline.options import environment
 from tests.support.pipeline.recovery_tables import RecoveryTables
 from tests.support.pipeline.transforms import INPUT, LETTERS
 from tests.support.processes.commands import run_command
-from tests.support.processes.service import Service
+from tests.support.processes.service import Service, while_alive
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 
@@ -115,13 +115,8 @@ class Walkthrough:
     def wait_for(self, condition: Callable[[], object], what: str, *alive: Service) -> None:
         """Return once the condition holds; fail when it does not, or when one of `alive` ends before."""
 
-        def holds() -> object:
-            for service in alive:
-                assert service.is_alive(), f"{what} did not happen, because {service.tail()}"
-            return condition()
-
         wait_until(
-            holds,
+            while_alive(condition, what, alive),
             lambda: f"{what}\n{self.job.tail()}\n{self.publisher.tail()}",
             timeout_s=_TIMEOUT_S,
             poll_s=0.05,

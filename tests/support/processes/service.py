@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -163,3 +163,16 @@ def _parent(process: psutil.Process) -> int | None:
         return int(process.ppid())
     except psutil.NoSuchProcess:
         return None
+
+
+def while_alive(
+    condition: Callable[[], object], what: str, services: Iterable[Service]
+) -> Callable[[], object]:
+    """Return the condition, which fails at once when one of the services ends before it holds."""
+
+    def holds() -> object:
+        for service in services:
+            assert service.is_alive(), f"{what} did not happen, because {service.tail()}"
+        return condition()
+
+    return holds

@@ -20,13 +20,10 @@ from tests.support.watching import Watcher
 
 
 @pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
+def own_kafka(own_kafka: Kafka) -> Iterator[Kafka]:
     """A broker that this test may stop."""
-    server = Kafka(tmp_path / "kafka")
-    server.start()
-    yield server
-    server.resume()
-    server.destroy()
+    yield own_kafka
+    own_kafka.resume()
 
 
 @pytest.mark.faults

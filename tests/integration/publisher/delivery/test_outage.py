@@ -1,6 +1,5 @@
 """Kafka may be away or die: nothing is lost or repeated, and the lanes go on by themselves."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,6 @@ from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
-
-
-@pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """A broker that this test may kill."""
-    server = Kafka(tmp_path / "kafka")
-    server.start()
-    yield server
-    server.destroy()
 
 
 def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(

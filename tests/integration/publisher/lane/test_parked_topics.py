@@ -42,6 +42,17 @@ def park(settings: Settings, topic: str, *more: str) -> dict[str, Any]:
     return found
 
 
+def wait_for_the_stop(outbox: Outbox, wrong: str) -> None:
+    """Until a lane stopped for the topic, and names the way on."""
+    wait_until(
+        lambda: any(
+            f"publisher parked park --topic {wrong}" in (lane.stopped_reason or "")
+            for lane in status_of(outbox.dsn).lanes
+        ),
+        "the stop, with the way on",
+    )
+
+
 def with_wrong_rows(outbox: Outbox, wrong: str) -> list[tuple[bytes, bytes | None, str]]:
     """Write two batches: in each, one row also goes to the wrong topic. Return what is to be delivered without these."""
     expected: list[tuple[bytes, bytes | None, str]] = []
@@ -59,13 +70,7 @@ def test_the_lane_goes_on_without_the_rows_for_a_missing_topic_once_that_is_deci
 ) -> None:
     with_wrong_rows(outbox, wrong)
     with RelayThread(settings):
-        wait_until(
-            lambda: any(
-                f"publisher parked park --topic {wrong}" in (lane.stopped_reason or "")
-                for lane in status_of(outbox.dsn).lanes
-            ),
-            "the stop, with the way on",
-        )
+        wait_for_the_stop(outbox, wrong)
         assert query(outbox.dsn, PARKED) == []
         dry = park(settings, wrong, "--dry-run")
         assert (dry["rows"], dry["session_keys"], dry["outputs"], dry["changed"]) == (2, 1, 4, False)
@@ -152,13 +157,7 @@ def test_a_name_that_differs_from_a_topic_only_by_dots_and_underscores_is_missin
     wrong = f"{topic_prefix}page.views"
     with_wrong_rows(outbox, wrong)
     with RelayThread(settings):
-        wait_until(
-            lambda: any(
-                f"parked park --topic {wrong}" in (lane.stopped_reason or "")
-                for lane in status_of(outbox.dsn).lanes
-            ),
-            "the stop",
-        )
+        wait_for_the_stop(outbox, wrong)
         assert park(settings, wrong)["changed"]
         wait_until(lambda: drained(outbox.dsn), "everything but the rows for the wrong topic")
     assert_exactly_once(outbox, watcher)
