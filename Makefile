@@ -62,8 +62,8 @@ faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zom
 	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
 
 .PHONY: soak
-soak: $(INSTALLED) ## Two hours of random kills of everything under load, judged as it goes; writes docs/soak.md
-	$(BIN)/python -m tests.soak --minutes 120 --report docs/soak.md
+soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under load, judged after every five; writes docs/soak.md
+	$(BIN)/python -m tests.soak --minutes 100 --report docs/soak.md
 
 .PHONY: soak-short
 soak-short: $(INSTALLED) ## The same for ten minutes
