@@ -22,14 +22,14 @@ from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneId, LaneWorkers
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
-from publisher.delivery.history import Identity
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.monitoring.health import ProcessHealth, longest_turn_s
-from publisher.outbox.cursor import Epoch
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
+from publisher.protocol.cursor import Epoch
+from publisher.protocol.history import Identity
 from publisher.retention.deliveries import DeliveryPruning
 from service import kafka_client
 from service.errors import ContinuityError, SettingsError, UnavailableError

@@ -14,7 +14,7 @@ from spark_job.commands.fork import fork
 from spark_job.commands.prepare import prepare
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
-from spark_job.monitoring import status as job_status
+from spark_job.status import job_status
 
 app = typer.Typer(
     help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",

@@ -23,12 +23,11 @@ from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.slices import TaskSettings, TransformOf
+from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
-from spark_job.monitoring import endpoint
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership, requests, runs
-from spark_job.recovery.attempts import AttemptPlan, Restarts
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.requests import JobRequest, WithdrawnError
 from spark_job.recovery.savepoints import store as savepoints
@@ -39,6 +38,7 @@ from spark_job.spark.failures import explained
 from spark_job.spark.query import QueryLoop, RunContext
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
+from spark_job.status import endpoint
 
 log = structlog.get_logger()
 

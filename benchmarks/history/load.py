@@ -16,7 +16,7 @@ from benchmarks.history import rows, week
 from benchmarks.history.week import INPUT_TOPIC, INPUT_TOPIC_ID, Batch, Generation, Week
 from db.lanes import lane_hash
 from db.statements import queries
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 from spark_job.assembly import pgcopy
 
 _LEDGER = queries("spark_job", "ledger")

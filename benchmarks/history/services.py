@@ -15,7 +15,8 @@ from db.connection import connect
 from db.statements import queries
 from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
-from publisher.monitoring import outbox_metrics, status
+from publisher.status import outbox_metrics
+from publisher.status import publisher_status as status
 from spark_job.sink import backpressure
 
 _QUESTIONS = queries("benchmarks.history", "questions")

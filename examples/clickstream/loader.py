@@ -19,8 +19,8 @@ from examples.clickstream.dataset import DatasetError, read_clicks
 from examples.clickstream.events import Record, from_clicks
 from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
+from examples.clickstream.reading import ReadError
 from examples.clickstream.topics import CLICKS, CONFIG, Config
-from examples.demo.reading import ReadError
 from service.errors import SettingsError
 from service.settings import load_settings
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from examples.clickstream.events import Record
-from examples.demo.reading import ReadError, end_offsets, read_topic
+from examples.clickstream.reading import ReadError, end_offsets, read_topic
 from service.settings import KafkaSettings
 
 

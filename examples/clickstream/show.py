@@ -14,8 +14,8 @@ from confluent_kafka import KafkaException
 
 from db.connection import connect
 from db.statements import queries
+from examples.clickstream.reading import KafkaRecord, ReadError, read_topic
 from examples.clickstream.topics import CONFIG, Config
-from examples.demo.reading import KafkaRecord, ReadError, read_topic
 from service.commands.output import console, error_console
 from service.commands.tables import Table
 from service.errors import OutboxError

@@ -18,8 +18,8 @@ from rich.console import Console
 from devstack.errors import DevstackError, tail
 from examples.clickstream.dataset import DatasetError
 from examples.clickstream.producer import ProduceError
+from examples.clickstream.reading import ReadError
 from examples.demo import report
-from examples.demo.reading import ReadError
 from examples.demo.run import Demo, DemoError
 from service.errors import OutboxError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from examples.demo.reading import KafkaRecord
+from examples.clickstream.reading import KafkaRecord
 from service.settings import SessionSettings
 from spark_job.api import Event, OutputEvent, Position, Session
 

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from examples.clickstream import show
+from examples.clickstream.reading import KafkaRecord, read_topic, topic_id
 from examples.clickstream.topics import CLICKS, CONFIG, INPUT, OUTPUT
 from examples.clickstream.transform import FUNNEL, SESSIONS, transform
 from examples.demo import display
 from examples.demo.expected import Expected, expect
 from examples.demo.outbox import Outbox
-from examples.demo.reading import KafkaRecord, read_topic, topic_id
 from examples.demo.verdict import Verdict, judge
 from service.settings import KafkaSettings, PostgresSettings, load_settings
 

@@ -18,11 +18,11 @@ from examples.clickstream.anomalies import Anomalies
 from examples.clickstream.dataset import read_clicks
 from examples.clickstream.events import from_clicks
 from examples.clickstream.generator import Shape, generate
+from examples.clickstream.reading import end_offsets
 from examples.clickstream.topics import CLICKS, CONFIG, INPUT, LOAD, OUTPUT
 from examples.demo.display import Display
 from examples.demo.feed import Feed
 from examples.demo.outbox import Outbox, Progress
-from examples.demo.reading import end_offsets
 from examples.demo.services import Service, clean_environment
 from service.settings import KafkaSettings
 

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from examples.clickstream.reading import KafkaRecord
 from examples.demo.expected import Expected, Letter, Output
-from examples.demo.reading import KafkaRecord
 
 _Content = tuple[str, bytes | None, bytes | None]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from publisher.assignment.transaction_pace import TransactionPace
 from publisher.delivery.context import Context
 from publisher.lane.lane import Lane
+from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth, ProcessHealth, longest_turn_s
-from publisher.outbox.cursor import Epoch
 from publisher.outbox.wakeup import Wakeup
+from publisher.protocol.cursor import Epoch
 
 _log = structlog.get_logger()
 

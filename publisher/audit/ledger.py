@@ -17,7 +17,7 @@ from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import AuditedRange, Scope, ranges
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _LEDGER = queries("publisher.audit", "ledger")

@@ -10,7 +10,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 from service.errors import SettingsError
 
 _DELIVERIES = queries("publisher.audit", "deliveries")

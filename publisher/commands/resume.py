@@ -9,9 +9,9 @@ from confluent_kafka import KafkaException
 from rich.progress import Progress
 
 from publisher.commands.common import database
-from publisher.delivery.remediation import replaced_topic
 from publisher.kafka.topics import Topics
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.remediation import replaced_topic
 from publisher.resume.plan import Way
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.rebinding import AcceptedRebinding

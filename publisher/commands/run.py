@@ -7,12 +7,12 @@ import threading
 import structlog
 
 from publisher.allocators import suit_transactions
-from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
-from publisher.outbox.cursor import Epoch
 from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.cursor import Epoch
 from publisher.relay import Relay
 from publisher.shutdown import stop_on_signals
+from publisher.status import endpoint
 from service import fault_points, logs
 from service.commands.options import Config
 from service.commands.output import console

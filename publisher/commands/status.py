@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.text import Text
 
 from publisher.commands.common import database
-from publisher.monitoring.status import COUNT_LIMIT, LaneStatus, PublisherStatus, read_status
+from publisher.status.publisher_status import COUNT_LIMIT, LaneStatus, PublisherStatus, read_status
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.commands.tables import Table

@@ -4,14 +4,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import Row
-from publisher.delivery.refusals import Refusal, TopicLimits, refusal
-from publisher.delivery.stop_reasons import StartOverError, TopicMissingError
-from publisher.delivery.transaction import Place
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic, Topics
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row
+from publisher.protocol.refusals import Place, Refusal, TopicLimits, refusal
+from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 from service.settings import KafkaSettings
 
 

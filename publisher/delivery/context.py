@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from publisher.delivery.history import Identity
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.history import Identity
 from service.settings import Settings
 
 _log = structlog.get_logger()

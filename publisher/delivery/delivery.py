@@ -12,17 +12,18 @@ from confluent_kafka import KafkaException, Producer
 
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.history import DeliveryPosition
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import Row, value_bytes
-from publisher.delivery.stop_reasons import StartOverError
-from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError, Transaction
+from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisection, TransactionSize
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics
-from publisher.outbox.connection import OutboxConnection
-from publisher.outbox.cursor import ChunkLimits
+from publisher.protocol.cursor import ChunkLimits
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row, value_bytes
+from publisher.protocol.refusals import RecordRefusedError
+from publisher.protocol.stop_reasons import StartOverError
 from service.fault_points import reach
 
 _log = structlog.get_logger()

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import SENT_NOW, DeliveryReport, Row
-from publisher.delivery.refusals import RECORD_ERRORS, Refusal
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
+from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
 from service.fault_points import reach
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
@@ -19,9 +19,6 @@ _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
 _REPORTS_WAIT_S = 5.0
 
-Place = tuple[int, str]
-"""(batch_id, session_key) of a row."""
-
 
 class ProgressRecord(NamedTuple):
     """A record of a progress topic, in the order of `Producer.produce`. `value` None puts the key aside."""
@@ -30,19 +27,6 @@ class ProgressRecord(NamedTuple):
     value: bytes | None
     key: bytes
     partition: int
-
-
-class RecordRefusedError(Exception):
-    """Kafka refused a record for itself. `rows`: which ones and why; empty where unknown.
-
-    `code` is the Kafka error's, `sent` how many rows the transaction held.
-    """
-
-    def __init__(self, cause: KafkaError, rows: dict[Place, Refusal], sent: int) -> None:
-        super().__init__(cause.str())
-        self.code = cause.code()
-        self.rows = rows
-        self.sent = sent
 
 
 class OffsetTally:

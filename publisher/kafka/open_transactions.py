@@ -14,8 +14,8 @@ and made again. Descriptions of topics are up to a minute old, delivery reports 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka.topics import OutputTopic, Topics
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 # Other lanes' transactions last for milliseconds. Longer ones are shown to the operator while the lane waits.
 _WAIT_S = 5.0

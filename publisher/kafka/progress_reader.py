@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.delivery.progress import Progress, lane_of_key
-from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
+from publisher.protocol.progress import Progress, lane_of_key
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.settings import KafkaSettings
 
 _FIRST_WINDOW = 256

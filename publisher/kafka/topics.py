@@ -18,10 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from publisher.delivery import remediation as remediation
-from publisher.delivery.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.kafka.clients import Cluster, answer, cluster
 from publisher.kafka.single_flight import SingleFlight
+from publisher.protocol import remediation
+from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka_client import UNAUTHORISED
 from service.topic_ids import topic_id_text
 

@@ -10,26 +10,12 @@ import structlog
 from db.statements import queries
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
-from publisher.delivery.history import (
-    DeliveryPosition,
-    Mirror,
-    check_later,
-    check_parked,
-    check_resumed_parked,
-    decide,
-)
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.progress import Progress
-from publisher.delivery.records import ExtraHeaders, Row
-from publisher.delivery.refusals import no_row_s_fault
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError
+from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.delivery.transaction import OffsetTally, ProgressRecord
 from publisher.kafka.progress_reader import Newest, StoredProgress, later_than, newest_of, progress_records
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
-from publisher.outbox.connection import OutboxConnection
-from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.deliveries import (
     commit_id_at,
     parked_up_to,
@@ -40,6 +26,20 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import (
+    DeliveryPosition,
+    Mirror,
+    check_later,
+    check_parked,
+    check_resumed_parked,
+    decide,
+)
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.progress import Progress
+from publisher.protocol.records import ExtraHeaders, Row
+from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 _LANES = queries("publisher", "lanes")
 

@@ -9,18 +9,17 @@ import structlog
 from db.statements import queries
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.refusals import Refusal
-from publisher.delivery.stop_reasons import TopicMissingError
-from publisher.delivery.transaction import Place
+from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic
 from publisher.monitoring import metrics
-from publisher.outbox.connection import OutboxConnection
-from publisher.outbox.cursor import Cursor
 from publisher.outbox.identity import bind_topics, check_topics
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.parked_topics import standing
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.stop_reasons import TopicMissingError
 
 _PARKED = queries("publisher", "parked")
 

@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 
 from db.statements import queries
-from publisher.delivery import remediation as remediation
-from publisher.delivery.history import DeliveryPosition, check_ledger
-from publisher.delivery.records import Row, value_bytes
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
+from publisher.protocol import remediation
+from publisher.protocol.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
+from publisher.protocol.history import DeliveryPosition, check_ledger
+from publisher.protocol.records import Row, value_bytes
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 _EPOCHS = queries("publisher", "epochs")
 _LEDGER = queries("publisher", "ledger")

@@ -5,9 +5,9 @@ from typing import Any
 import psycopg
 
 from db.statements import queries
-from publisher.delivery.history import DeliveryPosition
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 _ROWS = queries("publisher", "rows")
 

@@ -7,13 +7,13 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.lane.lane import Lane
+from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
+from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from service.errors import FencedError, UnavailableError
 from service.kafka_client import UNAUTHORISED
 

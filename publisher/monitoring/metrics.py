@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from publisher.delivery.records import Row
-from publisher.delivery.transaction import RecordRefusedError
+from publisher.protocol.records import Row
+from publisher.protocol.refusals import RecordRefusedError
 from service.errors import FencedError
 from service.monitoring.best_effort import best_effort
 

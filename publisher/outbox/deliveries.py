@@ -8,9 +8,9 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
-from publisher.delivery.progress import Progress
-from publisher.outbox.cursor import Cursor
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.progress import Progress
 
 _DELIVERIES = queries("publisher", "deliveries")
 _LEDGER = queries("publisher", "ledger")

@@ -9,8 +9,8 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
-from publisher.delivery import remediation as remediation
-from publisher.delivery.stop_reasons import StoppedError, StopReason
+from publisher.protocol import remediation
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.errors import SchemaError
 from service.settings import Settings
 

@@ -7,25 +7,25 @@ from hashlib import sha256
 import psycopg
 import structlog
 
-from publisher.delivery import remediation
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
-from publisher.delivery.history import DeliveryPosition, Mirror, decide
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import ExtraHeaders, Row
-from publisher.delivery.refusals import Refusal
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.delivery.transaction import OffsetTally, Place, ProgressRecord, RecordRefusedError
+from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.delivery.transaction import OffsetTally, ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import OutputTopic
-from publisher.outbox.connection import OutboxConnection
-from publisher.outbox.cursor import ChunkLimits, Cursor
 from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.protocol import remediation
+from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.history import DeliveryPosition, Mirror, decide
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import ExtraHeaders, Row
+from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import orjson
 
-from publisher.delivery.progress import NO_TOTALS, Totals
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.progress import NO_TOTALS, Totals
 
 PARTITIONS = 16
 """Of the replays' progress topic: an open transaction hides the records behind it from the replays of its partition only."""

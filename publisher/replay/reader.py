@@ -10,12 +10,12 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.delivery.history import DeliveryPosition, check_ledger
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import Row, value_bytes
-from publisher.delivery.remediation import Remediation
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import ChunkLimits, Cursor, FetchSize
+from publisher.protocol.cursor import ChunkLimits, Cursor, FetchSize
+from publisher.protocol.history import DeliveryPosition, check_ledger
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row, value_bytes
+from publisher.protocol.remediation import Remediation
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.replay.store import Replay
 
 _LEDGER = queries("publisher", "ledger")

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.stop_reasons import StartOverError, StoppedError
+from publisher.protocol.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
 from service.errors import UnavailableError

@@ -11,8 +11,8 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
-from publisher.outbox.cursor import Cursor
 from publisher.outbox.lease import LeaseLostError
+from publisher.protocol.cursor import Cursor
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
 

@@ -9,11 +9,11 @@ from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from publisher.delivery.context import Context, Timelines
-from publisher.delivery.history import Identity
-from publisher.delivery.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, name_outbox
+from publisher.protocol.history import Identity
+from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.replay.store import Replay
 from service import kafka_client
 from service.errors import SettingsError, UnavailableError

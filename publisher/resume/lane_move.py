@@ -11,21 +11,21 @@ from publisher.assignment.membership import add_lanes
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
-from publisher.delivery.history import DeliveryPosition
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.progress import Progress, Totals, progress_key
-from publisher.delivery.records import Row
-from publisher.delivery.refusals import Refusal, no_row_s_fault
-from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
-from publisher.delivery.transaction import OffsetTally, Place, ProgressRecord, RecordRefusedError
+from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.delivery.transaction import OffsetTally, ProgressRecord
 from publisher.kafka.clients import batch_bytes
 from publisher.kafka.fencing import fencing_producer
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic
 from publisher.lane.lane import lane_transactional_id
-from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.progress import Progress, Totals, progress_key
+from publisher.protocol.records import Row
+from publisher.protocol.refusals import Place, RecordRefusedError, Refusal, no_row_s_fault
+from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
 

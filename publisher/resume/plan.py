@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from publisher.delivery.history import DeliveryPosition, Identity, Mirror, check_later, decide
-from publisher.delivery.progress import NO_TOTALS, Progress, Totals
-from publisher.delivery.stop_reasons import StoppedError
-from publisher.outbox.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import DeliveryPosition, Identity, Mirror, check_later, decide
+from publisher.protocol.progress import NO_TOTALS, Progress, Totals
+from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
-from publisher.delivery.history import Identity
-from publisher.delivery.records import Row
 from publisher.kafka.topics import Topics
+from publisher.protocol.history import Identity
+from publisher.protocol.records import Row
 from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import AcceptedRebinding, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger

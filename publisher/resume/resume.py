@@ -15,8 +15,8 @@ import psycopg
 from db.statements import queries
 from publisher.assignment.membership import wake_publishers
 from publisher.delivery.context import Context, Timelines
-from publisher.delivery.history import Identity
 from publisher.kafka.topics import Topics
+from publisher.protocol.history import Identity
 from publisher.resume.lane_move import LaneMove
 from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind

@@ -20,7 +20,7 @@ from db.statements import queries
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
-from spark_job.dead_letters import store, superseded
+from spark_job.dead_letters import store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
 from spark_job.input.offsets import Offsets
@@ -29,7 +29,7 @@ from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.judges import assembly_of
 from spark_job.sessions import AssemblySettings, ClosedSession, to_session
-from spark_job.sink import batch, ledger, storing
+from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import SessionRow
 from spark_job.sink.ledger import LedgerEntry
 

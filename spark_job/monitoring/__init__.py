@@ -1,1 +1,1 @@
-"""Metrics, health and status of the job."""
+"""What the job notes while it works: counters, its condition, whether it is ready."""

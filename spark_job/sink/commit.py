@@ -19,7 +19,6 @@ import structlog
 from service.errors import ContinuityError, MovedError
 from service.fault_points import reach
 from service.monitoring.best_effort import best_effort
-from spark_job.dead_letters import superseded
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.monitoring import metrics
@@ -27,7 +26,7 @@ from spark_job.recovery import ownership
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.positions.position import InputPosition, StreamRow
-from spark_job.sink import batch, ledger, storing
+from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import BatchResult, OutputRow
 from spark_job.sink.ledger import LedgerEntry, LedgerState
 

@@ -10,14 +10,14 @@ from confluent_kafka import Producer
 
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, StepOutcome, Tenure
-from publisher.delivery.history import Identity
-from publisher.delivery.progress import Progress
-from publisher.delivery.records import Row
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
-from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import Identity
+from publisher.protocol.progress import Progress
+from publisher.protocol.records import Row
 from service.settings import KafkaSettings, PublisherSettings
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))

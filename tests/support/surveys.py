@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from publisher.delivery.history import Identity, Mirror
-from publisher.delivery.progress import Progress, Totals
-from publisher.outbox.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import Identity, Mirror
+from publisher.protocol.progress import Progress, Totals
 from publisher.resume.plan import LaneSurvey
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from publisher.delivery.records import Header
+from publisher.protocol.records import Header
 
 NONE = -1
 """A partition or timestamp that the output does not name."""

@@ -24,8 +24,8 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, ranges
-from publisher.delivery.records import SENT_NOW, Row, records
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.records import SENT_NOW, Row, records
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _ROWS = queries("publisher.audit", "rows")

@@ -11,8 +11,8 @@ from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.readback.compare import Alteration, Comparison, Disorder
 from publisher.audit.readback.digest import ExpectedOutput, ReceivedOutput, is_own
-from publisher.delivery.records import Header, OutputRecord, Row, records
 from publisher.kafka.clients import progress_consumer
+from publisher.protocol.records import Header, OutputRecord, Row, records
 from service.settings import KafkaSettings
 
 _ROWS = queries("publisher.audit", "rows")

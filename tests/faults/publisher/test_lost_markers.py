@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import Kafka
-from publisher.delivery.stop_reasons import StopReason
+from publisher.protocol.stop_reasons import StopReason
 from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
 from tests.support.faults.matrix import Matrix

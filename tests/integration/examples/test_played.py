@@ -12,7 +12,7 @@ from examples.clickstream.dataset import Click
 from examples.clickstream.events import Record, from_clicks
 from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import TopicWriter
-from examples.demo.reading import ReadError, read_topic
+from examples.clickstream.reading import ReadError, read_topic
 from service.settings import KafkaSettings
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

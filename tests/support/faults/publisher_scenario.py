@@ -10,7 +10,7 @@ from typing import Any, Self
 import psycopg
 
 from devstack.topics import create_topics
-from publisher.delivery.progress import Progress
+from publisher.protocol.progress import Progress
 from service.fault_points import Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import psycopg
 
-from publisher.monitoring.status import PublisherStatus, read_status
+from publisher.status.publisher_status import PublisherStatus, read_status
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox
 from tests.support.processes.publishers import RelayThread

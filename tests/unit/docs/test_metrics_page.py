@@ -6,12 +6,12 @@ from itertools import chain
 import pytest
 from prometheus_client.registry import Collector
 
-import publisher.monitoring.endpoint
 import publisher.monitoring.metrics
-import publisher.monitoring.outbox_metrics
-import spark_job.monitoring.endpoint
+import publisher.status.endpoint
+import publisher.status.outbox_metrics
 import spark_job.monitoring.metrics
-import spark_job.monitoring.outbox_metrics
+import spark_job.status.endpoint
+import spark_job.status.outbox_metrics
 from publisher.monitoring.health import ProcessHealth as PublisherCondition
 from service.settings import Settings
 from spark_job.monitoring.condition import Condition as JobCondition
@@ -23,13 +23,13 @@ SETTINGS = Settings.model_construct()
 SERVICES: dict[str, list[Collector]] = {
     "publisher": [
         publisher.monitoring.metrics.REGISTRY,
-        publisher.monitoring.outbox_metrics.PublisherOutboxMetrics(1),
-        publisher.monitoring.endpoint.PublisherProcessMetrics(SETTINGS, PublisherCondition()),
+        publisher.status.outbox_metrics.PublisherOutboxMetrics(1),
+        publisher.status.endpoint.PublisherProcessMetrics(SETTINGS, PublisherCondition()),
     ],
     "job": [
         spark_job.monitoring.metrics.REGISTRY,
-        spark_job.monitoring.outbox_metrics.JobOutboxMetrics(1, lambda _ends: []),
-        spark_job.monitoring.endpoint.JobProcessMetrics(SETTINGS, JobCondition()),
+        spark_job.status.outbox_metrics.JobOutboxMetrics(1, lambda _ends: []),
+        spark_job.status.endpoint.JobProcessMetrics(SETTINGS, JobCondition()),
     ],
 }
 

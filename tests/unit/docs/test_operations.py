@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from publisher.delivery.stop_reasons import StopReason
+from publisher.protocol.stop_reasons import StopReason
 from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 

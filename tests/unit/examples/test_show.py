@@ -2,8 +2,8 @@
 
 import pytest
 
+from examples.clickstream.reading import KafkaRecord
 from examples.clickstream.show import record_table, row_table
-from examples.demo.reading import KafkaRecord
 from service.commands.output import console
 
 VALUE = b'{"long": "' + b"x" * 300 + b'"}'

@@ -6,8 +6,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from examples.clickstream.reading import KafkaRecord
 from examples.demo.expected import Expected, Letter, expect
-from examples.demo.reading import KafkaRecord
 from examples.demo.verdict import Verdict, judge
 from service.settings import SessionSettings
 from spark_job.api import OutputEvent, Session

@@ -10,10 +10,10 @@ from pydantic import SecretStr
 from publisher.assignment import lane_workers, membership
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.membership import View
-from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.monitoring.health import ProcessHealth
-from publisher.outbox.cursor import Epoch
 from publisher.outbox.wakeup import Wakeup
+from publisher.protocol.cursor import Epoch
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.relay import Relay
 from service.errors import ContinuityError
 from service.monitoring.loops import Loops

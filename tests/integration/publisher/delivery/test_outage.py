@@ -9,10 +9,10 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher.delivery.progress import Progress
 from publisher.kafka.clients import progress_consumer
 from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
+from publisher.protocol.progress import Progress
 from service.kafka_client import admin_client
 from service.settings import KafkaSettings
 from tests.support.lanes import RECORD

@@ -8,9 +8,9 @@ import pytest
 from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.delivery.records import OutputRecord, batch_size
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
+from publisher.protocol.records import OutputRecord, batch_size
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 
 from db.statements import queries
-from publisher.delivery.history import DeliveryPosition
-from publisher.delivery.records import value_bytes
 from publisher.lane.reader import LaneReader
-from publisher.outbox.cursor import ChunkLimits, Cursor
+from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.records import value_bytes
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.queries import query
 from tests.support.waiting import wait_until

@@ -5,9 +5,9 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
-from publisher.monitoring.outbox_metrics import PublisherOutboxMetrics
+from publisher.status import endpoint
+from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.errors import SettingsError
 from service.settings import MetricsSettings, PostgresSettings, Settings
 from tests.support.outbox.batches import Outbox, Session

@@ -17,8 +17,8 @@ from devstack.topics import create_topics
 from publisher.assignment import lane_workers
 from publisher.delivery.delivery import StepOutcome
 from publisher.lane.lane import Lane
-from publisher.monitoring import endpoint
 from publisher.monitoring.health import ProcessHealth
+from publisher.status import endpoint
 from service.probe import probe
 from service.settings import MetricsSettings, Settings
 from tests.support.outbox.batches import Outbox, Session, simple

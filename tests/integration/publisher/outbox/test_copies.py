@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from devstack.databases import PostgresServer
-from publisher.delivery.stop_reasons import StoppedError
 from publisher.outbox.identity import bind, check_unchanged
+from publisher.protocol.stop_reasons import StoppedError
 
 
 @pytest.fixture

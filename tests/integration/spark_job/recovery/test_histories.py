@@ -20,7 +20,6 @@ from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
-from spark_job.dead_letters import superseded
 from spark_job.input.offsets import Offsets
 from spark_job.recovery import ownership, start
 from spark_job.recovery.findings import From, here
@@ -31,7 +30,7 @@ from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.savepoints import restoring
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.sessions import AssembledSessions, AssemblySettings, DeadLetter, OpenState, assemble
-from spark_job.sink import batch
+from spark_job.sink import batch, superseded
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink
 from tests.support.histories import steps

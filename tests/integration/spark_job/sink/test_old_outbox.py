@@ -15,8 +15,6 @@ from spark_job.dead_letters import store
 from spark_job.dead_letters.store import Filter
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.monitoring import status
-from spark_job.monitoring.outbox_metrics import JobOutboxMetrics
 from spark_job.recovery import ownership, published
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.positions import position
@@ -24,6 +22,8 @@ from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.savepoints.restoring import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink import backpressure
+from spark_job.status import job_status as status
+from spark_job.status.outbox_metrics import JobOutboxMetrics
 from tests.support.outbox.letters import events, failed, retry, settings
 from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 

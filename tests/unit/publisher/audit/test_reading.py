@@ -14,7 +14,7 @@ from publisher.audit.readback.kafka import where_to_begin
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import RecordedResume, Scope
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 from service.settings import KafkaSettings, PublisherSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from publisher.audit.readback.digest import Mark
 from publisher.audit.readback.expected import Bounds, ExpectedReader, Passed
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 
 
 def reader(lows: dict[str, int]) -> ExpectedReader:

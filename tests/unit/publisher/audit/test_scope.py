@@ -9,7 +9,7 @@ import pytest
 
 from publisher.audit.readback.spill import Spill
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, kept_ranges
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 from service.errors import OutboxError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -5,11 +5,11 @@ from uuid import UUID
 import pytest
 
 from publisher.commands import status
-from publisher.delivery.stop_reasons import StopReason
-from publisher.monitoring.status import LaneStatus, PublisherStatus
 from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.stop_reasons import StopReason
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
+from publisher.status.publisher_status import LaneStatus, PublisherStatus
 from service.commands.output import console
 
 REASON = (

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from publisher.delivery.admission import Admission
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import Row
-from publisher.delivery.refusals import Refusal
-from publisher.delivery.stop_reasons import TopicMissingError
-from publisher.delivery.transaction import Place
 from publisher.kafka.topics import OutputTopic
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row
+from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.stop_reasons import TopicMissingError
 from service.settings import KafkaSettings
 
 

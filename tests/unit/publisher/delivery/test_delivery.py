@@ -11,13 +11,12 @@ import pytest
 from confluent_kafka import KafkaError
 
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.progress import Totals
-from publisher.delivery.refusals import Refusal
-from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason
-from publisher.delivery.transaction import RecordRefusedError
+from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.kafka.progress_reader import Newest
-from publisher.outbox.connection import OutboxConnection
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.progress import Totals
+from publisher.protocol.refusals import RecordRefusedError, Refusal
+from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from tests.support.lanes import RECORD, opened
 
 LEASE: Any = SimpleNamespace(parameters={"epoch": 1, "lane": 0, "lease_token": 1, "lease_s": 3.0})
@@ -75,8 +74,8 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
     def check(*_arguments: object) -> None:
         raise StoppedError(StopReason.OTHER_SERVER, "another one")
 
-    monkeypatch.setattr("publisher.outbox.connection.connect", connect)
-    monkeypatch.setattr("publisher.outbox.connection.check_unchanged", check)
+    monkeypatch.setattr("publisher.delivery.outbox_connection.connect", connect)
+    monkeypatch.setattr("publisher.delivery.outbox_connection.check_unchanged", check)
     lane = opened(StepOutcome.DELIVERED, breaks=False)
     lane.hold(Lease(1, 0, 1, 3.0))
     refused = RecordRefusedError(

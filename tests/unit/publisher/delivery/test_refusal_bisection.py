@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.history import DeliveryPosition
-from publisher.delivery.records import Row
-from publisher.delivery.stop_reasons import StartOverError
-from publisher.delivery.transaction import RecordRefusedError
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
-from publisher.outbox.cursor import ChunkLimits, Cursor
+from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.records import Row
+from publisher.protocol.refusals import RecordRefusedError
+from publisher.protocol.stop_reasons import StartOverError
 from tests.support.lanes import PLAIN, opened
 
 

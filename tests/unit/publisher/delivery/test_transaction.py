@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.refusals import no_row_s_fault
-from publisher.delivery.transaction import OffsetTally, ProgressRecord, RecordRefusedError, Transaction
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from tests.support.lanes import PLAIN, RECORD
 
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.stop_reasons import StartOverError
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.monitoring import metrics
+from publisher.protocol.stop_reasons import StartOverError
 from tests.support.lanes import CLOSED, opened
 
 # As librdkafka 2.16 writes it.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 TOPIC = {"t": OutputTopic("id", 2, 1_000_000)}
 

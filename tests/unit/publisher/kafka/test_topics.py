@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.delivery.stop_reasons import StoppedError
 from publisher.kafka.topics import Topics
+from publisher.protocol.stop_reasons import StoppedError
 
 LANES = 16
 DEADLINE_S = 30.0

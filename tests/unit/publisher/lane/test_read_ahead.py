@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 from publisher.delivery.delivery import Tenure
-from publisher.delivery.history import DeliveryPosition
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
-from publisher.outbox.cursor import Cursor, Epoch
 from publisher.outbox.lease import Lease
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.history import DeliveryPosition
 from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, PLAIN
 

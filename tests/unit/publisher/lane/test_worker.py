@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Callable
 
-from publisher.assignment.transaction_pace import TransactionPace
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import StepOutcome
-from publisher.delivery.stop_reasons import StoppedError, StopReason
 from publisher.delivery.transaction_size import TransactionSize
+from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth
 from publisher.outbox.lease import LeaseLostError
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 
 class FakeLane:

@@ -4,7 +4,7 @@ import threading
 
 from pydantic import SecretStr
 
-from publisher.assignment.transaction_pace import TransactionPace
+from publisher.lane.transaction_pace import TransactionPace
 from publisher.outbox.wakeup import Wakeup
 from service.monitoring.loops import Loops
 from service.settings import PostgresSettings

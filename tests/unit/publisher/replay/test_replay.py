@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery.history import DeliveryPosition, Identity, Mirror, decide
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import NO_EXTRAS, Row
-from publisher.delivery.remediation import of_replay
-from publisher.delivery.stop_reasons import StoppedError
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.history import DeliveryPosition, Identity, Mirror, decide
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import NO_EXTRAS, Row
+from publisher.protocol.remediation import of_replay
+from publisher.protocol.stop_reasons import StoppedError
 from publisher.replay.filters import Filters, as_json, read_keys
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress

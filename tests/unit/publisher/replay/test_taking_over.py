@@ -9,13 +9,13 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError
 
+from publisher.delivery import outbox_connection as connection
 from publisher.delivery.context import Timelines
 from publisher.delivery.delivery import Tenure
-from publisher.delivery.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
-from publisher.delivery.transaction import RecordRefusedError
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
-from publisher.outbox import connection
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.refusals import RecordRefusedError
+from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
 from publisher.replay import delivery
 from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.runner import End, run

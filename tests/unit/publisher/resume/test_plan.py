@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery.progress import lane_of_key, progress_key
-from publisher.outbox.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.progress import lane_of_key, progress_key
 from publisher.resume.plan import LaneSurvey, Way, healthy, move, target
 from service.errors import ContinuityError
 from tests.support.surveys import IDENTITY, found, record

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from publisher.outbox.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Cursor, Epoch
 from publisher.resume.plan import Way, move
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.survey import LaneEpoch

@@ -5,8 +5,8 @@ from typing import Literal, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import ANY_PARTITION, SENT_NOW, OutputRecord, Row, batch_size, value_bytes
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import ANY_PARTITION, SENT_NOW, OutputRecord, Row, batch_size, value_bytes
 
 # Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
@@ -26,6 +26,10 @@ INVALID_TIMESTAMP is the row's own only where the row gives the time; else it is
 """
 
 
+Place = tuple[int, str]
+"""(batch_id, session_key) of a row."""
+
+
 class TopicLimits(NamedTuple):
     """What a topic takes. `max_bytes`: the largest uncompressed record batch, None where only the broker can tell."""
 
@@ -38,6 +42,19 @@ class Refusal(NamedTuple):
 
     reason: Reason
     detail: str
+
+
+class RecordRefusedError(Exception):
+    """Kafka refused a record for itself. `rows`: which ones and why; empty where unknown.
+
+    `code` is the Kafka error's, `sent` how many rows the transaction held.
+    """
+
+    def __init__(self, cause: KafkaError, rows: dict[Place, Refusal], sent: int) -> None:
+        super().__init__(cause.str())
+        self.code = cause.code()
+        self.rows = rows
+        self.sent = sent
 
 
 def refusal(

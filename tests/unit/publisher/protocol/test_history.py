@@ -6,10 +6,10 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.delivery.history import DeliveryPosition, Mirror, check_later, check_parked, decide
-from publisher.delivery.progress import Progress, Totals
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.history import DeliveryPosition, Mirror, check_later, check_parked, decide
+from publisher.protocol.progress import Progress, Totals
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 
 MIRROR = Mirror(seq=7, cursor=Cursor(4, "key"), last_delivery=7)

@@ -1,6 +1,6 @@
 """CloudEvents in the binary content mode: each record describes itself in headers."""
 
-from publisher.delivery.records import NO_EXTRAS, ExtraHeaders, Row, is_plain, records
+from publisher.protocol.records import NO_EXTRAS, ExtraHeaders, Row, is_plain, records
 from service.settings import PublisherSettings
 
 ROW = Row(

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from service.commands.output import console
 from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
-from spark_job.monitoring import status
-from spark_job.monitoring.status import BatchRate
+from spark_job.status import job_status as status
+from spark_job.status.job_status import BatchRate
 from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from publisher.delivery.records import (
+from publisher.protocol.records import (
     NO_EXTRAS,
     DeliveryReport,
     ExtraHeaders,

@@ -9,7 +9,7 @@ import psycopg
 from db.connection import snapshot
 from db.polling import PolledGauges
 from db.statements import queries
-from publisher.monitoring.status import LaneStatus, read_lanes
+from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.monitoring.gauges import Gauges, Sample
 
 _LANES = queries("publisher", "lanes")

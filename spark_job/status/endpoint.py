@@ -13,9 +13,9 @@ from service.monitoring.verdict import HealthVerdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
-from spark_job.monitoring.input_lag import InputLag
-from spark_job.monitoring.outbox_metrics import JobOutboxMetrics
 from spark_job.monitoring.readiness import judge
+from spark_job.status.input_lag import InputLag
+from spark_job.status.outbox_metrics import JobOutboxMetrics
 
 
 def ready(settings: Settings, condition: Condition) -> HealthVerdict:

@@ -7,8 +7,8 @@ import pytest
 
 from service.errors import DatabaseMissingError, FencedError, OutboxError, UnavailableError
 from service.settings import JobSettings, RestartSettings
+from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery.attempts import AttemptPlan, Restarts
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.requests import JobRequest
 from spark_job.spark.session import LazySession

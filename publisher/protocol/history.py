@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from publisher.delivery import remediation as remediation
-from publisher.delivery.progress import NO_TOTALS, Progress, Totals
-from publisher.delivery.remediation import LANE, RESTORED, Remediation
-from publisher.delivery.stop_reasons import StoppedError, StopReason
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.progress import NO_TOTALS, Progress, Totals
+from publisher.protocol.remediation import LANE, RESTORED, Remediation
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from publisher.cloud_events import CloudEvents
+from publisher.protocol.cloud_events import CloudEvents
 from service.settings import PublisherSettings
 
 Header = tuple[str, str | bytes | None]

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from service.commands.output import console
-from spark_job.monitoring import status
-from spark_job.monitoring.status import JobStatus
 from spark_job.recovery.ownership import Owner
 from spark_job.recovery.runs import Run
+from spark_job.status import job_status as status
+from spark_job.status.job_status import JobStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HELD = "500 output events wait to be delivered, [job] max_backlog_events is 500"

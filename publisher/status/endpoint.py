@@ -9,8 +9,8 @@ from prometheus_client.registry import Collector
 from db.polling import max_age_s, polling
 from publisher.monitoring import metrics
 from publisher.monitoring.health import ProcessHealth
-from publisher.monitoring.outbox_metrics import PublisherOutboxMetrics
 from publisher.monitoring.readiness import judge
+from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.monitoring import endpoint
 from service.monitoring.gauges import Gauges, Sample, families
 from service.monitoring.verdict import HealthVerdict

@@ -7,7 +7,7 @@ from devstack.topics import create_topics
 from service.settings import KafkaSettings
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import KafkaInput
-from spark_job.monitoring.input_lag import Ends, InputLag
+from spark_job.status.input_lag import Ends, InputLag
 
 
 def test_the_lag_is_that_of_the_topic_and_of_none_that_has_its_name(

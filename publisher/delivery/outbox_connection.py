@@ -8,9 +8,9 @@ import psycopg
 
 from db.connection import connect
 from publisher.delivery.context import Context
-from publisher.delivery.stop_reasons import StoppedError
 from publisher.outbox.identity import check_unchanged
 from publisher.outbox.lease import LeaseLostError
+from publisher.protocol.stop_reasons import StoppedError
 
 
 class OutboxConnection:

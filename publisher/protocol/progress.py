@@ -6,7 +6,7 @@ from uuid import UUID
 
 import orjson
 
-from publisher.outbox.cursor import Cursor
+from publisher.protocol.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)

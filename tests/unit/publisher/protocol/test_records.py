@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.backoff import Backoff
-from publisher.delivery.outgoing import Outgoing
-from publisher.delivery.records import (
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import (
     NO_EXTRAS,
     ExtraHeaders,
     OutputRecord,
@@ -18,7 +18,7 @@ from publisher.delivery.records import (
     records,
     value_bytes,
 )
-from publisher.delivery.refusals import TopicLimits, refusal
+from publisher.protocol.refusals import TopicLimits, refusal
 from tests.support.lanes import PLAIN
 
 
