@@ -24,8 +24,8 @@ from typing import NamedTuple
 from confluent_kafka import TopicPartition
 from pydantic import SecretStr
 
-from benchmarks.outbox import EVENTS, PARTITIONS, synthetic_outbox
 from benchmarks.relay import measure_relay
+from benchmarks.support.outbox import EVENTS, PARTITIONS, synthetic_outbox
 from db.connection import connect
 from devstack.stack import Stack
 from publisher.audit.audit import AuditRequest, audit

@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import typer
 
-from benchmarks.report import Measured, Report
+from benchmarks.support.report import Measured, Report
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION

@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from benchmarks.pipeline.traffic import preload, without_ends
-from benchmarks.report import Measured, Report
-from benchmarks.servers import Servers, started_servers
+from benchmarks.support.report import Measured, Report
+from benchmarks.support.servers import Servers, started_servers
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape, generate_blocks

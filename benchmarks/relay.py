@@ -20,7 +20,7 @@ import psutil
 import psycopg
 import typer
 
-from benchmarks.outbox import (
+from benchmarks.support.outbox import (
     EVENTS,
     SyntheticOutbox,
     bare_producer,
@@ -28,9 +28,9 @@ from benchmarks.outbox import (
     synthetic_outbox,
     wait_for_lanes,
 )
-from benchmarks.report import Measured, Report, alternate
-from benchmarks.servers import publisher_process
-from devstack.process import ServerProcess
+from benchmarks.support.report import Measured, Report, alternate
+from benchmarks.support.servers import publisher_process
+from devstack.processes.process import ServerProcess
 from devstack.stack import Stack
 from service import logs
 from service.settings import KafkaSettings, LogSettings, PublisherSettings, Settings

@@ -18,9 +18,15 @@ from typing import Annotated
 import typer
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.outbox import PARTITIONS, SyntheticOutbox, produce_bare, synthetic_outbox, wait_for_lanes
-from benchmarks.report import Report
-from benchmarks.servers import publisher_process
+from benchmarks.support.outbox import (
+    PARTITIONS,
+    SyntheticOutbox,
+    produce_bare,
+    synthetic_outbox,
+    wait_for_lanes,
+)
+from benchmarks.support.report import Report
+from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
 from service.settings import LogSettings, PublisherSettings

@@ -25,7 +25,7 @@ from pathlib import Path
 import psycopg
 from confluent_kafka import Consumer
 
-from benchmarks.outbox import EVENTS, PARTITIONS, ROWS_PER_BATCH, TOPIC_ID, VALUE_BYTES, fill
+from benchmarks.support.outbox import EVENTS, PARTITIONS, ROWS_PER_BATCH, TOPIC_ID, VALUE_BYTES, fill
 from devstack.stack import Stack
 from devstack.topics import create_topics
 

@@ -18,7 +18,7 @@ import psycopg
 import typer
 from pydantic import SecretStr
 
-from benchmarks.servers import started_servers
+from benchmarks.support.servers import started_servers
 from db.connection import snapshot
 from db.migrate import upgrade
 from db.statements import queries

@@ -1,4 +1,7 @@
-"""Transforms for measuring: they cost as little as a transform can, so that the pipeline is what is measured."""
+"""Transforms for measuring: they cost as little as a transform can, so that the pipeline is what is measured.
+
+`benchmarks.pipeline` loads them by this name from the folder of an earlier commit too.
+"""
 
 from collections.abc import Iterable
 

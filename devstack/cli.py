@@ -16,9 +16,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from devstack.errors import DevstackError
 from devstack.postgres import client_program
-from devstack.server import LocalServer
+from devstack.processes.errors import DevstackError
+from devstack.processes.server import LocalServer
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE
 from devstack.state import STATE_FILE, DetachedStack, load, locked
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import Kafka, new_cluster_id
-from devstack.port import LOOPBACK, ReservedPort, is_listening
+from devstack.processes.port import LOOPBACK, ReservedPort, is_listening
 
 NODES = 3
 _SETTINGS = {

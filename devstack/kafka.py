@@ -13,10 +13,10 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from devstack.errors import DevstackError, tail
-from devstack.port import LOOPBACK, ReservedPort, is_listening
-from devstack.process import ServerProcess, launch
-from devstack.server import LocalServer
+from devstack.processes.errors import DevstackError, tail
+from devstack.processes.port import LOOPBACK, ReservedPort, is_listening
+from devstack.processes.process import ServerProcess, launch
+from devstack.processes.server import LocalServer
 from spark_job.spark.jars import JarsError, Progress, java_executable, resolve
 
 _LOGGING = """\

@@ -11,12 +11,12 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from devstack.account import Account, reachable_copy, reachable_folder, server_account
 from devstack.databases import PostgresServer
-from devstack.errors import DevstackError, tail
-from devstack.port import LOOPBACK
-from devstack.process import ServerProcess, launch
-from devstack.server import LocalServer
+from devstack.processes.account import Account, reachable_copy, reachable_folder, server_account
+from devstack.processes.errors import DevstackError, tail
+from devstack.processes.port import LOOPBACK
+from devstack.processes.process import ServerProcess, launch
+from devstack.processes.server import LocalServer
 
 SUPERUSER = "postgres"
 MAX_CONNECTIONS = 200

@@ -7,10 +7,10 @@ from typing import LiteralString
 
 import psycopg
 
-from devstack.account import Account
-from devstack.errors import DevstackError, tail
-from devstack.port import LOOPBACK
 from devstack.postgres import SUPERUSER, Postgres
+from devstack.processes.account import Account
+from devstack.processes.errors import DevstackError, tail
+from devstack.processes.port import LOOPBACK
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.02

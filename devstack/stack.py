@@ -10,7 +10,7 @@ from typing import Self
 from devstack.databases import ExternalPostgres, PostgresServer
 from devstack.kafka import ExternalKafka, Kafka, KafkaServer
 from devstack.postgres import Postgres
-from devstack.server import LocalServer
+from devstack.processes.server import LocalServer
 
 POSTGRES_VARIABLE = "OUTBOX_POSTGRES__DSN"
 KAFKA_VARIABLE = "OUTBOX_KAFKA__BOOTSTRAP_SERVERS"

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from devstack.errors import DevstackError
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
-from devstack.process import ProcessIdentity, ServerProcess
-from devstack.server import LocalServer
+from devstack.processes.errors import DevstackError
+from devstack.processes.process import ProcessIdentity, ServerProcess
+from devstack.processes.server import LocalServer
 from spark_job.spark.jars import Progress
 
 STATE_FILE = "state.json"

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.errors import DevstackError
+from devstack.processes.errors import DevstackError
 
 TIMEOUT_S = 30.0
 _POLL_S = 0.02

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 
-from devstack.account import reachable_folder, server_account
 from devstack.postgres import Postgres
+from devstack.processes.account import reachable_folder, server_account
 
 DATABASE = "outbox"
 FOR_LOADING = {

@@ -10,8 +10,8 @@ import typer
 from benchmarks.pipeline import restarts, steady, throughput
 from benchmarks.pipeline.checkout import OURS, Checkout, compared
 from benchmarks.pipeline.traffic import preload
-from benchmarks.report import Measured, Report, alternate, screen
-from benchmarks.servers import started_servers
+from benchmarks.support.report import Measured, Report, alternate, screen
+from benchmarks.support.servers import started_servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 from examples.clickstream.generator import Shape, generate_blocks

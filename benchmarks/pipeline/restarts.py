@@ -12,8 +12,8 @@ from benchmarks.pipeline.latency import first_after
 from benchmarks.pipeline.services import Services, running
 from benchmarks.pipeline.steady import OUTPUT_PARTITIONS, Flow
 from benchmarks.pipeline.traffic import Watcher, preload, send, wait_for, without_ends
-from benchmarks.report import Measured
-from benchmarks.servers import Servers
+from benchmarks.support.report import Measured
+from benchmarks.support.servers import Servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 from examples.clickstream.events import Record

@@ -18,9 +18,9 @@ from benchmarks.pipeline import cpu
 from benchmarks.pipeline.checkout import Checkout
 from benchmarks.pipeline.progress import Cpu, Sample
 from benchmarks.pipeline.traffic import wait_for
-from benchmarks.servers import Servers
+from benchmarks.support.servers import Servers
 from benchmarks.transforms import OUTPUTS
-from devstack.process import ServerProcess, launch
+from devstack.processes.process import ServerProcess, launch
 
 _PROGRESS = """
 SELECT (SELECT coalesce(sum(events), 0)::bigint FROM outbox.lane), (SELECT coalesce(sum(input_events), 0)::bigint FROM outbox.batch)

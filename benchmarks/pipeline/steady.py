@@ -11,8 +11,8 @@ from benchmarks.pipeline.latency import SentEnd, latencies
 from benchmarks.pipeline.progress import batch_s, cpu_us
 from benchmarks.pipeline.services import Services, running
 from benchmarks.pipeline.traffic import BROKER_STAMPS, Feeder, Watcher, wait_for
-from benchmarks.report import Measured
-from benchmarks.servers import Servers
+from benchmarks.support.report import Measured
+from benchmarks.support.servers import Servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from benchmarks.pipeline.checkout import Checkout
 from benchmarks.pipeline.progress import cpu_us, sessions_per_s, warm
 from benchmarks.pipeline.services import running
-from benchmarks.report import Measured, screen
-from benchmarks.servers import Servers
+from benchmarks.support.report import Measured, screen
+from benchmarks.support.servers import Servers
 
 LABELS = {
     "warm": "sessions/s, warm",

@@ -15,7 +15,7 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from devstack.errors import DevstackError, tail
+from devstack.processes.errors import DevstackError, tail
 from examples.clickstream.dataset import DatasetError
 from examples.clickstream.producer import ProduceError
 from examples.clickstream.reading import ReadError

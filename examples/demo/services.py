@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devstack.process import ServerProcess, launch
+from devstack.processes.process import ServerProcess, launch
 
 _STOP_TIMEOUT_S = 60.0
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from devstack.port import ReservedPort
+from devstack.processes.port import ReservedPort
 from tests.support.containers.compose_project import Stack
 from tests.support.engine.engine import Engine
 from tests.support.engine.python_image import python_image

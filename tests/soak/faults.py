@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import psutil
 
-from devstack.errors import DevstackError
+from devstack.processes.errors import DevstackError
 from tests.soak.stand import Stand, as_json
 from tests.support.processes.service import Service
 from tests.support.waiting import wait_until

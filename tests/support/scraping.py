@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from devstack.port import ReservedPort
+from devstack.processes.port import ReservedPort
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """(name, sorted labels) -> value"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from devstack.port import LOOPBACK
+from devstack.processes.port import LOOPBACK
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.servers.spark_cluster import SparkCluster, spark_cluster

@@ -8,8 +8,8 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from devstack.errors import DevstackError
 from devstack.postgres import Postgres
+from devstack.processes.errors import DevstackError
 from devstack.replica import Replica, failover_dsn
 from tests.support.waiting import wait_until
 

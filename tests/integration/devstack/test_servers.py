@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from devstack.databases import ExternalPostgres, PostgresServer
-from devstack.errors import DevstackError
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
-from devstack.process import ProcessIdentity, birth, launch
+from devstack.processes.errors import DevstackError
+from devstack.processes.process import ProcessIdentity, birth, launch
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE, Stack
 from devstack.state import STATE_FILE
 from devstack.topics import create_topics

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from devstack.port import LOOPBACK
+from devstack.processes.port import LOOPBACK
 from tests.support.engine.engine import Engine
 from tests.support.engine.owner import Owner
 from tests.support.engine.stand_ins import KAFKA, POSTGRES

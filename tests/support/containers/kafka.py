@@ -4,7 +4,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import ONE_NODE, new_cluster_id
-from devstack.port import LOOPBACK
+from devstack.processes.port import LOOPBACK
 from tests.support.containers.server import ContainerServer
 from tests.support.engine.stand_ins import KAFKA
 

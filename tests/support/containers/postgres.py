@@ -3,8 +3,8 @@
 import psycopg
 
 from devstack.databases import PostgresServer
-from devstack.port import LOOPBACK
 from devstack.postgres import FAST, LOCALE, MAX_CONNECTIONS, SUPERUSER
+from devstack.processes.port import LOOPBACK
 from tests.support.containers.server import ContainerServer
 from tests.support.engine.stand_ins import POSTGRES
 

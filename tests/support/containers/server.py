@@ -9,7 +9,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from devstack.port import LOOPBACK, ReservedPort
+from devstack.processes.port import LOOPBACK, ReservedPort
 from tests.support.engine.engine import Engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import OWNER_LABEL, Owner

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from devstack.errors import DevstackError
-from devstack.process import ServerProcess, launch
+from devstack.processes.errors import DevstackError
+from devstack.processes.process import ServerProcess, launch
 from tests.support.engine import bridges
 from tests.support.engine.errors import EngineError
 from tests.support.engine.machine import IN_NAMESPACES

@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from devstack.process import ProcessIdentity, birth
+from devstack.processes.process import ProcessIdentity, birth
 from tests.support.engine.engine import Engine
 
 OWNER_LABEL = "spark-outbox.owner"

@@ -11,7 +11,7 @@ from typing import Self
 
 import psutil
 
-from devstack.process import ServerProcess, launch
+from devstack.processes.process import ServerProcess, launch
 from tests.support.processes.environment import without_settings
 from tests.support.waiting import LONG_DEADLINE_S, wait_until
 

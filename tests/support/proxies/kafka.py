@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
-from devstack.port import LOOPBACK
+from devstack.processes.port import LOOPBACK
 from tests.support.proxies.kafka_protocol import (
     Api,
     Frames,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from devstack.port import LOOPBACK
+from devstack.processes.port import LOOPBACK
 
 CHUNK_BYTES = 1 << 16
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from devstack.kafka import Kafka
-from devstack.process import ServerProcess, launch
+from devstack.processes.process import ServerProcess, launch
 from tests.support.servers.proxied_kafka import HEAP
 
 _SMALL_DISK = Path(__file__).with_name("small_disk.py")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from psycopg import conninfo
 
-from devstack.account import reachable_folder, server_account
 from devstack.databases import PostgresServer
-from devstack.port import LOOPBACK, ReservedPort, is_listening
+from devstack.processes.account import reachable_folder, server_account
+from devstack.processes.port import LOOPBACK, ReservedPort, is_listening
 from spark_job.spark.jars import cache_dir
 from tests.support.containers.fixtures import containers_are_a_must
 from tests.support.waiting import wait_until

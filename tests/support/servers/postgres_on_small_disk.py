@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from devstack.account import Account, reachable_folder, server_account
 from devstack.postgres import Postgres
-from devstack.process import ServerProcess
+from devstack.processes.account import Account, reachable_folder, server_account
+from devstack.processes.process import ServerProcess
 
 _LAUNCHER = Path(__file__).with_name("small_disk.py")
 _TABLESPACE = sql.Identifier("small")

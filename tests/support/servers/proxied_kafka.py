@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from devstack.kafka import Kafka
-from devstack.port import LOOPBACK, ReservedPort
+from devstack.processes.port import LOOPBACK, ReservedPort
 from tests.support.proxies.kafka import KafkaProxy
 
 HEAP = "384m"

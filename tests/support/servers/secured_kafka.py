@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from devstack.kafka import Kafka
-from devstack.port import LOOPBACK, ReservedPort
+from devstack.processes.port import LOOPBACK, ReservedPort
 from spark_job.spark.jars import java_executable
 
 USER = "publisher"

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from devstack.port import LOOPBACK, ReservedPort, is_listening
-from devstack.process import ServerProcess, launch
+from devstack.processes.port import LOOPBACK, ReservedPort, is_listening
+from devstack.processes.process import ServerProcess, launch
 from spark_job.spark.jars import java_executable
 from tests.support.paths import ROOT
 

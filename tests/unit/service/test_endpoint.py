@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from devstack.port import ReservedPort
+from devstack.processes.port import ReservedPort
 from service.errors import SettingsError
 from service.monitoring import endpoint
 from service.monitoring.endpoint import MOST_REQUESTS, Answer, Page

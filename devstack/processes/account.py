@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devstack.errors import DevstackError
+from devstack.processes.errors import DevstackError
 
 _SHARED = Path("/var/tmp/spark-outbox-root")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from devstack.account import Account
-from devstack.errors import DevstackError, tail
+from devstack.processes.account import Account
+from devstack.processes.errors import DevstackError, tail
 
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _POLL_S = 0.02

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from benchmarks.report import Report, alternate, filled
+from benchmarks.support.report import Report, alternate, filled
 from tests.support.paths import ROOT
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
 
-from devstack.process import ServerProcess, launch
+from devstack.processes.process import ServerProcess, launch
 from devstack.stack import Stack
 from service.settings import Settings
 

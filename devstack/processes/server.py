@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from devstack.errors import DevstackError
-from devstack.port import ReservedPort
-from devstack.process import ServerProcess
+from devstack.processes.errors import DevstackError
+from devstack.processes.port import ReservedPort
+from devstack.processes.process import ServerProcess
 
 STOP_TIMEOUT_S = 30.0
 
