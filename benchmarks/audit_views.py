@@ -22,7 +22,6 @@ from typing import Any
 
 import psycopg
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.history import page
 from benchmarks.history import queries as page_queries
@@ -33,6 +32,7 @@ from benchmarks.history.services import audit_alone, looks
 from benchmarks.history.week import plan
 from db.migrate import upgrade
 from db.statements import queries
+from service.commands.progress import progress_bar
 
 _QUESTIONS = queries("benchmarks.history", "questions")
 
@@ -44,10 +44,9 @@ _WORKERS = 2
 def fill(directory: Path, sessions: int) -> None:
     """Load the week into a new database on this directory."""
     week = plan(sessions, datetime.now(UTC))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         serving(directory, FOR_LOADING) as postgres,
-        Progress(*columns, console=Console(stderr=True)) as progress,
+        progress_bar() as progress,
     ):
         postgres.drop_database(DATABASE)
         dsn = postgres.create_database(DATABASE)

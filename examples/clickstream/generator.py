@@ -15,7 +15,6 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples.clickstream.anomalies import Anomalies, Rows
 from examples.clickstream.events import Record
@@ -31,6 +30,7 @@ from examples.clickstream.payload import (
 )
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
 from examples.clickstream.topics import CONFIG, LOAD, Config
+from service.commands.progress import progress_bar
 from service.errors import SettingsError
 from service.settings import load_settings
 
@@ -173,11 +173,10 @@ def main(
     )
     anomalies = Anomalies(duplicates, orphans, restarts, malformed, missing_ends, pageless)
     began, events = time.monotonic(), 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with (
             TopicWriter(load_settings(config).kafka, topic) as writer,
-            Progress(*columns, console=screen) as bar,
+            progress_bar() as bar,
         ):
             task = bar.add_task(f"events to {topic}", total=sessions * (shape.entries + 2))
             blocks = generate_blocks(shape, anomalies)

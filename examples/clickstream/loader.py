@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples.clickstream.dataset import DatasetError, read_clicks
 from examples.clickstream.events import Record, from_clicks
@@ -21,6 +20,7 @@ from examples.clickstream.played import left_to_play
 from examples.clickstream.producer import ProduceError, TopicWriter, paced
 from examples.clickstream.reading import ReadError
 from examples.clickstream.topics import CLICKS, CONFIG, Config
+from service.commands.progress import progress_bar
 from service.errors import SettingsError
 from service.settings import load_settings
 
@@ -56,8 +56,7 @@ def load(
 
 def play(writer: TopicWriter, records: list[Record], speed_up: float, what: str) -> None:
     """Write records at their pace, with a progress bar on stderr."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen) as bar:
+    with progress_bar() as bar:
         task = bar.add_task(what, total=len(records))
         for group in paced(records, speed_up):
             writer.write(group)

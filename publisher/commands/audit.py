@@ -8,7 +8,6 @@ from typing import Annotated
 import psycopg
 import typer
 from confluent_kafka import KafkaException
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from publisher.audit.audit import AuditRequest
@@ -19,7 +18,8 @@ from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from service import logs
 from service.commands.options import Config, Json
-from service.commands.output import console, document, error_console, print_json
+from service.commands.output import console, document, print_json
+from service.commands.progress import progress_bar
 from service.commands.tables import Table, printable
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
@@ -61,16 +61,9 @@ def audit(
     logs.configure(settings.log)
     moment = None if since is None else parse_moment(since, "--since").here()
     request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
-    errors = error_console()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
     with (
         database(settings, "audit") as connection,
-        Progress(*columns, console=errors, disable=as_json or not errors.is_terminal) as progress,
+        progress_bar(quiet=as_json) as progress,
     ):
 
         def phase(name: str, steps: int) -> Callable[[int], None]:

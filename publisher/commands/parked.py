@@ -1,13 +1,12 @@
 """`publisher parked`: rows that Kafka refuses for themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
 import psycopg
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from db.statements import queries
 from publisher.commands.common import database
@@ -25,7 +24,8 @@ from publisher.outbox.parked import (
 from service import fault_points
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
-from service.commands.output import console, error_console, print_json
+from service.commands.output import console, print_json
+from service.commands.progress import progress_bar
 from service.commands.tables import Table, print_fields, printable
 from service.errors import OutboxError, UnavailableError
 from service.settings import load_settings
@@ -202,9 +202,9 @@ def _parsed(rows: Sequence[str]) -> list[RowName]:
 
 
 def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) -> Requeued:
-    with _progress("requeueing", count) as bar:
+    with _progress("requeueing", count) as advance:
         try:
-            return requeue(connection, choice, lambda rows: bar.advance(bar.task_ids[0], rows))
+            return requeue(connection, choice, advance)
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
                 "the job has held the writer lock for longer than [postgres] lock_timeout_ms. What was requeued before is requeued; run "
@@ -213,11 +213,10 @@ def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) ->
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Progress]:
-    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=error_console(), disable=total < 1_000, transient=True) as bar:
-        bar.add_task(what, total=total)
-        yield bar
+def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    with progress_bar(quiet=total < 1_000) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda rows: bar.advance(task, rows)
 
 
 def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> None:

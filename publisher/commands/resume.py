@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from confluent_kafka import KafkaException
-from rich.progress import Progress
 
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
@@ -20,6 +19,7 @@ from service import fault_points, kafka_client
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import error_console, print_json
+from service.commands.progress import progress_bar
 from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import load_settings
@@ -89,8 +89,7 @@ def resume(
 
 
 def _look(planner: Planner, request: ResumeRequest) -> ResumePlan:
-    out = error_console()
-    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+    with progress_bar() as bar:
         task = bar.add_task("reading lanes")
         return planner.plan(request, lambda done, total: bar.update(task, completed=done, total=total))
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
 from publisher.replay.selection import Count, ReplayRange
 from publisher.replay.store import Replay
-from service.commands.output import error_console
+from service.commands.progress import progress_bar
 from service.commands.tables import Table, print_fields
 
 _log = structlog.get_logger()
@@ -28,15 +28,10 @@ def progress_of(replay: Replay) -> Iterator[Progressed]:
     if not sys.stderr.isatty():
         yield _Lines(replay)
         return
-    columns = (
-        TextColumn(f"replay {replay.replay_id}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("events {task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=error_console()) as bar:
-        task = bar.add_task("", total=replay.events_total, completed=replay.events_sent, rate="")
+    with progress_bar(TextColumn("events {task.fields[rate]}")) as bar:
+        task = bar.add_task(
+            f"replay {replay.replay_id}", total=replay.events_total, completed=replay.events_sent, rate=""
+        )
 
         def show(done: ReplayProgress) -> None:
             speed = bar.tasks[0].speed
@@ -72,18 +67,8 @@ class _Lines:
 @contextmanager
 def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
     """Yield what to tell of counted batches: a bar where a person looks at stderr."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    columns = (
-        TextColumn("counting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("batches"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=error_console(), transient=True) as bar:
-        task = bar.add_task("", total=batches.last - batches.first + 1)
+    with progress_bar(TextColumn("batches")) as bar:
+        task = bar.add_task("counting", total=batches.last - batches.first + 1)
         yield lambda looked_at: bar.advance(task, looked_at)
 
 

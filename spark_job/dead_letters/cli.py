@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import psycopg
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from db.connection import connect
 from db.migrate import require_current
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
-from service.commands.output import console, error_console, print_json
+from service.commands.output import console, print_json
+from service.commands.progress import progress_bar
 from service.commands.times import SINCE, parse_moment
 from service.errors import OutboxError, UnavailableError
 from service.settings import Settings, load_settings
@@ -200,9 +200,7 @@ def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: boo
     from spark_job.dead_letters.retry import RetryOutcome
 
     total = RetryOutcome()
-    errors = error_console()
-    columns = (TextColumn("letters"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=quiet or not errors.is_terminal) as progress:
+    with progress_bar(quiet=quiet) as progress:
         task = progress.add_task("letters", total=sum(map(len, steps)))
         for ids in steps:
             total.add(work.run_once(ids, dry_run=dry_run))
