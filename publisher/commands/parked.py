@@ -190,7 +190,9 @@ def _chosen(
         if reason not in _REASONS:
             raise RowError(f"--reason {reason!r} is none of {', '.join(_REASONS)}")
     names = _parsed(rows) if rows else None
-    refused = {str(name): why for name in names or () if (why := explain_not_parked(connection, name))}
+    refused = {
+        str(name): refusal for name in names or () if (refusal := explain_not_parked(connection, name))
+    }
     return Choice(newest_batch(connection), names, reasons), refused
 
 
@@ -229,8 +231,8 @@ def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> N
             f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in counts.items() if value != []
         )
         out.print(", ".join(shown))
-        for row, why in refused.items():
-            out.print(f"left out {printable(row)}: {why}")
+        for row, reason in refused.items():
+            out.print(f"left out {printable(row)}: {reason}")
     if refused:
         raise typer.Exit(1)
 

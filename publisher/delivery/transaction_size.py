@@ -28,7 +28,7 @@ class TransactionSize:
         """Why transactions are smaller than the settings allow, None where they are not, or were for a moment only."""
         return self._reason if self._failures >= _FAILURES_SHOWN else None
 
-    def failed(self, rows: int, bytes_: int, why: str) -> None:
+    def failed(self, rows: int, bytes_: int, cause: str) -> None:
         """A transaction of so many rows and bytes failed, and none of its rows was to blame."""
         if rows > 0:
             self.rows = max(1, min(self.rows, rows) // 2)
@@ -36,7 +36,7 @@ class TransactionSize:
             self._failures += 1
             self._reason = (
                 f"transactions are held to {self.rows} rows and {self.bytes} bytes, because the last {self._failures} that failed were "
-                f"larger: {why}. They grow again by themselves"
+                f"larger: {cause}. They grow again by themselves"
             )
 
     def committed(self, took_s: float) -> None:

@@ -98,14 +98,14 @@ def _refuse_unsafe(settings: KafkaSettings, transaction_timeout_ms: int) -> None
     """Raise SettingsError for an option that the publisher sets itself, unless it is set to the same."""
     for name, value in settings.client().items():
         if name == "transaction.timeout.ms":
-            wanted, why = {str(transaction_timeout_ms)}, "it is [publisher] transaction_timeout_ms"
+            wanted, reason = {str(transaction_timeout_ms)}, "it is [publisher] transaction_timeout_ms"
         elif name in _FIXED:
-            wanted, why = _FIXED[name]
+            wanted, reason = _FIXED[name]
         else:
             continue
         if str(value).lower() not in wanted:
             raise SettingsError(
-                f"[kafka.options] {name} = {value!r} is refused: {why}. Remove it (OUTBOX_KAFKA__OPTIONS, [kafka] secret_options_file)"
+                f"[kafka.options] {name} = {value!r} is refused: {reason}. Remove it (OUTBOX_KAFKA__OPTIONS, [kafka] secret_options_file)"
             )
 
 

@@ -182,7 +182,7 @@ class Topics:
                 return
             except StoppedError as error:
                 # Asked for a while where the controller may not be: a broker that just started may not know its topics yet.
-                if error.why is not StopReason.KAFKA_LOST or time.monotonic() > deadline:
+                if error.reason is not StopReason.KAFKA_LOST or time.monotonic() > deadline:
                     raise
                 if self._give_up():
                     raise KafkaException(

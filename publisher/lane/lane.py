@@ -76,7 +76,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         try:
             return super().run_once()
         except StoppedError as error:
-            if error.why is StopReason.OUTPUT_TOPIC_REPLACED:
+            if error.reason is StopReason.OUTPUT_TOPIC_REPLACED:
                 # Another cluster behind the same address has other topics, and another way out.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
@@ -86,11 +86,11 @@ class Lane(Delivery[Newest, LaneChunk]):
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
-    def stopped(self, reason: str | None, why: StopReason | None = None) -> None:
+    def stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
         """Show in `outbox.lane` why the lane is stopped, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
             self._connection.get().execute(
-                _LANES["set_stopped"], self._lease.parameters | {"reason": reason, "why": why}
+                _LANES["set_stopped"], self._lease.parameters | {"explanation": explanation, "reason": reason}
             )
 
     def discard(self) -> None:

@@ -90,4 +90,4 @@ class LaneAdmission(Admission):
 
 
 def _text(error: TopicMissingError) -> str:
-    return str(error).removeprefix(f"{error.why}: ")
+    return str(error).removeprefix(f"{error.reason}: ")

@@ -196,12 +196,12 @@ class Worker:
 
     def _stand_still(self, error: StoppedError) -> None:
         """Say why, and wait until it is time to look again."""
-        metrics.stopped(unexpected=error.why is StopReason.UNEXPECTED)
+        metrics.stopped(unexpected=error.reason is StopReason.UNEXPECTED)
         self._health.failed(LaneState.STOPPED, str(error))
         self._change("stopped", reason=str(error), retrying=error.retry)
-        self._show(str(error), error.why)
+        self._show(str(error), error.reason)
         if error.retry:
-            slowly = error.why is StopReason.UNEXPECTED
+            slowly = error.reason is StopReason.UNEXPECTED
             self._leave.wait(self._stop_backoff.next() if slowly else max(1.0, self._backoff.next()))
             return
         self.stopped = error
@@ -228,10 +228,10 @@ class Worker:
         log = _log.info if state in ("running", "elsewhere") else _log.warning
         log(f"lane_{state}", lane=self._lane.lane, **details)
 
-    def _show(self, reason: str, why: StopReason | None = None) -> None:
-        self._shown = reason
+    def _show(self, explanation: str, reason: StopReason | None = None) -> None:
+        self._shown = explanation
         try:
-            self._lane.stopped(reason, why)
+            self._lane.stopped(explanation, reason)
         except (psycopg.Error, UnavailableError, FencedError) as error:
             _log.debug("reason_not_recorded", lane=self._lane.lane, reason=_reason(error))
 

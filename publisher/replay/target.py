@@ -115,7 +115,7 @@ def explained(error: Exception, context: Context) -> Exception:
             f"topic {error.topic!r} does not exist at {context.settings.kafka.bootstrap_servers}. Create it, or say --create-topics to "
             "have it made with the broker's defaults",
         )
-    if error.retry and error.why is not StopReason.PROGRESS_NOT_COMPACTED:
+    if error.retry and error.reason is not StopReason.PROGRESS_NOT_COMPACTED:
         return UnavailableError(str(error))
     return error
 

@@ -159,14 +159,14 @@ def move(found: LaneSurvey, to: Cursor) -> Move:
 def _nothing_shared(found: LaneSurvey) -> str:
     place = f"lane {found.lane} of epoch {found.epoch.epoch}"
     if found.newest is None:
-        why = f"Kafka has no progress record of {place}"
+        finding = f"Kafka has no progress record of {place}"
     else:
-        why = (
+        finding = (
             f"Kafka's progress records of {place}, the newest at {found.newest.cursor}, belong to batches that this ledger "
             "does not have or not as they were"
         )
     return (
-        f"{why}, so it does not say where to go on. Nothing was changed. `publisher resume --from mirror` goes on after "
+        f"{finding}, so it does not say where to go on. Nothing was changed. `publisher resume --from mirror` goes on after "
         f"{found.postgres}, where Postgres recorded the last delivery; `publisher resume --from beginning` or `--from batch N` "
         "sends from there on, whatever Kafka has"
     )

@@ -20,13 +20,13 @@ SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM
 
 -- name: set_stopped
 -- An interrupted resume stays recorded as one until the lane runs: retention reads it.
-UPDATE outbox.lane AS l SET stopped_reason = %(reason)s, stopped_why = found.why
+UPDATE outbox.lane AS l SET stopped_reason = %(explanation)s, stopped_why = found.reason
 FROM (
-    SELECT o.epoch, o.lane, CASE WHEN o.stopped_why = 'resuming' AND %(reason)s::text IS NOT NULL THEN o.stopped_why ELSE %(why)s::text END AS why
+    SELECT o.epoch, o.lane, CASE WHEN o.stopped_why = 'resuming' AND %(explanation)s::text IS NOT NULL THEN o.stopped_why ELSE %(reason)s::text END AS reason
     FROM outbox.lane o WHERE o.epoch = %(epoch)s AND o.lane = %(lane)s
 ) found
 WHERE l.epoch = found.epoch AND l.lane = found.lane AND l.lease_token = %(lease_token)s
-  AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (%(reason)s::text, found.why)
+  AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (%(explanation)s::text, found.reason)
 
 -- name: stopped
 SELECT l.epoch, l.lane, coalesce(l.stopped_why, split_part(l.stopped_reason, ':', 1))

@@ -22,7 +22,7 @@ COUNT_LIMIT = 10_000
 _LANE = ("epoch", "lane")
 _GAUGES: Gauges = {
     "outbox_parked_rows": (f"Parked rows, counted up to {COUNT_LIMIT}.", ["reason"]),
-    "outbox_lane_stopped": ("1 for each lane that is stopped.", [*_LANE, "why"]),
+    "outbox_lane_stopped": ("1 for each lane that is stopped.", [*_LANE, "reason"]),
     "outbox_lag_batches": ("Batches of the ledger that the lane has not passed.", _LANE),
     "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", _LANE),
     "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", _LANE),
@@ -63,8 +63,8 @@ def _of_rows(
 ) -> Iterator[Sample]:
     for reason, count in parked:
         yield "outbox_parked_rows", [reason], count
-    for epoch, lane, why in stopped:
-        yield "outbox_lane_stopped", [str(epoch), str(lane), why], 1
+    for epoch, lane, reason in stopped:
+        yield "outbox_lane_stopped", [str(epoch), str(lane), reason], 1
     for state, count, events in replays:
         yield "outbox_replays", [state], count
         yield "outbox_replay_events_left", [state], events

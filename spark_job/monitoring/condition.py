@@ -84,9 +84,9 @@ class Condition:
         self.committed = spark_batch
         self._got_on_at = time.monotonic()
 
-    def held_back(self, why: str | None) -> None:
+    def held_back(self, reason: str | None) -> None:
         """No batch is taken, None: it is again."""
-        self._set(held_back=why)
+        self._set(held_back=reason)
 
     def beat(self) -> None:
         """The heartbeat was written."""
@@ -94,9 +94,9 @@ class Condition:
         if self._seen.heartbeat_trouble:
             self._set(heartbeat_trouble="")
 
-    def beat_failed(self, why: str) -> None:
+    def beat_failed(self, reason: str) -> None:
         """The heartbeat could not be written."""
-        self._set(heartbeat_trouble=why)
+        self._set(heartbeat_trouble=reason)
 
     def seen(self) -> JobSnapshot:
         """Return everything as of now."""

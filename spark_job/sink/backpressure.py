@@ -54,19 +54,19 @@ class Backpressure:
         """Return once the backlog is below the bounds, or `is_ending` says so. Call before a batch, outside of a transaction."""
         if not self._max_events and not self._max_bytes:
             return
-        why = self._why()
-        if why is None:
+        reason = self._over()
+        if reason is None:
             return
         began = time.monotonic()
-        self._note(why)
-        log.warning("held_back", because=why)
+        self._note(reason)
+        log.warning("held_back", because=reason)
         pause = threading.Event()
-        while self._why() is not None and not is_ending():
+        while self._over() is not None and not is_ending():
             pause.wait(_LOOK_EVERY_S)
         self._note(None)
         log.info("held_back_over", seconds=round(time.monotonic() - began, 1))
 
-    def _why(self) -> str | None:
+    def _over(self) -> str | None:
         backlog = read(self._connection)
         if self._max_events and backlog.events >= self._max_events:
             return f"{backlog.events} output events wait to be delivered, [job] max_backlog_events is {self._max_events}"
@@ -74,6 +74,6 @@ class Backpressure:
             return f"{backlog.bytes} bytes of outputs wait to be delivered, [job] max_backlog_bytes is {self._max_bytes}"
         return None
 
-    def _note(self, why: str | None) -> None:
-        self._condition.held_back(why)
-        self._connection.execute(_WRITER["hold_back"], {"run_id": self._run_id, "because": why})
+    def _note(self, reason: str | None) -> None:
+        self._condition.held_back(reason)
+        self._connection.execute(_WRITER["hold_back"], {"run_id": self._run_id, "because": reason})

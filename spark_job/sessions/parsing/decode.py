@@ -89,7 +89,7 @@ class Decoder:
             return Fields(rows[:0], self._options.explicit_schema.empty_table())
         return Fields(np.concatenate(taken), pa.concat_tables(tables))
 
-    def why(self, payload: bytes) -> str:
+    def refusal_of(self, payload: bytes) -> str:
         """What is wrong with a payload that `decode` left out."""
         try:
             document = orjson.loads(payload)

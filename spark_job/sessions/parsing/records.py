@@ -229,7 +229,7 @@ def _why(
         return "the value is not UTF-8"
     one = decoder.decode(pa.array([value], pa.large_binary()))
     if not len(one.rows):
-        return decoder.why(value)
+        return decoder.refusal_of(value)
     found: dict[Any, Any] = dict.fromkeys(_field_paths(settings))
     for path in found:
         found[path] = one.column(path)[0].as_py()

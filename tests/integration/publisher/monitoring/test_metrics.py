@@ -37,7 +37,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
             wait_until(lambda: drained(outbox.dsn), "the first batch")
             outbox.batch({"c": [Session([b"3"], 20, topics=[missing])]})
             lane = ("epoch", "1"), ("lane", str(outbox.lane_of("c")))
-            stopped = ("outbox_lane_stopped", (*lane, ("why", "output_topic_missing")))
+            stopped = ("outbox_lane_stopped", (*lane, ("reason", "output_topic_missing")))
             wait_until(lambda: scrape(settings.metrics.port).get(stopped) == 1, "the stopped lane")
             found = scrape(settings.metrics.port)
             assert found["outbox_parked_rows", (("reason", "too_large"),)] == 1
@@ -98,7 +98,7 @@ def test_a_lane_that_tries_again_is_none_that_stands_still(outbox: Outbox) -> No
         )
         polled.poll(connection)
     (stopped,) = [family for family in polled.collect() if family.name == "outbox_lane_stopped"]
-    assert [(sample.labels["lane"], sample.labels["why"]) for sample in stopped.samples] == [
+    assert [(sample.labels["lane"], sample.labels["reason"]) for sample in stopped.samples] == [
         ("1", "kafka_lost")
     ]
 

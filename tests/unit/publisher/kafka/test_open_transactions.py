@@ -70,7 +70,7 @@ def test_an_open_transaction_stops_the_lane_with_its_place(kafka: FakeTopics, la
     lane.begin()
     with pytest.raises(StoppedError, match=r"t\[1\] from offset 4 on") as stopped:
         lane.wait(TOPIC)
-    assert stopped.value.why is StopReason.OPEN_TRANSACTION
+    assert stopped.value.reason is StopReason.OPEN_TRANSACTION
     assert stopped.value.retry
 
 

@@ -75,7 +75,7 @@ def test_two_histories_stop_the_lane(
 ) -> None:
     with pytest.raises(StoppedError, match=rf"^{why}: .*publisher") as raised:
         decide(IDENTITY, record, mirror, START, ledger)
-    assert raised.value.why is why
+    assert raised.value.reason is why
     assert not raised.value.retry
 
 
