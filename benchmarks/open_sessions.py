@@ -141,7 +141,7 @@ def measure(sessions: int, sizes: list[int], batches: int) -> Measured:
 
 
 def _run(settings: TaskSettings, partitions: list[Partition], records: list[pa.RecordBatch]) -> float:
-    """Run a task; return its seconds of CPU. Each partition goes on from what it says is open."""
+    """Run a task; return its seconds of CPU. Each partition continues from what it says is open."""
     by_number = {partition.slice.partition: partition for partition in partitions}
     task = AssemblyTask(settings, {number: one.slice for number, one in by_number.items()})
     began = time.process_time()

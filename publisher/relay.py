@@ -218,7 +218,7 @@ class Relay:
         except SettingsError as error:
             if self._epoch is None:
                 raise
-            # More lanes than before, while it delivers: it goes on with those that it can run.
+            # More lanes than before, while it delivers: it continues with those that it can run.
             _log.error("too_few_descriptors", reason=str(error))
         except KafkaException as error:
             _log.debug("descriptors_not_checked", reason=str(error))
@@ -240,7 +240,7 @@ class Relay:
             workers.raise_bug()
             reasons = workers.stopped(self._alone_with)
             if reasons is not None:
-                raise ContinuityError("no lane can go on.\n" + "\n".join(reasons))
+                raise ContinuityError("no lane can continue.\n" + "\n".join(reasons))
             self._deliveries.flush()
             if self._stop.is_set() or time.monotonic() >= deadline or self._changed.wait(_SLICE_S):
                 break

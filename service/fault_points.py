@@ -110,7 +110,7 @@ class FaultPlan:
         self._hits = 0
 
     def write(self, *faults: Fault) -> None:
-        """Replace the plan, whole; what waits there goes on. Raises SettingsError for a name that is not in POINTS."""
+        """Replace the plan, whole; what waits there continues. Raises SettingsError for a name that is not in POINTS."""
         for fault in faults:
             require_known(fault.point)
         new = self.file.with_name(f"{self.file.name}.new")

@@ -41,14 +41,14 @@ def run(
         bool,
         _flag(
             "standby",
-            "While another run owns this outbox, wait with Spark warm, and go on in its place as soon as it is gone.",
+            "While another run owns this outbox, wait with Spark warm, and continue in its place as soon as it is gone.",
         ),
     ] = False,
     accept_outbox_behind: Annotated[
         bool,
         _flag(
             "accept-outbox-behind",
-            "Go on although the database was restored or failed over to an older state: outputs that are in Kafka already go out "
+            "Continue although the database was restored or failed over to an older state: outputs that are in Kafka already go out "
             "again, with equal outbox-ids.",
         ),
     ] = False,
@@ -56,34 +56,34 @@ def run(
         bool,
         _flag(
             "accept-new-topic",
-            "Go on although an input topic was deleted and made again: sessions open in the old one are given up.",
+            "Continue although an input topic was deleted and made again: sessions open in the old one are given up.",
         ),
     ] = False,
     accept_data_loss: Annotated[
         bool,
         _flag(
             "accept-data-loss",
-            "Go on with what is left although Kafka has deleted input that is still needed.",
+            "Continue with what is left although Kafka has deleted input that is still needed.",
         ),
     ] = False,
     accept_truncation: Annotated[
         bool,
         _flag(
             "accept-truncation",
-            "Go on at Kafka's end, with the next revision, although it lies below what was read: the topic has lost its end.",
+            "Continue at Kafka's end, with the next revision, although it lies below what was read: the topic has lost its end.",
         ),
     ] = False,
     accept_changed_assembly: Annotated[
         bool,
         _flag(
             "accept-changed-assembly",
-            "Go on with changed session settings: what is open stays open, and the new ones judge what comes from here on.",
+            "Continue with changed session settings: what is open stays open, and the new ones judge what comes from here on.",
         ),
     ] = False,
 ) -> None:
     """Run the job until SIGTERM, SIGINT or `spark-job stop`, which stop it between two batches.
 
-    Every start is the same: the outbox and Kafka say where to go on. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or
+    Every start is the same: the outbox and Kafka say where it resumes. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or
     repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
     from spark_job import job

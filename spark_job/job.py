@@ -194,7 +194,7 @@ def _stop_as_asked(
     """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
 
     `run_id`: None between two attempts, when this process does not own the outbox. Return False, with the answer given, where that
-    cannot be done: then the job goes on.
+    cannot be done: then the job continues.
     """
     name = request.arguments.get("savepoint")
     try:

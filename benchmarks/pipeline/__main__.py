@@ -166,7 +166,7 @@ def measure_restart(
     page: Page = None,
     json: Json = False,
 ) -> None:
-    """From kill -9 of the job to the first new output: a standby goes on, or the job is started again at once."""
+    """From kill -9 of the job to the first new output: a standby continues, or the job is started again at once."""
     report = Report("restart", {"sessions/s": rate, "partitions": partitions}, restarts.UNDER_LOAD)
     with started_servers() as here:
 
@@ -174,7 +174,7 @@ def measure_restart(
             with steady.flowing(
                 here, OURS, _settings(), rate=rate, partitions=partitions, warm_up_s=warm_up
             ) as flow:
-                name = "a standby goes on" if standby else "started again"
+                name = "a standby continues" if standby else "started again"
                 report.add(name, restarts.measure_under_load(flow, kills, standby=standby))
 
         alternate([True, False], rounds, measure)

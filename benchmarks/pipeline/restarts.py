@@ -41,7 +41,7 @@ _ENDED = 100
 
 
 def measure_under_load(flow: Flow, kills: int, *, standby: bool) -> Measured:
-    """Kill the job so many times; it is started again at once, or a standby that is warm goes on."""
+    """Kill the job so many times; it is started again at once, or a standby that is warm continues."""
     services, moments = flow.services, []
     for _ in range(kills):
         if standby:

@@ -51,7 +51,7 @@ class Services:
         wait_for(lambda: b'"standby_ready"' in log.read_bytes(), "the standby", timeout_s, self.check_alive)
 
     def kill_owner(self) -> float:
-        """As `kill_job`, where a standby goes on."""
+        """As `kill_job`, where a standby continues."""
         moment = self.kill_job()
         self._processes["spark_job"] = self._processes.pop("standby")
         return moment

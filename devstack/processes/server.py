@@ -95,7 +95,7 @@ class LocalServer(ABC):
         self.process.pause()
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Let a paused server continue."""
         self.process.resume()
 
     def destroy(self) -> None:

@@ -42,7 +42,7 @@ _CLOSE_LOOK_S = 0.002
 
 
 class DemoError(Exception):
-    """The demo could not go on."""
+    """The demo could not continue."""
 
 
 class Demo:

@@ -57,7 +57,7 @@ def left_alone_with(
 ) -> frozenset[int]:
     """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.
 
-    Where every one of them is stopped nothing goes on, and `me` may end. With others alive it stands by: their lanes may become its own.
+    Where every one of them is stopped nothing continues, and `me` may end. With others alive it stands by: their lanes may become its own.
     """
     if set(living) != {me}:
         return frozenset()

@@ -41,7 +41,7 @@ def audit(
     state: Annotated[
         Path | None,
         typer.Option(
-            help="With --kafka: keep where the audit is in this directory; the same command goes on from there."
+            help="With --kafka: keep where the audit is in this directory; the same command continues from there."
         ),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Also write the JSON report to this file.")] = None,

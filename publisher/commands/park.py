@@ -28,7 +28,7 @@ def park(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Let lanes go on that stopped for an output topic that does not exist: rows that go to it are parked, with all their outputs.
+    """Let lanes continue that stopped for an output topic that does not exist: rows that go to it are parked, with all their outputs.
 
     It holds for all that comes until `--end`, or until the topic exists. `requeue` sends the parked rows once it does, `discard` puts
     them away. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.
@@ -49,7 +49,7 @@ def park(
             return
         if not as_json and not yes:
             _print_decision(as_json, counts, done=False)
-        confirm(yes, "Go on?", "this changes which rows are sent")
+        confirm(yes, "Continue?", "this changes which rows are sent")
         if end:
             parked_topics.take_back(connection, topic)
         else:

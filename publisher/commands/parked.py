@@ -144,7 +144,7 @@ def requeue_rows(
             return
         if count and not yes:
             console().print(f"{count:,} rows of {keys:,} session keys are to be sent again")
-            confirm(yes, "Go on?", "this cannot be undone")
+            confirm(yes, "Continue?", "this cannot be undone")
         result = _requeue(connection, choice, count)
     refused |= {
         str(row): "outbox.session_output does not hold it any more; `publisher parked discard` puts it away"
@@ -175,7 +175,7 @@ def discard_rows(
             return
         if count and not yes:
             console().print(f"{count:,} rows of {keys:,} session keys will never be sent")
-            confirm(yes, "Go on?", "this cannot be undone")
+            confirm(yes, "Continue?", "this cannot be undone")
         count = discard(connection, choice)
     _report(as_json, {"discarded": count}, refused)
 

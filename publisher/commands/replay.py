@@ -102,7 +102,7 @@ def start(
 ) -> None:
     """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
 
-    Filters combine: all of them must hold. `replay go-on ID` goes on where it was after any end, kill -9 included. --dry-run also asks
+    Filters combine: all of them must hold. `replay go-on ID` continues where it was after any end, kill -9 included. --dry-run also asks
     the target, and ends as the start would. Exits with 1 where only session keys were named that have no row: nothing is sent then.
     """
     filters = Filters(
@@ -168,7 +168,7 @@ def go_on(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a replay that was paused, interrupted, killed or stopped, exactly where it was."""
+    """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was."""
     settings = _begin(config)
     stop = threading.Event()
     with database(settings, "replay go-on") as connection:
@@ -224,7 +224,7 @@ def show(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> N
 
 @app.command("pause")
 def pause(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
-    """Let a running replay end at its next transaction boundary; `go-on` goes on."""
+    """Let a running replay end at its next transaction boundary; `go-on` continues."""
     _change(replay_id, "paused", config, as_json)
 
 
@@ -294,7 +294,7 @@ def _work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, s
         again = (
             ""
             if found.state in ("done", "cancelled")
-            else f". `publisher replay go-on {found.replay_id}` goes on"
+            else f". `publisher replay go-on {found.replay_id}` continues"
         )
         console().print(
             f"replay {found.replay_id} {state}: {found.events_sent:,} of {found.events_total:,} events sent{skipped}{again}",

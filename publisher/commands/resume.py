@@ -1,4 +1,4 @@
-"""`publisher resume`: let lanes go on that stopped because Kafka and Postgres no longer tell one history."""
+"""`publisher resume`: let lanes continue that stopped because Kafka and Postgres no longer tell one history."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from service.settings import load_settings
 
 def resume(
     way: Annotated[
-        Way, typer.Option("--from", help="Where to go on; `--from batch N` sends from batch N on.")
+        Way, typer.Option("--from", help="Where to continue; `--from batch N` sends from batch N on.")
     ],
     batch: Annotated[int | None, typer.Argument(help="N, with `--from batch N`.", show_default=False)] = None,
     config: Config = None,
@@ -54,11 +54,11 @@ def resume(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Let stopped lanes go on: after what Kafka shows, what Postgres recorded, or from a batch on.
+    """Let stopped lanes continue: after what Kafka shows, what Postgres recorded, or from a batch on.
 
     kafka: after the newest transaction in Kafka that this ledger shares; repeats the least, skips nothing. mirror: after what
     Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for
-    each lane, how many events it sends again and skips. A running publisher goes on by itself.
+    each lane, how many events it sends again and skips. A running publisher continues by itself.
 
     Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this way does not
     exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (give the command again).
@@ -77,7 +77,7 @@ def resume(
             plan = _look(Planner(connection, settings, topics), request)
             _show(plan)
             if not dry_run and not plan.changes_nothing:
-                confirm(yes, "Go on?", "this changes what is sent next")
+                confirm(yes, "Continue?", "this changes what is sent next")
                 Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
     except (psycopg.OperationalError, KafkaException) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
@@ -103,7 +103,7 @@ def _show(plan: ResumePlan) -> None:
     if not plan.lanes:
         out.print("No lane has to move." if plan.binding.changed else "Nothing to do.")
         return
-    table = Table(["epoch/lane", "Kafka", "Postgres", "ledger", "goes on after"])
+    table = Table(["epoch/lane", "Kafka", "Postgres", "ledger", "continues after"])
     for lane in plan.lanes:
         found = lane.move.found
         table.add(
@@ -169,20 +169,20 @@ def _sums(plan: ResumePlan) -> list[str]:
 
 
 def _moved(now: LanePlan, yes: bool) -> bool:
-    """Say what a lane's move has become, and return whether to go on with it."""
+    """Say what a lane's move has become, and return whether to continue with it."""
     found = now.move.found
     error_console().print(
-        f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: goes on after {now.move.to}, sends again "
+        f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: continues after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
     )
     # Somebody is there: without, nothing would have begun.
-    return yes or typer.confirm("Go on with this lane, too?", err=True)
+    return yes or typer.confirm("Continue with this lane, too?", err=True)
 
 
 def _done(lane: LanePlan) -> None:
     error_console().print(
-        f"lane {lane.move.found.lane} of epoch {lane.move.found.epoch.epoch} goes on after {lane.move.to}",
+        f"lane {lane.move.found.lane} of epoch {lane.move.found.epoch.epoch} continues after {lane.move.to}",
         highlight=False,
     )
 

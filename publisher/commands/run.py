@@ -26,7 +26,7 @@ def run(config: Config = None) -> None:
 
     Any number of processes share the lanes evenly. An end waits for Kafka during 12 s at the most.
 
-    Exit codes: 0 stopped as asked, 5 no lane of any process can go on or the outbox belongs elsewhere, 6 Postgres or Kafka did not
+    Exit codes: 0 stopped as asked, 5 no lane of any process can continue or the outbox belongs elsewhere, 6 Postgres or Kafka did not
     answer at the start, 2 wrong settings, 3 wrong schema.
     """
     settings = load_settings(config)

@@ -188,7 +188,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
 
     @abstractmethod
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
-        """Return where to go on, None where it is not its turn. Raises StoppedError."""
+        """Return where to continue, None where it is not its turn. Raises StoppedError."""
 
     @abstractmethod
     def _record_missing(self, connection: Connection, newest: Newest) -> None: ...

@@ -22,7 +22,7 @@ _WAIT_S = 5.0
 _POLL_S = 0.05
 
 _REMEDY = (
-    "Each ends with its producer, at the latest after that one's transaction.timeout.ms; the lane then goes on by itself. One that "
+    "Each ends with its producer, at the latest after that one's transaction.timeout.ms; the lane then continues by itself. One that "
     "outlives it lost its end to a broker's defect and holds back every read_committed consumer: find it with `kafka-transactions.sh "
     "find-hanging`, end it with `kafka-transactions.sh abort --topic TOPIC --partition PARTITION --start-offset OFFSET`, then run "
     "`publisher audit --kafka` (docs/kafka.md)"
@@ -42,7 +42,7 @@ class OpenTransactions:
         self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
-        """The lane was fenced anew: what it wrote before may be open still. Where it only waited, it goes on waiting for the same."""
+        """The lane was fenced anew: what it wrote before may be open still. Where it only waited, it continues waiting for the same."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()

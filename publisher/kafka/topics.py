@@ -66,7 +66,7 @@ def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
         raise StoppedError(
             StopReason.OUTPUT_TOPIC_UNWRITABLE,
             f"output topic {name!r} has min.insync.replicas={least}, but only {replicas} replica{'s' * (replicas != 1)}, so that Kafka "
-            "takes no record. Lower the one or raise the other; the lane goes on by itself then",
+            "takes no record. Lower the one or raise the other; the lane continues by itself then",
             retry=True,
         )
 
@@ -293,7 +293,7 @@ class Topics:
                 raise TopicMissingError(
                     name,
                     f"output topic {name!r} does not exist. Create it, or set [publisher] create_topics = true "
-                    "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane goes on by itself then",
+                    "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane continues by itself then",
                 ) from error
             self._create_topic(NewTopic(name))
             return answer(self._describe([name])[name], self._give_up)

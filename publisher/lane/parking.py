@@ -67,7 +67,7 @@ class LaneAdmission(Admission):
         if error.topic not in standing(self._connection.get()):
             raise TopicMissingError(
                 error.topic,
-                f"{_text(error)}. Or have the rows that go to it parked, so that the lane goes on without them: `publisher parked "
+                f"{_text(error)}. Or have the rows that go to it parked, so that the lane continues without them: `publisher parked "
                 f"park --topic {error.topic}`",
             ) from error
         # A broker that has just started may not know its topics yet.

@@ -26,7 +26,7 @@ LEDGER_WINDOW = 1_000
 
 
 class LaneChunk(NamedTuple):
-    """The rows after the cursor, and the cursor after them. `more`: the ledger goes on beyond it.
+    """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
 
     `epoch_end`: the last batch of the epoch, None while it is the newest.
     """

@@ -1,4 +1,4 @@
-"""Output topics that do not exist, and whose rows a person has decided to park: lanes go on without them.
+"""Output topics that do not exist, and whose rows a person has decided to park: lanes continue without them.
 
 The decision stands until it is taken back, and parks only what comes while the topic is missing.
 """

@@ -1,4 +1,4 @@
-"""Step 4: may a lane go on from what Kafka says? A pure decision; the words are what the operator reads."""
+"""Step 4: may a lane continue from what Kafka says? A pure decision; the words are what the operator reads."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class CommittedProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPosition:
-    """Where to go on: the next transaction is `seq` + 1, the next row is after `cursor`.
+    """Where to continue: the next transaction is `seq` + 1, the next row is after `cursor`.
 
     `commit_id` is that of the cursor's ledger row, None before the first batch. `unrecorded`: the last transaction
     is not in Postgres yet, because the publisher died between Kafka's commit and Postgres'. `total`: as in Progress.
@@ -70,10 +70,10 @@ def decide(
     ledger_commit_id: UUID | None,
     remediation: Remediation = LANE,
 ) -> DeliveryPosition:
-    """Return where to go on; raise StoppedError when Kafka and Postgres do not tell one history.
+    """Return where to continue; raise StoppedError when Kafka and Postgres do not tell one history.
 
     `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
-    the ledger's row at the cursor from which it would go on (None where there is no such row).
+    the ledger's row at the cursor from which it would continue (None where there is no such row).
     A resume that Postgres does not know yet is the trace of a crash, whatever Postgres knew before: it stands.
     """
     known = max(mirror.seq, mirror.last_delivery)

@@ -6,44 +6,44 @@ _COUNTS = "each says first how many events it sends again or skips (`--dry-run`:
 
 RESTORED = (
     "If the database can be brought to its newest state, do that and restart `publisher run`: nothing is lost or sent "
-    "twice then. If it cannot: `publisher resume --from kafka` goes on after the newest transaction that this ledger "
+    "twice then. If it cannot: `publisher resume --from kafka` continues after the newest transaction that this ledger "
     "shares with Kafka, which repeats the least and skips nothing; where there is none, `publisher resume --from mirror` "
-    "goes on after what this database knows as delivered, `publisher resume --from batch N` sends from batch N on; "
+    "continues after what this database knows as delivered, `publisher resume --from batch N` sends from batch N on; "
     f"{_COUNTS}"
 )
 LOST = (
     "If the Kafka of before still exists, set [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) to it and "
-    "restart `publisher run`. If it does not: `publisher resume --from mirror` goes on after what Postgres recorded as "
+    "restart `publisher run`. If it does not: `publisher resume --from mirror` continues after what Postgres recorded as "
     "delivered and sends none of it again; `publisher resume --from beginning` or `--from batch N` fills Kafka again from "
     f"the outbox; {_COUNTS}"
 )
 SET_BACK = (
     "If the newer state of Kafka can be had, bring it back and restart `publisher run`. If it cannot: `publisher resume "
-    "--from kafka` goes on after what Kafka still has and sends again what it lost; `publisher resume --from mirror`, "
-    "where only the progress topic was set back and the events are there, goes on after what Postgres recorded; "
+    "--from kafka` continues after what Kafka still has and sends again what it lost; `publisher resume --from mirror`, "
+    "where only the progress topic was set back and the events are there, continues after what Postgres recorded; "
     f"{_COUNTS}"
 )
 OTHER_CLUSTER = (
     "If that is not meant, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
-    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from mirror --accept-new-cluster` goes on "
+    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from mirror --accept-new-cluster` continues "
     "here after what Postgres recorded as delivered there; `publisher resume --from beginning --accept-new-cluster`, or "
     f"`--from batch N`, fills this cluster from the outbox; {_COUNTS}. Then restart `publisher run`"
 )
 COPIED_TOPIC = (
     "If that is not meant, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
-    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from kafka --accept-new-cluster` goes on "
+    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from kafka --accept-new-cluster` continues "
     "after the newest transaction that was copied; `publisher resume --from mirror --accept-new-cluster` after what Postgres "
     f"recorded; {_COUNTS}. Then restart `publisher run`"
 )
 OTHER_SERVER = (
     "If that is not meant, correct [postgres] dsn (OUTBOX_POSTGRES__DSN) and restart `publisher run`. Once the original is "
     "gone for good and this copy is its newest state: `publisher resume --from kafka --accept-new-server` records the new "
-    "server and goes on after the newest transaction that this ledger shares with Kafka, which repeats the least and skips "
+    "server and continues after the newest transaction that this ledger shares with Kafka, which repeats the least and skips "
     f"nothing; {_COUNTS}. Then restart `publisher run`"
 )
 GAP = (
     "Bring back the database's newest state and restart `publisher run`. If it cannot be had: `publisher resume --from "
-    "batch {next_batch}` goes on behind batch {present}, the first one after the gap, and `publisher replay start --from-batch "
+    "batch {next_batch}` continues behind batch {present}, the first one after the gap, and `publisher replay start --from-batch "
     "{present} --to-batch {present}` sends that one's events; what the missing batches held is lost unless the job makes it again. "
     "`publisher status` shows every lane"
 )
@@ -52,7 +52,7 @@ GAP = (
 def replaced_topic(name: str) -> str:
     """Return what to do about an output topic that was deleted and made again."""
     return (
-        f"If that was meant: `publisher resume --from kafka --accept-new-topic {name}` goes on with the new topic, and "
+        f"If that was meant: `publisher resume --from kafka --accept-new-topic {name}` continues with the new topic, and "
         f"`publisher replay start --topic {name}` sends again what the old one had. `publisher resume` says first what it will "
         "do, and asks"
     )
@@ -78,7 +78,7 @@ LANE = Remediation(
 def of_replay(replay_id: int) -> Remediation:
     """Return what to do about a replay: it cannot be moved as a lane can."""
     anew = (
-        f"What it has sent cannot be told any more, so it cannot go on. `publisher replay cancel {replay_id}` and start a new one for "
+        f"What it has sent cannot be told any more, so it cannot continue. `publisher replay cancel {replay_id}` and start a new one for "
         "the rest; consumers tell the two apart by the header outbox-replay, and deduplicate on outbox-id"
     )
     return Remediation(f"replay {replay_id}", anew, anew, anew, anew, anew)

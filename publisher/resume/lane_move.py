@@ -72,7 +72,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         lane: LanePlan,
         moved_meanwhile: Callable[[LanePlan], bool],
     ) -> None:
-        """`moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan."""
+        """`moved_meanwhile` is asked when a lane is no longer as it was planned: whether to continue with the new plan."""
         outgoing = Outgoing()
         open_transactions = OpenTransactions(context.topics, context.give_up)
         admission = _NoRows(context.settings.kafka, context.topics, outgoing, open_transactions)
@@ -195,8 +195,8 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
     def _mark(self, connection: Connection) -> None:
         """Write down that the lane may be set back from now on: until the mirror is, too, retention would trust the mirror."""
         reason = (
-            f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane go on after {self._lane.move.to} and "
-            "did not end. Give it again, or start `publisher run`, which goes on from where that came"
+            f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane continue after {self._lane.move.to} and "
+            "did not end. Give it again, or start `publisher run`, which continues from where that came"
         )
         marked = connection.execute(_RESUMES["mark_lane"], self._held().parameters | {"reason": reason})
         if marked.rowcount != 1:

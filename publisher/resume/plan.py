@@ -1,4 +1,4 @@
-"""Where `publisher resume` lets a lane go on, and what that repeats or skips. A pure decision over what was found."""
+"""Where `publisher resume` lets a lane continue, and what that repeats or skips. A pure decision over what was found."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -101,7 +101,7 @@ class Move:
 
 
 def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> DeliveryPosition | None:
-    """Return where the lane would go on by itself, None where it would stop."""
+    """Return where the lane would continue by itself, None where it would stop."""
     commit_id = found.start_commit_id if found.newest is None else None
     if found.newest is not None and found.newest is found.shared:
         commit_id = found.newest.commit_id
@@ -114,7 +114,7 @@ def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Deliver
 
 
 def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition | None) -> Cursor:
-    """Return the cursor to go on after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
+    """Return the cursor to continue after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
 
     Raises ContinuityError where this way does not exist for the lane.
     """
@@ -166,7 +166,7 @@ def _nothing_shared(found: LaneSurvey) -> str:
             "does not have or not as they were"
         )
     return (
-        f"{finding}, so it does not say where to go on. Nothing was changed. `publisher resume --from mirror` goes on after "
+        f"{finding}, so it does not say where to continue. Nothing was changed. `publisher resume --from mirror` continues after "
         f"{found.postgres}, where Postgres recorded the last delivery; `publisher resume --from beginning` or `--from batch N` "
         "sends from there on, whatever Kafka has"
     )

@@ -62,7 +62,7 @@ class LanePlan:
 
 @dataclass(frozen=True)
 class ResumePlan:
-    """What a resume does. `in_step`: lanes that go on by themselves and are left alone. `first_batch`: the first that is sent."""
+    """What a resume does. `in_step`: lanes that continue by themselves and are left alone. `first_batch`: the first that is sent."""
 
     request: ResumeRequest
     binding: Binding
@@ -196,7 +196,7 @@ class Planner:
         found: LaneSurvey,
         first: int | None,
     ) -> LanePlan | None:
-        """Return the lane's move, None where it goes on by itself to the same place."""
+        """Return the lane's move, None where it continues by itself to the same place."""
         identity = Identity(binding.found.outbox_uuid, binding.cluster_id)
         position = healthy(identity, found, ledger.epochs[-1].epoch.epoch)
         to = target(found, request.way, first or 0, position)
@@ -204,7 +204,7 @@ class Planner:
             return None
         if not survey.can_follow(to):
             raise ContinuityError(
-                f"lane {found.lane} of epoch {found.epoch.epoch} cannot go on after {to}: the ledger has no row of that batch, "
+                f"lane {found.lane} of epoch {found.epoch.epoch} cannot continue after {to}: the ledger has no row of that batch, "
                 f"by which the lane would know its history. Nothing was changed. The ledger ends at {ledger.end}; choose "
                 "another batch with `publisher resume --from batch N`"
             )

@@ -1,7 +1,7 @@
 """Moves lanes on request: the way out when Kafka and Postgres no longer tell one history.
 
 The plan (planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
-A crash anywhere leaves a lane that either is as it was or goes on from the record; giving the command again is always right.
+A crash anywhere leaves a lane that either is as it was or continues from the record; giving the command again is always right.
 """
 
 import os
@@ -40,7 +40,7 @@ class Resume:
     def act(
         self, plan: ResumePlan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
     ) -> None:
-        """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to go on with the new plan.
+        """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to continue with the new plan.
 
         Raises ContinuityError where it says no, FencedError while another resume is at work, LeaseLostError when a publisher took a
         lane over, and as `plan`.

@@ -123,7 +123,7 @@ class ResumeSurvey:
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
-        """Whether a lane can go on after this cursor: the ledger must have its row."""
+        """Whether a lane can continue after this cursor: the ledger must have its row."""
         return cursor.batch_id == 0 or commit_id_at(self._connection, cursor.batch_id) is not None
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:

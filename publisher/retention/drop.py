@@ -44,7 +44,7 @@ def finish_leftovers(connection: psycopg.Connection[Any]) -> list[str]:
 def drop_partition(connection: psycopg.Connection[Any], name: str) -> None:
     """Take an attached partition out. `connection` must be in autocommit mode, and hold the retention lock.
 
-    Raises UnavailableError when transactions that use it did not end within the lock timeout; the next run goes on from there.
+    Raises UnavailableError when transactions that use it did not end within the lock timeout; the next run continues from there.
     """
     # The mark first: a table that is found detached with it is one whose rows were decided on under the retention lock.
     _alter(connection, name, sql.SQL("COMMENT ON TABLE {partition} IS {mark}"))

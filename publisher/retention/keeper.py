@@ -30,7 +30,7 @@ class RightsError(OutboxError):
 
 @dataclass
 class RetentionReport:
-    """What a run did. `failed`: why it could not go on dropping, None where it could."""
+    """What a run did. `failed`: why it could not continue dropping, None where it could."""
 
     survey: RetentionSurvey
     finished: list[str]
@@ -115,7 +115,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
         # InternalError: read only, after a failover.
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise UnavailableError(
-                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run it again; it goes on from there"
+                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run it again; it resumes there"
             ) from error
 
 

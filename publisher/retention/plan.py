@@ -31,7 +31,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A lane of an epoch. `through`: the last batch of which nothing is left; `to_batch` None: the epoch goes on."""
+    """A lane of an epoch. `through`: the last batch of which nothing is left; `to_batch` None: the epoch continues."""
 
     epoch: int
     lane: int

@@ -31,7 +31,7 @@ WHERE l.epoch = found.epoch AND l.lane = found.lane AND l.lease_token = %(lease_
 -- name: stopped
 SELECT l.epoch, l.lane, coalesce(l.stopped_why, split_part(l.stopped_reason, ':', 1))
 FROM outbox.lane l
--- `retrying: …` is said of a lane that waits for a server, and goes on by itself.
+-- `retrying: …` is said of a lane that waits for a server, and continues by itself.
 WHERE l.stopped_reason IS NOT NULL AND (l.stopped_why IS NOT NULL OR l.stopped_reason NOT LIKE 'retrying:%')
 
 -- name: statuses

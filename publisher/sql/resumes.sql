@@ -1,4 +1,4 @@
--- Resumes: a person sets lanes to where they go on.
+-- Resumes: a person sets lanes to where they continue.
 
 -- name: lock
 -- Until the connection ends.
@@ -22,7 +22,7 @@ WHERE o.lane = %(lane)s
   AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
 
 -- name: mark_lane
--- Before Kafka's commit: from here on the mirror may be ahead of where the lane goes on. `record_resume` in deliveries.sql and the next
+-- Before Kafka's commit: from here on the mirror may be ahead of where the lane continues. `record_resume` in deliveries.sql and the next
 -- successful step clear the mark.
 UPDATE outbox.lane SET stopped_reason = %(reason)s, stopped_why = 'resuming'
 WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL

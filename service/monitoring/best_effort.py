@@ -1,4 +1,4 @@
-"""What is measured beside the work must never end the work: a failure of it is logged once, and the work goes on."""
+"""What is measured beside the work must never end the work: a failure of it is logged once, and the work continues."""
 
 import threading
 from collections.abc import Iterator

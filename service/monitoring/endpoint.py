@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _text(404, f"there is no {path} here, only {', '.join(sorted(self.server.pages))}")
         try:
             return page(self.headers.get("Accept", ""))
-        except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint goes on
+        except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint continues
             _log.error("endpoint_failed", path=path, exc_info=error)
             return _text(
                 500, f"{path} failed: {type(error).__name__}. The traceback is in the log (`endpoint_failed`)"

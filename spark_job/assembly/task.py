@@ -225,7 +225,7 @@ class _Partition:
             if transform.stop_on_error:
                 raise TransformStoppedError(
                     f"{transform.function} failed for session {closed.key!r} that ends at {session.end} "
-                    '([transform] on_error = "stop"; "dead_letter" keeps such sessions and goes on)'
+                    '([transform] on_error = "stop"; "dead_letter" keeps such sessions and continues)'
                 ) from error
             return letters.failed(self.source, closed, error, types_in_header=rules.type_path is None)
         return {

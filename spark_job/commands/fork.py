@@ -33,7 +33,7 @@ def fork(
 ) -> None:
     """Open the first generation of an empty outbox at an exported savepoint: red/blue deployment, an A/B test, another database.
 
-    The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` goes on from there.
+    The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` continues from there.
     """
     from spark_job.recovery.findings import AcceptedRisks
     from spark_job.recovery.savepoints import by_command, preview
@@ -50,5 +50,5 @@ def fork(
         return
     print(
         f"generation {generation.number} opened: {generation.explanation}\n"
-        f"goes on at {', '.join(generation.start.named(generation.topics))}; `spark-job run` goes on with it"
+        f"continues at {', '.join(generation.start.named(generation.topics))}; `spark-job run` continues with it"
     )

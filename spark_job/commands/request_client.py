@@ -24,7 +24,7 @@ GONE_S = 15.0  # longer than a process takes from one run's end to the next one'
 
 
 class NotDoneError(OutboxError):
-    """The running job could not do what was asked, and goes on as before."""
+    """The running job could not do what was asked, and continues as before."""
 
     exit_code = 5
 
@@ -72,7 +72,7 @@ def ask(
             requests.withdraw(connection, request_id)
         raise
     if state.outcome == "refused":
-        raise NotDoneError(f"the job goes on as before: {state.answer}")
+        raise NotDoneError(f"the job continues as before: {state.answer}")
     if state.outcome == "done":
         return state.answer or ""
     if kind == "stop" and state.owner_run_id is None:
@@ -145,7 +145,7 @@ def ask_between_attempts(
             requests.withdraw(connection, request_id)
         raise
     if state.outcome == "refused":
-        raise NotDoneError(f"the job goes on as before: {state.answer}")
+        raise NotDoneError(f"the job continues as before: {state.answer}")
     return state.answer or ""
 
 

@@ -28,15 +28,15 @@ def restore(
         for line in foreseen.lines(topics.names):
             told.print(line)
         told.print(
-            f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and goes on."
+            f"Run {owner.run_id} (pid {owner.pid} on {owner.host}) does it between two batches and continues."
             if owner
-            else "No job runs: the next `spark-job run` goes on from there."
+            else "No job runs: the next `spark-job run` continues from there."
         )
         if dry_run:
             if as_json:
                 print_json({"dry_run": True, "running": owner is not None, "foreseen": foreseen.to_json()})
             return
-        confirm(yes, "Go on?", "this changes what the job does next")
+        confirm(yes, "Continue?", "this changes what the job does next")
         owner = request_client.living_owner(
             connection, settings.job
         )  # asked again: a person may have taken their time
@@ -74,6 +74,6 @@ def _print(generation: Generation, foreseen: preview.Preview, *, running: bool, 
         return
     print(
         f"generation {generation.number} opened: {generation.explanation}\n"
-        f"goes on at {', '.join(generation.start.named(generation.topics))}; revision {generation.revision}\n"
-        + ("the job runs on with it" if running else "`spark-job run` goes on with it")
+        f"continues at {', '.join(generation.start.named(generation.topics))}; revision {generation.revision}\n"
+        + ("the job runs on with it" if running else "`spark-job run` continues with it")
     )

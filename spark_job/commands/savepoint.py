@@ -32,7 +32,7 @@ class Policy(StrEnum):
 
 @app.command()
 def create(name: Name, config: Config = None, as_json: Json = False) -> None:
-    """Name the position after the newest batch. A running job goes on: only its next commit may wait for a moment."""
+    """Name the position after the newest batch. A running job continues: only its next commit may wait for a moment."""
     savepoints.check_name(name)
     with outbox(load_settings(config), "savepoint") as connection, writer_lock(connection):
         made = savepoints.create(connection, name)
@@ -119,7 +119,7 @@ def restore(
         Policy,
         typer.Option(
             "--policy",
-            help="skip: go on at the greatest position of all time, without a name; nothing is sent twice, and a reissue ends early. "
+            help="skip: continue at the greatest position of all time, without a name; nothing is sent twice, and a reissue ends early. "
             "reissue: go back to the savepoint; what closed since is computed again and sent again, with a higher outbox-revision.",
         ),
     ] = Policy.skip,
@@ -147,7 +147,7 @@ def restore(
 ) -> None:
     """Go back to a savepoint, or end a reissue. Says first what it will do, and asks; --dry-run ends there.
 
-    A running job does it between two batches; where none runs, the next start goes on from there.
+    A running job does it between two batches; where none runs, the next start continues from there.
     """
     from spark_job.commands import restore as restoring
     from spark_job.recovery.findings import AcceptedRisks

@@ -2,7 +2,7 @@
 
 1. Read some letters; those that are no session, or whose time has not come, are refused.
 2. Transform, outside of any transaction: a failure leaves its letter open.
-3. In one transaction: take the writer lock (not the writer's row: the running job goes on), look again at what may have changed, store the
+3. In one transaction: take the writer lock (not the writer's row: the running job continues), check again what may have changed, store the
    rows as the sink does, resolve the letters, write the ledger row, NOTIFY.
 
 A letter is resolved by the transaction that holds its outputs, and only where it was open under the writer lock. So a second retry, a

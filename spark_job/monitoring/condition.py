@@ -55,7 +55,7 @@ class Condition:
         self._enter("stopping")
 
     def standing_by(self, because: str) -> None:
-        """Another run owns the outbox, and this process is ready to go on in its place."""
+        """Another run owns the outbox, and this process is ready to continue in its place."""
         self._turn(_START_S)
         self._enter("standby", because=because, held_back=None, run={})
 

@@ -1,6 +1,6 @@
 """What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure.
 
-A standby is ready when it could go on in the owner's place: with Spark warm, waiting.
+A standby is ready when it could continue in the owner's place: with Spark warm, waiting.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Where a start goes on: findings, generations, runs, savepoints, ownership."""
+"""Where a start continues: findings, generations, runs, savepoints, ownership."""

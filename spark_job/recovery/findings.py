@@ -1,6 +1,6 @@
-"""What a start finds, and how it goes on: one decision for a killed job, a lost disk and a moved machine. Pure.
+"""What a start finds, and how it continues: one decision for a killed job, a lost disk and a moved machine. Pure.
 
-A start goes on at the ledger's position. What could lose or repeat something needs a person's word first: a ContinuityError then names
+A start continues at the ledger's position. What could lose or repeat something needs a person's word first: a ContinuityError then names
 each finding and the flag that accepts it. What was accepted opens a new generation.
 """
 
@@ -72,7 +72,7 @@ class From:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The newest generation goes on."""
+    """The newest generation continues."""
 
     resumes_at: Offsets
     open: OpenPartitions
@@ -116,14 +116,14 @@ def decide(
     findings: Sequence[Finding] = (),
     read: Offsets | None = None,
 ) -> Resumption | Opening:
-    """Return how the job goes on from the current position. `findings`: what was found beside the input. `read`: see `From`.
+    """Return how the job continues from the current position. `findings`: what was found beside the input. `read`: see `From`.
 
     Raises ContinuityError where something is to be accepted first.
     """
     begin = replace(here(at), read=read or Offsets())
     found = [*findings, *_of_input(begin, now)]
     if not found:
-        text = f"goes on at the ledger's position, {_place(at)}"
+        text = f"continues at the ledger's position, {_place(at)}"
         return Resumption(_named(begin.end, now), begin.open, text)
     return _opening(begin, now, accepted, found, greatest_revision=greatest_revision)
 
@@ -343,9 +343,9 @@ def _require(found: Sequence[Finding], accepted: AcceptedRisks, command: str = "
     if refused:
         flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
         what = "what was asked for was not done" if command else "the job does not start by itself"
-        way = f"Put right what was moved, or go on as described with: {command or 'spark-job run'} {flags}"
+        way = f"Put right what was moved, or continue as described with: {command or 'spark-job run'} {flags}"
         if command and not all(finding.flag in _OF_COMMANDS for finding in refused):
-            way = "Nothing accepts that here; `spark-job run` says how the outbox itself goes on"
+            way = "Nothing accepts that here; `spark-job run` says how the outbox itself continues"
         raise ContinuityError(
             f"{what}, and nothing was written. " + ". ".join(finding.text for finding in refused) + f". {way}"
         )

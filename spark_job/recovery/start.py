@@ -93,7 +93,7 @@ class Start:
         return Started(at, begun, topics, outbox_uuid)
 
     def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
-        """What the publisher's records know. Where Kafka does not answer, waits if the database may have lost something, else goes on."""
+        """What the publisher's records know. Where Kafka does not answer, waits if the database may have lost something, else continues."""
         try:
             return published.newest_delivered(self.settings, outbox_uuid)
         except UnavailableError as error:
@@ -110,7 +110,7 @@ class Start:
     def _decide(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
     ) -> tuple[InputPosition | None, Resumption | Opening, list[Delivered]]:
-        """Return where the outbox is, how it goes on, and which of `delivered` the ledger has lost: a person has accepted that then."""
+        """Return where the outbox is, how it continues, and which of `delivered` the ledger has lost: a person has accepted that then."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
         lost, text = published.unknown_to_ledger(connection, delivered)

@@ -72,9 +72,9 @@ def _over_limits(groups: Groups, state: OpenState, settings: AssemblySettings) -
     segments = groups.segments
     n_events = segments.high - segments.low
     n_bytes = np.add.reduceat(groups.events.sizes(), segments.low)
-    goes_on = segments.continues >= 0
-    n_events[goes_on] += state.sessions.rows[segments.continues[goes_on]]
-    n_bytes[goes_on] += state.sessions.n_bytes[segments.continues[goes_on]]
+    continued = segments.continues >= 0
+    n_events[continued] += state.sessions.rows[segments.continues[continued]]
+    n_bytes[continued] += state.sessions.n_bytes[segments.continues[continued]]
     return segments.group[(n_events > settings.max_events) | (n_bytes > settings.max_bytes)]
 
 
@@ -82,14 +82,14 @@ def _with_repeated_ids(groups: Groups, state: OpenState) -> Int:
     """An event id twice in a session."""
     assert groups.events.event_id is not None
     segments = groups.segments
-    goes_on = np.flatnonzero(segments.continues >= 0)
-    goes_on = goes_on[np.argsort(segments.continues[goes_on])]
-    before = _events_of(state, segments.continues[goes_on])
-    of_session = np.searchsorted(state.sessions.start[segments.continues[goes_on]], before.start)
+    continued = np.flatnonzero(segments.continues >= 0)
+    continued = continued[np.argsort(segments.continues[continued])]
+    before = _events_of(state, segments.continues[continued])
+    of_session = np.searchsorted(state.sessions.start[segments.continues[continued]], before.start)
     segment = np.concatenate(
         [
             np.repeat(np.arange(len(segments.low)), segments.high - segments.low),
-            np.repeat(goes_on[of_session], np.diff(before.first)),
+            np.repeat(continued[of_session], np.diff(before.first)),
         ]
     )
     ids = pa.concat_arrays([groups.events.event_id, before.events.ids()]).dictionary_encode()
@@ -111,10 +111,10 @@ def _with_own_gaps(groups: Groups, state: OpenState, settings: AssemblySettings)
     segments, ts = groups.segments, groups.events.ts
     late = ts[1:] - ts[:-1] > settings.timeout_ms
     late[segments.low[1:] - 1] = False
-    goes_on = np.flatnonzero(segments.continues >= 0)
-    before = state.sessions.max_ts[segments.continues[goes_on]]
-    late_again = ts[segments.low[goes_on]] - before > settings.timeout_ms
-    return np.concatenate([groups.group[1:][late], segments.group[goes_on[late_again]]])
+    continued = np.flatnonzero(segments.continues >= 0)
+    before = state.sessions.max_ts[segments.continues[continued]]
+    late_again = ts[segments.low[continued]] - before > settings.timeout_ms
+    return np.concatenate([groups.group[1:][late], segments.group[continued[late_again]]])
 
 
 def _with_silence(groups: Groups, state: OpenState, limit_ms: int) -> Int:

@@ -180,7 +180,7 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
 def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd) -> OpenState:
     """What stays open.
 
-    `opening`: segments of clean keys without an end; `closing`: what the segments with one go on with, by place in the table.
+    `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in the table.
     """
     segments, before = groups.segments, state.sessions
     untouched = np.ones(len(before), bool)

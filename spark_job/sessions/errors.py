@@ -2,7 +2,7 @@
 
 
 class AssemblyError(Exception):
-    """The assembler cannot go on."""
+    """The assembler cannot continue."""
 
 
 class DamagedStateError(AssemblyError):

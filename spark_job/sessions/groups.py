@@ -28,7 +28,7 @@ class Segments:
     ends: Bool
     """The last event is an end."""
     continues: Int
-    """The open session that it goes on with, by its place in the table; -1 where it begins one."""
+    """The open session that it continues with, by its place in the table; -1 where it begins one."""
 
 
 class Groups:

@@ -21,7 +21,7 @@ Connection = psycopg.Connection[TupleRow]
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What is needed of the ledger to go on with it."""
+    """What is needed of the ledger to continue with it."""
 
     run_id: UUID | None
     """The owner of the outbox now."""

@@ -12,7 +12,7 @@ import pyspark
 
 from spark_job.spark.jars import cache_dir
 
-# A JVM that an archive does not fit, because of other options for instance, goes on without it: that is nobody's warning.
+# A JVM that an archive does not fit, because of other options for instance, continues without it: that is nobody's warning.
 _QUIET = "-Xlog:cds*=error"
 
 

@@ -101,7 +101,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         ("OpenSessionsDifferError",),
         ContinuityError,
         (
-            "the open sessions are not what they were. See what happened to the input; `spark-job run --accept-data-loss` goes on "
+            "the open sessions are not what they were. See what happened to the input; `spark-job run --accept-data-loss` continues "
             "with what is found"
         ),
     ),
@@ -116,7 +116,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("RecordsGoneError",),
         MovedError,
-        "the sessions that were open cannot be found again; the next start says what is lost and what goes on",
+        "the sessions that were open cannot be found again; the next start says what is lost and what continues",
     ),
     (
         ("NoAnswerError",),
@@ -164,7 +164,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("Some data may have been lost", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
         MovedError,
-        "Kafka no longer has what the query was reading; the next start says what is lost and what goes on",
+        "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
     ),
     (
         (

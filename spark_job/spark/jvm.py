@@ -1,7 +1,7 @@
 """The JVM beside this process: whether it is gone, and how to let go of it so that another one can be started.
 
 pyspark keeps its JVM in class attributes (`SparkContext._gateway` and `_jvm`, the active context, `SparkSession`'s two sessions) and
-would go on calling the dead one for ever; `SparkSession.stop` itself calls it.
+would continue calling the dead one for ever; `SparkSession.stop` itself calls it.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def pass_on(reading: int, writing: int) -> None:
     """Copy lines from one descriptor to another until the first one's end, but for the noise."""
     with open(reading, "rb") as lines:
         for line in _without_noise(lines):
-            # What cannot be written is lost, as it would be without this thread; the JVM must be able to go on talking.
+            # What cannot be written is lost, as it would be without this thread; the JVM must be able to continue talking.
             with contextlib.suppress(OSError):
                 os.write(writing, line)
 

@@ -188,7 +188,7 @@ def test_the_services_log_json(stack: Stack, service: str, events: set[str]) -> 
     assert events <= {json.loads(line)["event"] for line in lines}
 
 
-def test_down_and_up_with_new_secrets_goes_on_where_it_was(stack: Stack, dsn: str) -> None:
+def test_down_and_up_with_new_secrets_continues_where_it_was(stack: Stack, dsn: str) -> None:
     """The containers are made anew, and so is every password: same generation, no part of the sample again, the new input once."""
     generations = "SELECT generation, created_at FROM outbox.generation ORDER BY generation"
     known, passwords = query(dsn, generations), stack.secrets()
@@ -219,13 +219,13 @@ def _number_of_records(stack: Stack, topic: str) -> int:
 
 
 def _wait_for_progress(stack: Stack, dsn: str, before: tuple[int, int], what: str) -> None:
-    """New batches and new deliveries: the pipeline goes on, it is not only up."""
+    """New batches and new deliveries: the pipeline continues, it is not only up."""
 
-    def goes_on() -> bool:
+    def it_continues() -> bool:
         batch, events = progress(dsn)
         return batch > before[0] + 1 and events > before[1]
 
-    stack.wait_until(goes_on, what)
+    stack.wait_until(it_continues, what)
 
 
 def _audit(stack: Stack) -> None:

@@ -51,7 +51,7 @@ class Stand:
         return [self.pipeline.job, *self.publishers]
 
     def supervise(self) -> None:
-        """Start again what has ended for a reason that may pass by itself. Fails where a service says that it must not go on."""
+        """Start again what has ended for a reason that may pass by itself. Fails where a service says that it must not continue."""
         for service in self.services:
             if service.is_alive():
                 continue

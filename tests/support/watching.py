@@ -1,4 +1,4 @@
-"""A read_committed consumer that watches output topics while a test goes on, not only afterwards."""
+"""A read_committed consumer that watches output topics while a test continues, not only afterwards."""
 
 import threading
 from types import TracebackType

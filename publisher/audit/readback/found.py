@@ -1,4 +1,4 @@
-"""Reads the output topics back: every committed record below the ends, as `Found` in buckets. Goes on where a killed audit was."""
+"""Reads the output topics back: every committed record below the ends, as `Found` in buckets. Continues where a killed audit was."""
 
 import time
 from collections.abc import Callable

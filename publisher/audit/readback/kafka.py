@@ -3,7 +3,7 @@
 1. `Scope` freezes how far each lane is: what it is past must be in Kafka.
 2. The topics' ends are asked for: all of that is below them.
 3. The newest batch is read: every record below the ends is of that one or of an older one.
-So publishing may go on meanwhile. The low watermarks are asked for last, after reading: what a topic deleted until then is no loss.
+So publishing may continue meanwhile. The low watermarks are asked for last, after reading: what a topic deleted until then is no loss.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Where an audit of the topics is, kept in a directory, so that one that was killed goes on."""
+"""Where an audit of the topics is, kept in a directory, so that one that was killed continues."""
 
 import os
 from dataclasses import asdict, dataclass, field

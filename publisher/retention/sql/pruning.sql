@@ -13,8 +13,8 @@ SELECT least(
 
 -- name: batches
 -- One step through the ledger: looks at the rows after `after` and deletes those that nothing names. What stays: a generation that went on from it,
--- a lane's cursor, the batch before an epoch, and each generation's newest stream row, which is a position to go on from. A savepoint holds its
--- position itself. The row right before the floor stays, too: whoever sends from the floor on goes on after it.
+-- a lane's cursor, the batch before an epoch, and each generation's newest stream row, which is a position to continue from. A savepoint holds its
+-- position itself. The row right before the floor stays, too: whoever sends from the floor on continues after it.
 -- Returns how many were deleted, the last one looked at, and whether the next step may find more: created_at grows with batch_id.
 WITH looked_at AS MATERIALIZED (
     SELECT b.batch_id, b.generation, b.kind, b.created_at < now() - make_interval(secs => %(keep_s)s) AS is_old

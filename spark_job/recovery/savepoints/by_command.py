@@ -19,7 +19,7 @@ from spark_job.recovery.start import open_generation, read_input
 
 
 def restore(settings: Settings, asked: Restore) -> Generation:
-    """Open the generation that a restore asks for; the next start of the job goes on with it.
+    """Open the generation that a restore asks for; the next start of the job continues with it.
 
     Raises FencedError while a job lives, ContinuityError where something is to be accepted first, SettingsError where the outbox has no
     generation or the savepoint is unknown.

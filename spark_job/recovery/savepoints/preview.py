@@ -35,7 +35,7 @@ class Preview:
         opening = self.opening
         lines = [
             f"A new generation will be opened: {opening.text}.",
-            f"It goes on at {', '.join(opening.start.named(topics))}.",
+            f"It continues at {', '.join(opening.start.named(topics))}.",
         ]
         if self.savepoint is not None:
             lines.append(
@@ -75,7 +75,7 @@ def preview(
     at = position.read(connection)
     if at is None:
         raise SettingsError(
-            "no job has ever started on this outbox: there is nothing to go on from. `spark-job run` starts one."
+            "no job has ever started on this outbox: there is nothing to continue from. `spark-job run` starts one."
         )
     opening = open_restored(connection, at, asked, read_input(settings, kafka, topics))
     if asked.savepoint is None:

@@ -61,7 +61,7 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
                 "closed since is sent again, say --policy reissue; for a skip leave the name out"
             )
         begin = replace(greatest, revision=at.generation.revision)
-        finding = Finding("skip", "restored: goes on at the greatest position of all time (skip)")
+        finding = Finding("skip", "restored: continues at the greatest position of all time (skip)")
     else:
         if asked.savepoint is None:
             raise SettingsError(

@@ -139,7 +139,7 @@ def create(connection: Connection, name: str) -> Savepoint:
     """Name the current position. Call in a transaction that holds the writer lock, so that it lies between two batches.
 
     Raises SettingsError when the name is not allowed or in use, or when the outbox has no generation yet; nothing is written then, and the
-    transaction can go on.
+    transaction can continue.
     """
     check_name(name)
     at = read(connection)

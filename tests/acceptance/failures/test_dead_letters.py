@@ -90,7 +90,7 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     ]
 
 
-def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_go_on(
+def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_continue(
     pipeline: Pipeline,
 ) -> None:
     """Before memory runs out, with the setting named; what was open is read again, nothing is lost."""

@@ -1,4 +1,4 @@
-"""How a job ends, or goes on, where something fails: with an exit code, the cause and the way out, and exact afterwards."""
+"""How a job ends, or continues, where something fails: with an exit code, the cause and the way out, and exact afterwards."""
 
 import json
 import os

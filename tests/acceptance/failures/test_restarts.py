@@ -91,7 +91,7 @@ def test_a_restarted_postgres_costs_nothing(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
-def test_the_job_waits_for_a_kafka_that_is_down_and_goes_on_by_itself(
+def test_the_job_waits_for_a_kafka_that_is_down_and_continues_by_itself(
     database: str, own_kafka: Kafka, topic_prefix: str, tmp_path: Path
 ) -> None:
     with Pipeline(database, own_kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:

@@ -1,10 +1,12 @@
-"""While too much waits to be delivered, the job takes no batch; it goes on by itself."""
+"""While too much waits to be delivered, the job takes no batch; it continues by itself."""
 
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port, scrape
 
 
-def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_go_on(pipeline: Pipeline) -> None:
+def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_continue(
+    pipeline: Pipeline,
+) -> None:
     pipeline.feed(21, sessions=300)
     port = free_port()
     pipeline.job.start(

@@ -1,4 +1,4 @@
-"""An outbox in use, written by the version before schema 0005, is upgraded and goes on: nothing is lost, repeated or reordered.
+"""An outbox in use, written by the version before schema 0005, is upgraded and continues: nothing is lost, repeated or reordered.
 
 The version before is taken out of the repository's history and run as it was, with today's environment.
 """
@@ -53,7 +53,7 @@ def old_database(postgres: PostgresServer, old_version: Path) -> Iterator[str]:
 
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
-def test_an_outbox_of_the_version_before_goes_on_after_the_upgrade_and_its_savepoints_can_be_restored(
+def test_an_outbox_of_the_version_before_continues_after_the_upgrade_and_its_savepoints_can_be_restored(
     old_database: str, old_version: Path, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
     # The version before judged silence by other clocks, which this one takes over for what was open: none closes a session here.

@@ -1,4 +1,4 @@
-"""A hot standby goes on where the owner was killed, as often as that happens, and loses the outbox without ending."""
+"""A hot standby continues where the owner was killed, as often as that happens, and loses the outbox without ending."""
 
 import re
 
@@ -9,7 +9,7 @@ PATIENCE_S = 300.0
 TAKEOVERS = 3
 
 
-def test_a_standby_goes_on_in_the_killed_owners_place_and_waits_again_where_another_one_takes_the_outbox(
+def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_another_one_takes_the_outbox(
     pipeline: Pipeline,
 ) -> None:
     pipeline.publisher.start()

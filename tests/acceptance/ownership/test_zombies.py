@@ -26,7 +26,7 @@ POINTS = {"between batches": "query.before_action", "Spark's action": "task.afte
 
 
 def stop_driver(job: Service) -> None:
-    """SIGSTOP to the one process that was started; its JVM and the Python workers go on."""
+    """SIGSTOP to the one process that was started; its JVM and the Python workers continue."""
     os.kill(job.pid, signal.SIGSTOP)
 
 
@@ -121,7 +121,7 @@ def test_of_two_jobs_started_at_the_same_instant_one_works_and_the_other_names_i
 
 
 def stop_at(pipeline: Pipeline, stage: str, stop: Callable[[Service], None]) -> None:
-    """Stop the job there. What held it lets it go on at once: it stands still by the signal alone."""
+    """Stop the job there. What held it lets it continue at once: it stands still by the signal alone."""
     with pipeline.held_up_batch() if stage == "the transaction" else pipeline.held_at(POINTS[stage]):
         stop(pipeline.job)
 

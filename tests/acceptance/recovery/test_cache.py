@@ -7,7 +7,7 @@ from tests.support.pipeline.cache_damage import CACHE_DAMAGES, bring_back, damag
 from tests.support.pipeline.pipeline import Pipeline
 
 
-def test_whatever_happens_to_the_cache_the_job_goes_on_and_reads_again_only_what_it_must(
+def test_whatever_happens_to_the_cache_the_job_continues_and_reads_again_only_what_it_must(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     earlier = tmp_path / "earlier"
@@ -19,30 +19,30 @@ def test_whatever_happens_to_the_cache_the_job_goes_on_and_reads_again_only_what
     shutil.copytree(pipeline.cache, earlier)
     pipeline.hold_open(30)  # a state is its content: from here on another one than what was copied
 
-    goes_on(pipeline, 62, finds_again=False)
+    it_continues(pipeline, 62, finds_again=False)
     for number, how in enumerate(CACHE_DAMAGES):
         damage(pipeline.cache, how)
-        goes_on(pipeline, 63 + number, finds_again=True)
+        it_continues(pipeline, 63 + number, finds_again=True)
     assert pipeline.restarts() == []
     assert "must belong to this user alone (mode 0700)" in pipeline.job.log()
     pipeline.lose_cache()
-    goes_on(pipeline, 79, finds_again=True)
+    it_continues(pipeline, 79, finds_again=True)
 
     # Another life on the same machine finds everything.
     pipeline.crash()
     pipeline.job.start()
-    goes_on(pipeline, 80, finds_again=False)
+    it_continues(pipeline, 80, finds_again=False)
     # One on a machine that was used before finds what was open then.
     pipeline.crash()
     bring_back(pipeline.cache, earlier)
     pipeline.job.start()
-    goes_on(pipeline, 81, finds_again=True)
+    it_continues(pipeline, 81, finds_again=True)
     pipeline.release()
     pipeline.finish()
     assert pipeline.restored() == ["fresh", "position", "position"]
 
 
-def goes_on(pipeline: Pipeline, seed: int, *, finds_again: bool) -> None:
+def it_continues(pipeline: Pipeline, seed: int, *, finds_again: bool) -> None:
     """Feed every partition, and see whether what was open before had to be found again."""
     before = len(pipeline.rebuilt())
     pipeline.feed(seed, sessions=30)

@@ -1,4 +1,4 @@
-"""What a start finds and decides: it goes on by itself where nothing can be lost or repeated, else it says what would be.
+"""What a start finds and decides: it continues by itself where nothing can be lost or repeated, else it says what would be.
 
 Flags are given as environment variables, as in a container.
 """

@@ -35,7 +35,7 @@ def twin(
         yield made
 
 
-def test_a_fork_goes_on_beside_the_first_pipeline_and_both_agree_session_by_session(
+def test_a_fork_continues_beside_the_first_pipeline_and_both_agree_session_by_session(
     pipeline: Pipeline, twin: Pipeline, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     file = tmp_path / "savepoint.json"

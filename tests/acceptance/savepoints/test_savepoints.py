@@ -1,4 +1,4 @@
-"""Savepoints, stop and restore while the load goes on: each output arrives as often as was asked for, and as computed then."""
+"""Savepoints, stop and restore while the load continues: each output arrives as often as was asked for, and as computed then."""
 
 import json
 import signal
@@ -68,7 +68,7 @@ def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops
         assert stopped["savepoint"]["batch"] == pipeline.batches()
         assert pipeline.owner() is None
 
-        # While nobody runs: the command opens the generation, the next start goes on with it.
+        # While nobody runs: the command opens the generation, the next start continues with it.
         restored = pipeline.command_json("savepoint", "restore", "--policy", "skip", "--yes")
         assert not restored["running"]
         job.start()

@@ -120,7 +120,7 @@ def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
         pipeline.assert_exactly_once(expected)
         assert pipeline.generations() == [(1, "first", 0)]
         assert "job_restarting" in pipeline.job.log()
-        assert "goes on at the ledger's position" in pipeline.job.log()
+        assert "continues at the ledger's position" in pipeline.job.log()
         assert pipeline.publisher.log().count("postgres_promoted") == 1
 
 
@@ -178,6 +178,6 @@ def test_the_tail_that_an_asynchronous_replica_lost_is_found_by_both_services_an
         }
         assert stored.keys() & seen.keys() == lost
         assert {each: stored[each] for each in lost} == {each: seen[each] for each in lost}
-        # The publisher does not go on by itself: the ledger's new batches have the numbers of lost ones.
+        # The publisher does not continue by itself: the ledger's new batches have the numbers of lost ones.
         publisher.start()
         assert publisher.wait(TIMEOUT_S) == 5, publisher.tail()

@@ -58,7 +58,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
 
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
-def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_go_on(
+def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_continue(
     kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
     server = PostgresOnSmallDisk(tmp_path / "postgres", DISK_MEGABYTES)

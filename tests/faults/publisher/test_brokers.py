@@ -22,7 +22,7 @@ def _held(scenario: PublisherScenario, point: str) -> None:
 
 
 def down(kafka: ProxiedKafka, point: str, end: Callable[[], None]) -> Strike:
-    """The broker ends while a lane stands at the point; the lane goes on and finds it gone."""
+    """The broker ends while a lane stands at the point; the lane continues and finds it gone."""
 
     def strike(scenario: PublisherScenario) -> str:
         _held(scenario, point)
@@ -75,7 +75,7 @@ def _aborted_by_the_broker(scenario: PublisherScenario) -> str:
 
 
 def hangs(kafka: ProxiedKafka) -> Strike:
-    """The broker answers nobody for longer than a transaction may last, and goes on."""
+    """The broker answers nobody for longer than a transaction may last, and continues."""
 
     def strike(scenario: PublisherScenario) -> str:
         _held(scenario, "transaction.before_commit")

@@ -1,4 +1,4 @@
-"""Three brokers: whichever leader dies while the publisher works, the others go on and each event is delivered once."""
+"""Three brokers: whichever leader dies while the publisher works, the others continue and each event is delivered once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A broker whose disk is full takes nothing; the publisher waits, and goes on when there is room."""
+"""A broker whose disk is full takes nothing; the publisher waits, and continues when there is room."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A lane that was idle until the broker forgot it goes on by itself (Flink's sink starts over for ever: FLINK-39072)."""
+"""A lane that was idle until the broker forgot it continues by itself (Flink's sink starts over for ever: FLINK-39072)."""
 
 from collections.abc import Callable
 
@@ -56,7 +56,7 @@ def forgotten(running: bool) -> PublisherCell:
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
-def test_lanes_that_the_broker_has_forgotten_go_on_by_themselves(
+def test_lanes_that_the_broker_has_forgotten_continue_by_themselves(
     set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     own_kafka.restart_with(_FORGETFUL)

@@ -86,7 +86,7 @@ def unrecorded() -> PublisherCell:
 
 
 def failing(point: str) -> PublisherCell:
-    """The same process goes on after an exception."""
+    """The same process continues after an exception."""
 
     def strike(scenario: PublisherScenario) -> str:
         reopened = [Fault("transaction.before_flush", Action.RAISE)] if point in OPENING else []
@@ -133,7 +133,7 @@ def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_i
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
-def test_a_publisher_that_fails_at_any_step_goes_on_by_itself_and_delivers_each_event_once(
+def test_a_publisher_that_fails_at_any_step_continues_by_itself_and_delivers_each_event_once(
     set_up: SetUp, matrix: Matrix, tell: Callable[[str], None]
 ) -> None:
     run_cells(matrix, "failing, in one process", [failing(point) for point in ALL], set_up(), tell)

@@ -29,7 +29,7 @@ def _held(scenario: PublisherScenario, point: str) -> None:
 
 
 def away(point: str, server: Postgres, action: str, end: Callable[[], None]) -> PublisherCell:
-    """Postgres ends while a lane stands at the point, the lane goes on without it, and it comes back."""
+    """Postgres ends while a lane stands at the point, the lane continues without it, and it comes back."""
 
     def strike(scenario: PublisherScenario) -> str:
         _held(scenario, point)

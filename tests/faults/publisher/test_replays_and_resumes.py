@@ -30,7 +30,7 @@ class Replaying:
         self._watcher = watcher
 
     def run(self, *faults: Fault) -> int:
-        """Start it or go on with it, alone; return how the process ended."""
+        """Start it or continue with it, alone; return how the process ended."""
         begun = query(self._scenario.dsn, "SELECT count(*) FROM outbox.replay")[0][0]
         arguments = (
             ["go-on", "1"] if begun else ["start", "--all", "--to-topic", *self._watcher.topics, "--yes"]
@@ -38,7 +38,7 @@ class Replaying:
         return run(self._scenario, ReplayProcess, arguments, *faults)
 
     def finish(self, _: PublisherScenario) -> str:
-        """Go on to the end, and judge."""
+        """Continue to the end, and judge."""
         assert self.run() == 0
         ((uuid, state, events),) = query(
             self._scenario.dsn, "SELECT replay_uuid, state, events_sent FROM outbox.replay"

@@ -29,7 +29,7 @@ _ANYWHERE = "SIGSTOP"
 
 
 class Takeover:
-    """The publisher is stopped, a second one takes over and delivers, the first wakes; then the second dies and the first goes on."""
+    """The publisher is stopped, a second one takes over and delivers, the first wakes; then the second dies and the first continues."""
 
     def __init__(self, point: str) -> None:
         self._point = point

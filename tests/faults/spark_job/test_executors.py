@@ -59,7 +59,7 @@ def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing
             pipeline.wait_until(lambda: len(cluster.executors()) == 2, "both executors")
             cluster.executors()[0].send_signal(signal.SIGKILL)
             _wait_for_batches(pipeline, 3)
-        # The task that stands still is run once more on the other executor; when it goes on, it comes too late.
+        # The task that stands still is run once more on the other executor; when it continues, it comes too late.
         with pipeline.held_at("task.after_assembly"):
             _wait_for_batches(pipeline, 2)
     pipeline.release()

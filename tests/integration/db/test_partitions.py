@@ -84,7 +84,7 @@ def test_readers_and_writers_are_not_in_the_way(outbox: OutboxRows) -> None:
         OutboxRows(outbox.dsn, reader).insert("session_output", session_key="uncommitted")
         with psycopg.connect(outbox.dsn, options="-c lock_timeout=2s") as maker:
             assert maker.execute("SELECT outbox.ensure_partitions(20000, 20000)").fetchone() == (1,)
-            # And they go on while the maker has not committed.
+            # And they continue while the maker has not committed.
             reader.execute("SET lock_timeout = '2s'")
             assert reader.execute("SELECT count(*) FROM outbox.session_output").fetchone() == (2,)
             OutboxRows(outbox.dsn, reader).insert("session_output", session_key="also uncommitted")

@@ -1,4 +1,4 @@
-"""Migration 0005: an outbox of the job that kept its state in Spark goes on, its savepoints too, and may go back."""
+"""Migration 0005: an outbox of the job that kept its state in Spark continues, its savepoints too, and may go back."""
 
 import uuid
 from collections.abc import Iterator
@@ -208,7 +208,7 @@ def test_what_is_there_stays_without_what_stood_for_spark(old: Database) -> None
         (1, 0, 1), (2, 0, 2), (3, 1, 3), (4, 0, 4), (5, 0, 5)
     ]  # fmt: skip
     assert ledger[0]["end_offsets"] == {"t": {"0": 100, "1": 50, "2": 50}, "u": {"0": 450}}
-    # What was open at the end of each generation: a skip may go on there.
+    # What was open at the end of each generation: a skip may continue there.
     assert [row["open_state"] for row in ledger] == [
         None,
         None,
@@ -273,7 +273,9 @@ def test_a_savepoint_holds_its_position_itself(
     }
 
 
-def test_a_skip_goes_on_where_an_earlier_generation_ended_with_what_was_open_there(at_0004: Database) -> None:
+def test_a_skip_continues_where_an_earlier_generation_ended_with_what_was_open_there(
+    at_0004: Database,
+) -> None:
     """Generation 2 sends again what generation 1 has sent, and has got to 600 of 1,000."""
     start, saved, reached, greatest = ({"t": {"0": at, "1": 0}} for at in (0, 500, 600, 1_000))
     at_0004.insert("generation", **generation(1, start, start))
@@ -457,7 +459,7 @@ def test_what_was_written_since_goes_down_too(old: Database) -> None:
     assert (run["restored"], run["spark_batch"], run["read_again"]) == ("new_generation", 0, 12)
     assert run["high_water"] == run["resumes_at"] == {"t": {"0": 220}}
     assert [row["reason"] for row in old.rows("generation", "generation")][2:] == ["requested"] * 3
-    # Numbers of what comes next go on.
+    # Numbers of what comes next continue.
     old.insert("savepoint", name="next", generation=3, batch_id=11)
     assert old.row("savepoint", name="next")["savepoint_id"] == 5
 

@@ -1,4 +1,4 @@
-"""How a job meets a fault and goes on: killed, in a life of its own for each; failing, when the restart strategy brings it back; or in a
+"""How a job meets a fault and continues: killed, in a life of its own for each; failing, when the restart strategy brings it back; or in a
 worker, when Spark gives the task to another one."""
 
 import signal
@@ -61,7 +61,7 @@ class FaultyJob(ABC):
             self.pipeline.crash()
 
     def recover(self) -> None:
-        """Let the job go on without faults until it has dealt with its whole input."""
+        """Let the job continue without faults until it has dealt with its whole input."""
         ends = input_ends(self.pipeline)
         self.plan.write()
         self.start()
@@ -115,7 +115,7 @@ class FailingDriver(FaultyJob):
 
 
 class KilledWorker(FaultyJob):
-    """A Python worker dies of SIGKILL at the point; Spark runs its task again, and the run goes on."""
+    """A Python worker dies of SIGKILL at the point; Spark runs its task again, and the run continues."""
 
     name = "worker killed"
     action = Action.KILL

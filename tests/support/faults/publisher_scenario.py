@@ -33,7 +33,7 @@ _PARTITIONS = 3
 
 
 class PublisherScenario:
-    """What the cells of a group share. Each goes on from what the one before it left."""
+    """What the cells of a group share. Each continues from what the one before it left."""
 
     def __init__(
         self,
@@ -115,11 +115,11 @@ class PublisherScenario:
         assert self.plan.fired() == [*fired, *((fault, pid) for fault in faults)]
 
     def release(self) -> None:
-        """Let what stands still at a point go on, without further faults."""
+        """Let what stands still at a point continue, without further faults."""
         self.plan.write()
 
     def recover(self) -> str:
-        """Let the publisher go on without faults until all is delivered, and judge everything; return what it did, for the table."""
+        """Let the publisher continue without faults until all is delivered, and judge everything; return what it did, for the table."""
         before = self.transactions()
         self.plan.write()
         self.start()

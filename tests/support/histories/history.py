@@ -289,7 +289,7 @@ class History:
         self.process = self.start()
 
     def open_by_flags(self, flags: set[str], places: Places, revision: int) -> None:
-        """The next start does not go on by itself, and writes nothing before a person's word."""
+        """The next start does not continue by itself, and writes nothing before a person's word."""
         self.end(self.process.connection)
         before = self.count("generation"), self.count("run")
         with pytest.raises(ContinuityError) as refused:
@@ -314,7 +314,7 @@ class History:
         self.ask({**arguments, **{f"accept_{_name(flag)}": True for flag in flags}})
 
     def ask(self, arguments: Mapping[str, Any]) -> None:
-        """Let the job do it between two batches. Raises RequestRefusedError; the job goes on then with another start."""
+        """Let the job do it between two batches. Raises RequestRefusedError; the job continues then with another start."""
         number = requests.ask(self.observer, self.process.run_id, "restore", arguments)
         self.restart(JobRequest(number, self.process.run_id, "restore", dict(arguments)), killed=False)
 

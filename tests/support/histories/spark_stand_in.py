@@ -47,7 +47,7 @@ class MemoryLoop(QueryLoop):
         self._run = replace(self._run, **changed)
 
     def batch(self, frame: "Frame") -> None:
-        """As Spark calls back. Where the job asks for larger batches, another query goes on, which counts from 0."""
+        """As Spark calls back. Where the job asks for larger batches, another query continues, which counts from 0."""
         self.ends = frame.ends
         try:
             self._commit(frame, self.spark_batch)  # type: ignore[arg-type]

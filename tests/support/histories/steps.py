@@ -135,7 +135,7 @@ def restore(of: History) -> None:
 
 
 def skip(of: History) -> None:
-    """Go on at the greatest position of all time."""
+    """Continue at the greatest position of all time."""
     found = greatest_position(of.observer)
     places, flags = after_retention(of, of.expected.greatest, found.open.safe(found.end))
     of.open_by_request({"policy": "skip"}, flags, places, of.expected.now.revision)
@@ -200,7 +200,7 @@ def lose_the_beginning(of: History) -> None:
 
 
 def lose_the_end(of: History) -> None:
-    """Where a reissue goes on, also what it has not yet reached again."""
+    """Where a reissue continues, also what it has not yet reached again."""
     if of.expected.saved and of.chance.random() < 0.5:
         reissue(of, of.chance.choice(list(of.expected.saved)))
     where = any_partition(of)

@@ -156,7 +156,7 @@ class SinkRun:
         at: InputPosition | None = None,
         input_topics: Callable[[], InputTopics] | None = None,
     ) -> Sink:
-        """A sink of this run that goes on `at` a position, by default where the outbox is."""
+        """A sink of this run that continues `at` a position, by default where the outbox is."""
         connection = connection or self.connection
         at = at or position.read(connection)
         assert at is not None

@@ -131,7 +131,7 @@ class Feeder:
         """Records so far."""
 
     def is_writing(self) -> bool:
-        """Whether it goes on; it ends by itself only where Kafka refused a record."""
+        """Whether it continues; it ends by itself only where Kafka refused a record."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """A real PgBouncer before the run's Postgres: the one on PATH, else Debian's package, unpacked into the user's cache and installed nowhere.
 
-Where neither can be had, CI gets an error, and a person's run goes on: the tests concerned are named as NOT RUN at its end.
+Where neither can be had, CI gets an error, and a person's run continues: the tests concerned are named as NOT RUN at its end.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Polling Postgres for the metrics goes on, whatever one poll meets, and an old answer counts as none."""
+"""Polling Postgres for the metrics continues, whatever one poll meets, and an old answer counts as none."""
 
 import threading
 import time

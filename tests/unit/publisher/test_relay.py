@@ -64,7 +64,7 @@ def look_and_wait(
 
 
 def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ContinuityError, match=r"(?s)no lane can go on.*lane 0: .*lane 1: "):
+    with pytest.raises(ContinuityError, match=r"(?s)no lane can continue.*lane 0: .*lane 1: "):
         look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: STOP})
     with pytest.raises(ContinuityError, match="lane 0"):
         look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP}, frozenset({1}))
@@ -76,7 +76,7 @@ def test_a_process_whose_own_lanes_stand_still_stands_by_while_another_delivers(
     look_and_wait(monkeypatch, ["me", "other"], {0: "me", 1: "other"}, {0: STOP})
 
 
-def test_a_process_stands_by_while_one_lane_goes_on_or_is_being_resumed(
+def test_a_process_stands_by_while_one_lane_continues_or_is_being_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: None})

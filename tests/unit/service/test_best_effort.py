@@ -19,6 +19,6 @@ def test_a_failure_is_logged_once_and_stays_with_the_measurement() -> None:
     assert isinstance(logs[0]["exc_info"], ValueError)
 
 
-def test_what_the_caller_wants_to_know_goes_on_to_it() -> None:
+def test_what_the_caller_wants_to_know_continues_to_it() -> None:
     with pytest.raises(ConnectionError), best_effort("a look in this test", OSError):
         raise ConnectionResetError

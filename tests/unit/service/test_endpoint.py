@@ -66,7 +66,7 @@ def test_head_is_the_status_without_the_body() -> None:
         assert ask(port, "/nowhere", "HEAD")[0] == 404
 
 
-def test_a_page_that_fails_is_a_500_and_the_endpoint_goes_on() -> None:
+def test_a_page_that_fails_is_a_500_and_the_endpoint_continues() -> None:
     def broken(_accept: str) -> Answer:
         raise ZeroDivisionError
 

@@ -77,7 +77,7 @@ def test_a_kill_is_sigkill_to_the_process_and_fires_in_one_life_only(plan: Fault
     assert len(plan.fired()) == 1
 
 
-def test_a_process_that_is_held_goes_on_by_the_new_plan_which_may_begin_at_the_same_point(
+def test_a_process_that_is_held_continues_by_the_new_plan_which_may_begin_at_the_same_point(
     plan: FaultPlan,
 ) -> None:
     hold = Fault("start.begins", Action.HOLD)

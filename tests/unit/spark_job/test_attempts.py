@@ -66,7 +66,7 @@ def test_a_database_that_was_never_there_ends_the_process_and_one_that_vanished_
     assert again.attempt == 3
 
 
-def test_a_standby_that_loses_the_outbox_goes_on_to_its_next_attempt() -> None:
+def test_a_standby_that_loses_the_outbox_continues_to_its_next_attempt() -> None:
     restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
     first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))

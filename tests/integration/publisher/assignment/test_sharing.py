@@ -188,7 +188,7 @@ def test_a_lane_that_waits_long_keeps_its_lease_while_the_process_lives(
     assert_exactly_once(outbox, watcher)
 
 
-def test_a_lane_that_stands_still_keeps_its_process_and_goes_on_by_itself_once_mended(
+def test_a_lane_that_stands_still_keeps_its_process_and_continues_by_itself_once_mended(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, lease_s=NEVER_S)

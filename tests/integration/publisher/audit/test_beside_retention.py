@@ -81,7 +81,7 @@ def test_an_audit_that_was_killed_begins_anew_where_retention_has_dropped_output
     assert "reading the topics back" in phases
 
 
-def test_an_audit_that_was_killed_goes_on_where_nothing_was_dropped(old: Settings, tmp_path: Path) -> None:
+def test_an_audit_that_was_killed_continues_where_nothing_was_dropped(old: Settings, tmp_path: Path) -> None:
     def die(phase: str) -> None:
         if phase == "reading the outbox":
             raise KilledError

@@ -1,4 +1,4 @@
-"""`publisher audit --kafka` is content where it should be: whatever an output can have, and while publishing goes on."""
+"""`publisher audit --kafka` is content where it should be: whatever an output can have, and while publishing continues."""
 
 import threading
 from pathlib import Path
@@ -31,7 +31,7 @@ def abort(settings: Settings, topic: str) -> None:
     producer.abort_transaction(60)
 
 
-def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_publishing_goes_on(
+def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_publishing_continues(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:
     later = outbox.topic

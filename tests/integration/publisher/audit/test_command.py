@@ -70,7 +70,7 @@ main()
 """
 
 
-def test_an_audit_that_is_killed_again_and_again_goes_on_where_it_was_and_finds_the_same(
+def test_an_audit_that_is_killed_again_and_again_continues_where_it_was_and_finds_the_same(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with copy_of(postgres, delivered[0]) as settings:

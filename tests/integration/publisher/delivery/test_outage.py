@@ -1,4 +1,4 @@
-"""Kafka may be away or die: nothing is lost or repeated, and the lanes go on by themselves."""
+"""Kafka may be away or die: nothing is lost or repeated, and the lanes continue by themselves."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A lane that cannot go on without losing or repeating events stops and says why."""
+"""A lane that cannot continue without losing or repeating events stops and says why."""
 
 from uuid import uuid4
 

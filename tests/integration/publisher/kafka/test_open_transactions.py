@@ -1,4 +1,4 @@
-"""A lane writes to no partition where a transaction is open that it did not begin itself; it says so, and goes on by itself."""
+"""A lane writes to no partition where a transaction is open that it did not begin itself; it says so, and continues by itself."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A Kafka with TLS, passwords, rights, quotas and rules: what refuses the whole lane holds it, and it goes on by itself once mended."""
+"""A Kafka with TLS, passwords, rights, quotas and rules: what refuses the whole lane holds it, and it continues by itself once mended."""
 
 import os
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
         wait_until_held(outbox.dsn, "not_authorised: Kafka refuses")
         assert not running.ended()
         kafka.allow(needed)
-        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lanes to go on")
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lanes to continue")
     assert_exactly_once(outbox, watcher)
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
 
@@ -149,7 +149,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
     with RelayThread(settings):
         wait_until_held(outbox.dsn, "min.insync.replicas=2, but only 1 replica")
         set_config(kafka.bootstrap_servers, outbox.topic, "min.insync.replicas", "1")
-        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to continue")
     assert_exactly_once(outbox, watcher)
 
 
@@ -162,7 +162,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     with RelayThread(settings):
         wait_until_held(outbox.dsn, "record_refused: Kafka refuses the time of sending")
         set_config(kafka.bootstrap_servers, outbox.topic, "message.timestamp.before.max.ms", "3600000")
-        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to go on")
+        wait_until(lambda: drained(outbox.dsn) and reasons(outbox.dsn) == [], "the lane to continue")
     assert_exactly_once(outbox, watcher)
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
 

@@ -65,7 +65,7 @@ def with_wrong_rows(outbox: Outbox, wrong: str) -> list[tuple[bytes, bytes | Non
     return expected
 
 
-def test_the_lane_goes_on_without_the_rows_for_a_missing_topic_once_that_is_decided(
+def test_the_lane_continues_without_the_rows_for_a_missing_topic_once_that_is_decided(
     outbox: Outbox, settings: Settings, watcher: Watcher, wrong: str, tmp_path: Path
 ) -> None:
     with_wrong_rows(outbox, wrong)

@@ -1,4 +1,4 @@
-"""A record that Kafka refuses for itself is put aside with its whole row; the lane goes on."""
+"""A record that Kafka refuses for itself is put aside with its whole row; the lane continues."""
 
 import time
 

@@ -99,7 +99,7 @@ def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_se
         set_limit(kafka.bootstrap_servers, outbox.topic, 1_000_000)
         with RelayThread(settings_for(outbox.dsn, kafka.bootstrap_servers, **QUICK)):
             wait_until(lambda: drained(outbox.dsn), "the successor to send the row")
-            # So that the first one finds the row too large when it goes on.
+            # So that the first one finds the row too large when it continues.
             set_limit(kafka.bootstrap_servers, outbox.topic, LIMIT)
             plan.write()
             assert lane_connections(outbox.dsn) == 2

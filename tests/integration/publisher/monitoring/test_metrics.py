@@ -45,7 +45,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
             assert (found["outbox_lag_batches", lane], found["outbox_lag_rows", lane]) == (1, 1)
             assert found["outbox_lag_seconds", lane] > 0
             create_topics(kafka.bootstrap_servers, {missing: (1, {})})
-            wait_until(lambda: stopped not in scrape(settings.metrics.port), "the lane to go on")
+            wait_until(lambda: stopped not in scrape(settings.metrics.port), "the lane to continue")
             wait_until(lambda: drained(outbox.dsn), "the second batch")
         after = scrape(settings.metrics.port)
     delivered = ("outbox_delivered_events_total", ())

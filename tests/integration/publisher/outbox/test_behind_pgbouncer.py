@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 
-def test_a_publisher_behind_it_delivers_exactly_once_and_goes_on_after_a_kill(
+def test_a_publisher_behind_it_delivers_exactly_once_and_continues_after_a_kill(
     outbox: Outbox,
     kafka: KafkaServer,
     watcher: Watcher,

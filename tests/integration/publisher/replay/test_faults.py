@@ -98,7 +98,7 @@ def test_a_runner_that_hangs_is_fenced_by_the_next_one(
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
 
 
-def test_sigterm_ends_a_replay_between_transactions_and_go_on_continues(
+def test_sigterm_ends_a_replay_between_transactions_and_continue_continues(
     outbox: Outbox, small: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
     for batch in range(1, 5):
@@ -119,7 +119,7 @@ def test_sigterm_ends_a_replay_between_transactions_and_go_on_continues(
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
 
 
-def test_pause_and_cancel_from_another_process_end_it_and_go_on_goes_on_exactly(
+def test_pause_and_cancel_from_another_process_end_it_and_continue_continues_exactly(
     outbox: Outbox, small: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
     for batch in range(1, 5):

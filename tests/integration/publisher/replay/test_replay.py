@@ -238,7 +238,7 @@ def test_a_row_that_the_target_refuses_stops_the_replay_until_it_is_mended_or_le
         ("DELETE FROM outbox.session_output WHERE batch_id = 4", "rows_gone"),
     ],
 )
-def test_a_replay_does_not_go_on_over_a_history_that_is_not_the_one_it_sent(
+def test_a_replay_does_not_continue_over_a_history_that_is_not_the_one_it_sent(
     database: str, topic: str, kafka: KafkaServer, topic_prefix: str, change: str, why: str
 ) -> None:
     outbox = Outbox(database, topic)

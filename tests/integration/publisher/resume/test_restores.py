@@ -203,7 +203,7 @@ def test_a_lane_that_only_a_later_epoch_had_tells_of_it(
     set_back_progress(kafka.bootstrap_servers, name, [*only_third, records[2]])
     outbox.lanes = 2
     outbox.batch(simple(2, keys=4))
-    # Lane 1 sees nothing wrong, so the process goes on with it.
+    # Lane 1 sees nothing wrong, so the process continues with it.
     with RelayThread(settings):
         wait_until(
             lambda: (

@@ -29,7 +29,7 @@ from tests.support.watching import Watcher
 EVENTS = 12  # of simple(n, keys=4)
 
 
-def test_after_a_restore_of_the_database_the_lanes_go_on_from_kafka_and_repeat_what_was_announced(
+def test_after_a_restore_of_the_database_the_lanes_continue_from_kafka_and_repeat_what_was_announced(
     outbox: Outbox, settings: Settings, postgres: PostgresServer, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
@@ -85,7 +85,7 @@ def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_
     ("way", "again", "skipped"),
     [(["beginning"], 2, 0), (["batch", "2"], 1, 0), (["batch", "4"], 0, 1)],
 )
-def test_a_batch_may_be_named_to_go_on_from(
+def test_a_batch_may_be_named_to_continue_from(
     outbox: Outbox, settings: Settings, watcher: Watcher, way: list[str], again: int, skipped: int
 ) -> None:
     outbox.batch(simple(1, keys=4))
@@ -102,7 +102,7 @@ def test_a_batch_may_be_named_to_go_on_from(
     assert_seen(watcher, written[: 2 * EVENTS] + sent_again + written[(2 + skipped) * EVENTS :])
 
 
-def test_a_running_publisher_is_fenced_and_goes_on_by_itself(
+def test_a_running_publisher_is_fenced_and_continues_by_itself(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     outbox.batch(simple(1, keys=4))
@@ -272,7 +272,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     assert_exactly_once(outbox, watcher)
 
 
-def test_a_stopped_lane_of_a_running_publisher_goes_on_by_itself(
+def test_a_stopped_lane_of_a_running_publisher_continues_by_itself(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
     for batch in range(1, 4):

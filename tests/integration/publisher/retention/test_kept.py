@@ -1,4 +1,4 @@
-"""What retention leaves is enough to go on from, and what it took is said as it is. Needs no Kafka."""
+"""What retention leaves is enough to continue from, and what it took is said as it is. Needs no Kafka."""
 
 from collections.abc import Iterator
 
@@ -39,13 +39,13 @@ def connection(old: Outbox) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         yield connected
 
 
-def test_a_lane_can_go_on_from_the_first_batch_that_retention_has_kept(
+def test_a_lane_can_continue_from_the_first_batch_that_retention_has_kept(
     old: Outbox, connection: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     run_once(retention_settings(old.dsn, keep_ledger_s=3_600))
     first = read_ledger(connection).first_kept
     assert first == 3 * PARTITION
-    # A lane that sends from this batch on goes on after the one before, whose ledger row it must find.
+    # A lane that sends from this batch on continues after the one before, whose ledger row it must find.
     assert query(old.dsn, "SELECT batch_id FROM outbox.batch WHERE batch_id < %s", first) == [(first - 1,)]
 
 
@@ -93,7 +93,7 @@ def test_what_a_resume_that_did_not_end_may_send_again_stays_although_the_mirror
         old.dsn,
         "UPDATE outbox.lane SET stopped_reason = 'resuming: to batch 1', stopped_why = 'resuming' WHERE lane = 1",
     )
-    # What the publisher that takes the lane over says while it cannot go on yet.
+    # What the publisher that takes the lane over says while it cannot continue yet.
     held = {"epoch": 1, "lane": 1, "lease_token": 0}
     with psycopg.connect(old.dsn, autocommit=True) as connection:
         retrying = held | {"explanation": "retrying: Kafka is away", "reason": None}

@@ -226,7 +226,7 @@ def test_a_kill_at_any_step_is_mended_by_the_next_run(
 
 @pytest.fixture
 def reader(old: Outbox) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
-    """A transaction that has read the outputs and goes on for as long as the test wants."""
+    """A transaction that has read the outputs and continues for as long as the test wants."""
     with psycopg.connect(old.dsn, application_name="a long report") as connection:
         connection.execute("SELECT count(*) FROM outbox.session_output")
         yield connection
@@ -259,7 +259,7 @@ def test_nobody_waits_while_a_detach_waits_for_a_long_reader_and_a_kill_then_is_
     assert partitions(old.dsn)[0] == "3"
 
 
-def test_a_reader_that_goes_on_too_long_is_named_and_nothing_is_lost(
+def test_a_reader_that_continues_too_long_is_named_and_nothing_is_lost(
     old: Outbox, tmp_path: Path, reader: "psycopg.Connection[tuple[object, ...]]"
 ) -> None:
     hasty = Command(retention_settings(old.dsn, lock_timeout_s=1), tmp_path)

@@ -169,7 +169,7 @@ def test_a_stop_where_nobody_runs_makes_the_savepoint_all_the_same(outbox: JobOu
     assert run_json("stop") == {"stopped": False, "text": "no job runs", "savepoint": None}
 
 
-def test_a_skip_goes_on_at_the_greatest_position_and_sends_nothing_twice(outbox: JobOutbox) -> None:
+def test_a_skip_continues_at_the_greatest_position_and_sends_nothing_twice(outbox: JobOutbox) -> None:
     found = run_json("savepoint", "restore", "--yes")
     assert found["foreseen"] | {"explanation": ""} == {
         "reason": "skip",
@@ -216,7 +216,7 @@ def test_a_restore_says_first_what_it_will_do_and_asks(
         "computed again and sent again, with outbox-revision 1: the outbox has 4 sessions with 8 outputs"
         in said
     )
-    assert f"It goes on at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
+    assert f"It continues at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
     assert "No job runs" in said
     assert outbox.generations() == [(1, "first", "skip", 0)]
     run(*reissue, answer="y\n")
@@ -231,7 +231,7 @@ def test_a_dry_run_of_a_restore_says_what_it_would_do_and_refuses_what_would_be_
     assert (found["dry_run"], found["running"]) == (True, False)
     assert (found["foreseen"]["revision"], found["foreseen"]["outputs_closed_since"]) == (1, 8)
     said = run(*reissue)
-    assert f"It goes on at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
+    assert f"It continues at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
     assert "No job runs" in said
     outbox.delete_before(0, 35)
     assert "--accept-data-loss" in run(*reissue, code=5)

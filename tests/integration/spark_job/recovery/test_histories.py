@@ -227,7 +227,7 @@ def current(connection: Connection) -> From:
 
 
 def a_cut_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    """A skip goes on behind what was read of records that Kafka has lost."""
+    """A skip continues behind what was read of records that Kafka has lost."""
     rows = restoring.position_rows
     patch.setattr(
         restoring, "position_rows", lambda connection: [row | {"cut_offsets": {}} for row in rows(connection)]
@@ -235,7 +235,7 @@ def a_cut_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_cut_is_judged_by_the_current_position(patch: pytest.MonkeyPatch) -> None:
-    """Kafka has lost what a reissue has not reached again: a skip goes on behind that."""
+    """Kafka has lost what a reissue has not reached again: a skip continues behind that."""
     patch.setattr(start, "greatest_position", current)
 
 
@@ -271,7 +271,7 @@ def letters_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
 
 
 def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    """A run that was taken over goes on where nobody else has written yet."""
+    """A run that was taken over continues where nobody else has written yet."""
     patch.setattr(ownership, "disowned", lambda *_given: None)
 
 
@@ -305,7 +305,7 @@ def test_each_rule_is_needed(
     kind: str,
     seed: int,
 ) -> None:
-    """Without it some history ends wrong, or cannot go on. `seed`: where it was last found; those after it are tried, too."""
+    """Without it some history ends wrong, or cannot continue. `seed`: where it was last found; those after it are tried, too."""
     mutant(monkeypatch)
     for tried in range(seed, seed + TRIES_FOR_A_MUTANT):
         try:

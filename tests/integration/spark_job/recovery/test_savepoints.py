@@ -73,7 +73,7 @@ def test_a_name_that_cannot_be_typed_safely_is_refused(connection: Connection, n
         create(connection, name)
 
 
-def test_a_name_in_use_is_refused_and_the_transaction_goes_on(connection: Connection) -> None:
+def test_a_name_in_use_is_refused_and_the_transaction_continues(connection: Connection) -> None:
     SinkRun(connection)
     create(connection, "x")
     with connection.transaction():

@@ -1,4 +1,4 @@
-"""What a start finds, and how it goes on: by itself where nothing can be lost or repeated, else with a person's word and not before."""
+"""What a start finds, and how it continues: by itself where nothing can be lost or repeated, else with a person's word and not before."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -181,13 +181,13 @@ def test_the_first_start_stores_where_it_begins_as_numbers(
     assert Offsets.from_json(run_row(connection)["resumes_at"]) == begins
 
 
-def test_a_start_goes_on_where_the_ledger_ends_with_what_is_open_there(
+def test_a_start_continues_where_the_ledger_ends_with_what_is_open_there(
     sink_run: SinkRun, connection: Connection
 ) -> None:
     started = start(connection)
     row = run_row(connection)
     assert (row["restored"], row["generation"], row["rebuild_offsets"]) == ("position", 1, 100 - 40)
-    assert row["explanation"] == "goes on at the ledger's position, batch 2 of generation 1"
+    assert row["explanation"] == "continues at the ledger's position, batch 2 of generation 1"
     assert started.begun.resumes_at == {P0: 100, P1: 50}
     assert started.position.open == {P0: OPEN}
     assert newest(connection).number == 1
@@ -246,7 +246,7 @@ def test_a_topic_that_was_added_to_the_settings_opens_a_generation_by_itself(
     assert (generation.reason, generation.revision, generation.from_batch) == ("new_topic", 0, 2)
     assert generation.start == {P0: 100, P1: 50, added: 5}
     assert generation.open == {P0: OPEN}
-    # Taken off the list again, and put back: it goes on where it was.
+    # Taken off the list again, and put back: it continues where it was.
     start(connection)
     assert newest(connection).start.at(added) == 5
     kafka.earliest = {P0: 0, P1: 0, added: 0}
@@ -379,7 +379,7 @@ def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
     assert (row["restored"], row["generation"], row["max_events"]) == ("new_generation", 2, MOST)
     assert Offsets.from_json(row["resumes_at"]) == case.start
     assert started.position.generation == generation
-    # Accepted once: the next start goes on.
+    # Accepted once: the next start continues.
     start(connection, case.kafka, of=case.of)
     assert (run_row(connection)["restored"], newest(connection).number) == ("position", 2)
 
@@ -619,7 +619,7 @@ def test_a_skip_ends_a_reissue_where_the_outbox_has_been_before(
 def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
     sink_run: SinkRun, connection: Connection
 ) -> None:
-    """Or a skip would later go on behind records that nobody has read."""
+    """Or a skip would later continue behind records that nobody has read."""
     start(connection, request=ask(connection, savepoint="monday", policy="reissue"))
     kafka = Input(latest={P0: 90, P1: 500})
     with pytest.raises(ContinuityError, match=r"ends at 90, was read up to 100.*--accept-truncation"):
@@ -702,7 +702,7 @@ def test_a_command_that_gave_up_waiting_gets_nothing_done_any_more(
 # From the version before
 
 
-def test_an_upgraded_outbox_goes_on_with_whatever_is_found_open(connection: Connection) -> None:
+def test_an_upgraded_outbox_continues_with_whatever_is_found_open(connection: Connection) -> None:
     """Its generation names safe offsets and no digests; what silence closes on the way may have no letter yet."""
     opened = OpenPartitions({P0: OpenPartition(40, 0, 0, 0, None)})
     upgraded = SinkRun(

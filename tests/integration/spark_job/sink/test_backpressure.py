@@ -80,7 +80,7 @@ def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:
         (JobSettings(max_backlog_bytes=5 * len(VALUE)), f"max_backlog_bytes is {5 * len(VALUE)}"),
     ],
 )
-def test_the_job_is_held_back_says_so_and_goes_on_by_itself(
+def test_the_job_is_held_back_says_so_and_continues_by_itself(
     sink_run: SinkRun, database: str, settings: JobSettings, because: str
 ) -> None:
     held = Backpressure(sink_run.connection, sink_run.run_id, settings, Condition())

@@ -40,7 +40,7 @@ def plan(tmp_path: Path) -> Iterator[FaultPlan]:
 
 
 @pytest.mark.parametrize("point", SINK)
-def test_a_failure_at_any_step_leaves_the_whole_batch_or_nothing_and_the_next_run_goes_on_from_there(
+def test_a_failure_at_any_step_leaves_the_whole_batch_or_nothing_and_the_next_run_continues_from_there(
     sink_run: SinkRun, database: str, plan: FaultPlan, point: str
 ) -> None:
     before = written(database)

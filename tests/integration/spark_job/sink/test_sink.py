@@ -460,7 +460,7 @@ def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
 def test_a_partitions_first_slice_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
     sink_run: SinkRun, connection: Connection
 ) -> None:
-    """The old version judged silence bucket by bucket: it may have written a letter already, or have seen the session go on and end."""
+    """The old version judged silence bucket by bucket: it may have written a letter already, or have seen the session continue and end."""
     sink_run.write(
         0,
         session("went-on", 10, 90, [E("t", b"v")]),

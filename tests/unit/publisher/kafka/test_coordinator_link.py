@@ -24,7 +24,7 @@ def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "breaks"), [(StepOutcome.DELIVERED, False), (StepOutcome.IDLE, True)])
-def test_a_lane_goes_on_over_a_good_link_and_where_nothing_was_sent(
+def test_a_lane_continues_over_a_good_link_and_where_nothing_was_sent(
     outcome: StepOutcome, breaks: bool
 ) -> None:
     assert opened(outcome, breaks=breaks).run_once() is outcome

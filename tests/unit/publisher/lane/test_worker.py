@@ -1,4 +1,4 @@
-"""A worker never ends in silence, stands still only while the lane is its own, and goes on once the reason is gone."""
+"""A worker never ends in silence, stands still only while the lane is its own, and continues once the reason is gone."""
 
 import threading
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_a_stop_that_a_later_holder_may_have_caused_is_looked_at_again() -> None
     assert lane.kept_lease is False
 
 
-def test_a_lane_that_stands_still_goes_on_as_soon_as_it_was_resumed() -> None:
+def test_a_lane_that_stands_still_continues_as_soon_as_it_was_resumed() -> None:
     lane = FakeLane()
 
     def resume(_: Worker, look: threading.Event) -> None:

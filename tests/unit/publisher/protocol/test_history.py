@@ -1,4 +1,4 @@
-"""A lane goes on only where Kafka and Postgres tell one history."""
+"""A lane continues only where Kafka and Postgres tell one history."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -23,7 +23,7 @@ def test_a_lane_that_never_ran_starts_at_its_epoch() -> None:
     assert decide(IDENTITY, None, FRESH, later, COMMIT) == later
 
 
-def test_a_lane_goes_on_from_kafka_s_record() -> None:
+def test_a_lane_continues_from_kafka_s_record() -> None:
     assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == DeliveryPosition(7, RECORD.cursor, COMMIT)
 
 

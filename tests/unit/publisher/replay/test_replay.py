@@ -1,4 +1,4 @@
-"""What a replay is asked for, how fast it goes, and whether it may go on."""
+"""What a replay is asked for, how fast it goes, and whether it may continue."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         (progress(1, Cursor(2), cluster="d"), 1, Cursor(2), "other_cluster"),
     ],
 )
-def test_it_goes_on_only_where_kafka_and_postgres_tell_one_history(
+def test_it_continues_only_where_kafka_and_postgres_tell_one_history(
     record: ReplayProgress | None, seq: int, cursor: Cursor, why: str | None
 ) -> None:
     def decided() -> DeliveryPosition:

@@ -76,7 +76,9 @@ def test_a_refused_record_is_looked_for_as_in_a_lane_a_few_rows_at_a_time() -> N
     assert delivery.limits.events == ONE_BY_ONE_EVENTS
 
 
-def test_a_pause_is_not_undone_by_a_go_on_that_still_waits_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_is_not_undone_by_a_continue_that_still_waits_for_kafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[bool] = []
 
     def claim(*_: Any, paused_too: bool) -> Any:

@@ -17,7 +17,7 @@ def at(lane: LaneSurvey, way: Way, batch: int = 0) -> Cursor:
     return target(lane, way, batch, healthy(IDENTITY, lane, 1))
 
 
-def test_a_restored_database_goes_on_after_the_newest_record_that_it_shares() -> None:
+def test_a_restored_database_continues_after_the_newest_record_that_it_shares() -> None:
     shared = record(3, Cursor(5, "key"), events=30)
     lane = found(record(9, Cursor(20), events=100), shared, seq=2, cursor=Cursor(4))
     assert at(lane, Way.KAFKA) == Cursor(5, "key")
@@ -27,7 +27,7 @@ def test_a_restored_database_goes_on_after_the_newest_record_that_it_shares() ->
     assert lane.known_seq == 9
 
 
-def test_without_a_shared_record_kafka_does_not_say_where_to_go_on() -> None:
+def test_without_a_shared_record_kafka_does_not_say_where_to_continue() -> None:
     for lane in (found(record(9, Cursor(20)), seq=2, cursor=Cursor(4)), found(seq=2, cursor=Cursor(4))):
         with pytest.raises(ContinuityError, match="--from mirror"):
             at(lane, Way.KAFKA)
@@ -47,7 +47,7 @@ def test_a_lost_kafka_is_filled_from_the_start_or_trusted_to_the_mirror() -> Non
     assert beginning.trusted == (Cursor(0), Cursor(0))
 
 
-def test_a_lane_that_is_only_one_behind_goes_on_where_kafka_is() -> None:
+def test_a_lane_that_is_only_one_behind_continues_where_kafka_is() -> None:
     newest = record(7, Cursor(30))
     lane = found(newest, newest, seq=6, cursor=Cursor(29))
     assert at(lane, Way.MIRROR) == at(lane, Way.KAFKA) == Cursor(30)

@@ -228,7 +228,7 @@ def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_befor
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["the events", "the table"])
-def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_goes_on(
+def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     kept(tmp_path, LARGE)

@@ -42,7 +42,7 @@ def test_a_query_that_gets_on_is_ready() -> None:
     }
 
 
-def test_a_standby_is_ready_to_go_on_and_says_for_whom() -> None:
+def test_a_standby_is_ready_to_continue_and_says_for_whom() -> None:
     verdict = judge(
         replace(SEEN, phase="standby", because="run X owns the outbox"), progress_s=60, owner_timeout_s=30
     )

@@ -1,4 +1,4 @@
-"""What a start finds: it goes on, opens a generation, or stops with an explanation and the flag that goes on."""
+"""What a start finds: it continues, opens a generation, or stops with an explanation and the flag that continues."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,8 +47,8 @@ def seen(**changed: Any) -> Input:
     return replace(NOW, **changed)
 
 
-def test_without_a_finding_it_goes_on_at_the_newest_batch_with_what_is_open_there() -> None:
-    assert decide() == Resumption(END, OPEN, "goes on at the ledger's position, batch 8 of generation 3")
+def test_without_a_finding_it_continues_at_the_newest_batch_with_what_is_open_there() -> None:
+    assert decide() == Resumption(END, OPEN, "continues at the ledger's position, batch 8 of generation 3")
 
 
 def test_a_generation_without_a_batch_is_gone_on_with_as_it_stands() -> None:
@@ -109,7 +109,7 @@ def test_what_could_lose_or_repeat_something_needs_its_own_flag(flag: str) -> No
     assert opened(decide(seen(**moved), AcceptedRisks(**{flag: True}))).reason == flag
 
 
-def test_an_outbox_that_is_behind_what_was_delivered_needs_its_flag_and_goes_on_where_it_is() -> None:
+def test_an_outbox_that_is_behind_what_was_delivered_needs_its_flag_and_continues_where_it_is() -> None:
     behind = Finding("outbox_behind", "the database was restored", "--accept-outbox-behind")
     with pytest.raises(ContinuityError, match=r"the database was restored.*--accept-outbox-behind"):
         decide(findings=[behind])
@@ -145,7 +145,7 @@ def test_accepted_loss_of_unread_input_starts_where_kafka_still_has_something_wi
         decide(seen(earliest={P0: 150}))
     decision = opened(decide(seen(earliest={P0: 150}), EVERYTHING))
     assert decision.start == Offsets({**END, P0: 150})
-    assert decision.open == OpenPartitions({P0: OPEN[P0].unproven(150)}), "the tombstones go on swallowing"
+    assert decision.open == OpenPartitions({P0: OPEN[P0].unproven(150)}), "the tombstones continue swallowing"
     assert decision.lost == {P0: (137, 150)}
 
 
@@ -271,7 +271,7 @@ def test_a_restore_to_what_is_gone_or_names_other_events_by_now_has_no_flag(flag
     now = seen(**moved[flag])
     with pytest.raises(
         ContinuityError,
-        match=r"Nothing accepts that here; `spark-job run` says how the outbox itself goes on",
+        match=r"Nothing accepts that here; `spark-job run` says how the outbox itself continues",
     ) as caught:
         restore(now)
     assert "--accept" not in str(caught.value)

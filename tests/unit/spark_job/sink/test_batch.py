@@ -35,7 +35,7 @@ def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
     assert ends in found[0].fields
 
 
-def test_a_key_that_overfills_a_row_goes_on_in_the_next_part() -> None:
+def test_a_key_that_overfills_a_row_continues_in_the_next_part() -> None:
     sessions = [session("a", end, value=b"x" * 100) for end in (10, 20, 30)] + [session("b", 40)]
     parts = batch.parts(sessions, 220)
     assert [[(row.key, row.sessions) for row in part] for part in parts] == [
