@@ -47,6 +47,24 @@ def test_a_commit_is_durable_although_the_database_or_the_dsn_says_it_need_not_b
     }
 
 
+def test_outputs_are_compressed_by_lz4_where_the_server_has_it_unless_an_administrator_chose(
+    database: str,
+) -> None:
+    settings = PostgresSettings(dsn=SecretStr(database))
+    chosen = "SELECT current_setting('default_toast_compression')"
+    with psycopg.connect(database, autocommit=True) as admin:
+        offered = admin.execute(
+            "SELECT enumvals FROM pg_settings WHERE name = 'default_toast_compression'"
+        ).fetchone()
+        assert offered is not None
+        with connect(settings, "a service") as connection:
+            assert connection.execute(chosen).fetchone() == ("lz4" if "lz4" in offered[0] else "pglz",)
+        name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database)["dbname"]))
+        admin.execute(sql.SQL("ALTER DATABASE {} SET default_toast_compression = 'pglz'").format(name))
+    with connect(settings, "a service") as connection:
+        assert connection.execute(chosen).fetchone() == ("pglz",)
+
+
 def test_a_database_that_is_not_there_is_told_from_a_server_that_does_not_answer(
     database: str,
 ) -> None:
