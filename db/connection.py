@@ -61,7 +61,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
         if _is_missing(settings, error):
             raise DatabaseMissingError(
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
-                "(OUTBOX_POSTGRES__DSN), or create the database and run `alembic upgrade head`."
+                "(OUTBOX_POSTGRES__DSN), or create the database and run `outbox-migrate up`."
             ) from error
         raise UnavailableError(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "

@@ -23,9 +23,7 @@ from db.migrate import explain, upgrade
 from service.errors import OutboxError, SchemaError
 from service.settings import PostgresSettings, load_settings
 
-HEADER = (
-    "-- What `alembic upgrade head` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
-)
+HEADER = "-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
 
 # What changes with the versions of pg_dump and server, not with the schema.
 _NOISE = re.compile(

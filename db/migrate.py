@@ -3,7 +3,9 @@
 The check needs psycopg only; alembic (the extra `migrate`) is imported when a migration runs.
 """
 
+from collections.abc import Callable
 from importlib.resources import files
+from io import StringIO
 from typing import Any
 
 import psycopg
@@ -18,22 +20,32 @@ from service.settings import PostgresSettings
 HEAD = "0007"
 """The revision that this code reads and writes."""
 
+Tell = Callable[[str, str], None]
+"""Is told a revision and its title."""
+
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")
 """What logins are made members of: the job, the publisher, and people who only look."""
 
 
-def upgrade(dsn: str, revision: str = "head") -> None:
-    """Bring the schema of the database up to `revision`.
+def upgrade(dsn: str, revision: str = "head", tell: Tell | None = None) -> None:
+    """Bring the schema of the database up to `revision`; `tell` hears of each revision that was applied, with its title.
 
     Raises UnavailableError when the server cannot be reached or a lock was not to be had, SchemaError for everything that another
     try does not mend (privileges, an unsuitable database, a failing statement).
     """
-    _run("upgrade", dsn, revision)
+    _run("upgrade", dsn, revision, tell)
 
 
-def downgrade(dsn: str, revision: str) -> None:
+def downgrade(dsn: str, revision: str, tell: Tell | None = None) -> None:
     """Take the schema back to `revision`; "base" drops it with all data. Raises as upgrade does."""
-    _run("downgrade", dsn, revision)
+    _run("downgrade", dsn, revision, tell)
+
+
+def upgrade_sql(since: str = "base") -> str:
+    """Return the statements that lead from a revision to HEAD. Raises SchemaError for a revision that does not exist."""
+    printed = StringIO()
+    _run("upgrade", None, f"{since}:head", printed=printed)
+    return printed.getvalue()
 
 
 def current(dsn: str) -> str | None:
@@ -48,16 +60,12 @@ def require_current(connection: psycopg.Connection[Any]) -> None:
     if found is None:
         raise SchemaError(
             f"database {connection.info.dbname!r} has no outbox, this code needs schema revision {HEAD}: "
-            "run `alembic upgrade head`"
+            "run `outbox-migrate up`"
         )
     if found != HEAD:
         raise SchemaError(
             f"the outbox in database {connection.info.dbname!r} is at schema revision {found}, this code needs {HEAD}: "
-            + (
-                "run `alembic upgrade head`"
-                if found < HEAD
-                else "run the release that made it, or a newer one"
-            )
+            + ("run `outbox-migrate up`" if found < HEAD else "run the release that made it, or a newer one")
         )
 
 
@@ -74,11 +82,11 @@ def explain(error: psycopg.Error) -> OutboxError:
         case errors.LockNotAvailable():
             return UnavailableError(
                 f"the migration gave up: {happened}. Another migration or a long transaction holds the lock "
-                "(pg_stat_activity shows it): end it and run `alembic upgrade head` again"
+                "(pg_stat_activity shows it): end it and run `outbox-migrate up` again"
             )
         case errors.QueryCanceled():
             return UnavailableError(
-                f"the migration gave up: {happened}. Nothing of it was kept: run `alembic upgrade head` at a quieter time"
+                f"the migration gave up: {happened}. Nothing of it was kept: run `outbox-migrate up` at a quieter time"
             )
         case errors.ReadOnlySqlTransaction():
             return SchemaError(
@@ -91,7 +99,7 @@ def explain(error: psycopg.Error) -> OutboxError:
             return SchemaError(f"this database cannot hold an outbox: {happened}")
         case psycopg.OperationalError():
             return UnavailableError(
-                f"the connection was lost during the migration: {happened}. Run `alembic upgrade head` again"
+                f"the connection was lost during the migration: {happened}. Run `outbox-migrate up` again"
             )
         case _:
             return SchemaError(f"the migration failed and was rolled back: {happened} ({error.sqlstate})")
@@ -112,7 +120,9 @@ def _revision(connection: psycopg.Connection[Any]) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _run(command: str, dsn: str, revision: str) -> None:
+def _run(
+    command: str, dsn: str | None, revision: str, tell: Tell | None = None, *, printed: StringIO | None = None
+) -> None:
     try:
         from alembic import command as commands
         from alembic.config import Config
@@ -121,13 +131,14 @@ def _run(command: str, dsn: str, revision: str) -> None:
         raise SchemaError(
             "alembic is not installed: pip install 'spark-outbox[migrate]' where migrations are run"
         ) from error
-    config = Config()
+    config = Config(output_buffer=printed)
     config.set_main_option("script_location", str(files("db.migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    config.attributes["dsn"] = dsn
+    config.attributes |= {"dsn": dsn, "tell": tell}
+    run = commands.upgrade if command == "upgrade" else commands.downgrade
     try:
-        (commands.upgrade if command == "upgrade" else commands.downgrade)(config, revision)
+        run(config, revision, sql=printed is not None)
     except CommandError as error:
         if isinstance(error.__cause__, OutboxError):
             raise error.__cause__ from None
-        raise SchemaError(f"alembic {command} {revision}: {error}") from error
+        raise SchemaError(f"{command} to {revision}: {error}") from error

@@ -1,4 +1,4 @@
--- What `alembic upgrade head` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.
+-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.
 
 --
 -- Name: outbox; Type: SCHEMA; Schema: -; Owner: -

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, create_engine, exc
 from sqlalchemy.pool import NullPool
 
 from db.connection import connect
-from db.migrate import explain
+from db.migrate import Tell, explain
 from db.statements import migration_script
 from service.errors import OutboxError
 from service.settings import PostgresSettings, load_settings
@@ -51,6 +51,9 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
     raw = connection.connection.driver_connection
     if raw is None:
         raise RuntimeError("SQLAlchemy gave a connection without a driver connection")
+    tell: Tell | None = context.config.attributes.get("tell")
+    if tell is not None:
+        options |= {"on_version_apply": lambda step, **_: tell(step.up_revision_id, step.up_revision.doc)}
     context.configure(connection=connection, transaction_per_migration=True, **options)
     # `alembic current` and its like only look.
     changes = not context.get_context().opts.get("dont_mutate", False)
@@ -71,7 +74,8 @@ def main() -> None:
     options: dict[str, Any] = {"version_table_schema": "outbox"}
     if context.is_offline_mode():
         context.configure(dialect_name="postgresql", transaction_per_migration=True, **options)
-        context.get_context().impl.static_output(migration_script("create_schema").strip() + ";")
+        if context.get_starting_revision_argument() in (None, "base"):
+            context.get_context().impl.static_output(migration_script("create_schema").strip() + ";")
         context.run_migrations()
         return
     engine = create_engine("postgresql+psycopg://", creator=open_connection, poolclass=NullPool)

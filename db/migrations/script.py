@@ -6,7 +6,7 @@ from db.statements import migration_script
 
 
 def run_script(name: str) -> None:
-    """Run `sql/<name>.sql` in the migration's transaction, or print it under `alembic upgrade --sql`.
+    """Run `sql/<name>.sql` in the migration's transaction, or print it under `outbox-migrate sql`.
 
     The text goes to psycopg untouched: SQLAlchemy would take `%` and `:name` for parameters.
     """

@@ -1,5 +1,6 @@
 """The schema comes up, goes down and comes up again; whoever runs it learns what is wrong."""
 
+import json
 import os
 import re
 import subprocess
@@ -34,11 +35,10 @@ def leftovers(dsn: str) -> list[str]:
         return [name for (name,) in found]
 
 
-def alembic(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run alembic as a person does, from the checkout."""
+def outbox_migrate(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person does."""
     return subprocess.run(
-        [sys.executable, "-m", "alembic", *arguments],
-        cwd=ROOT,
+        [sys.executable, "-m", "db.cli", *arguments],
         env=os.environ | {"OUTBOX_POSTGRES__DSN": dsn},
         capture_output=True,
         text=True,
@@ -109,17 +109,39 @@ def test_the_code_needs_the_newest_migration() -> None:
     assert heads == [HEAD]
 
 
-def test_alembic_works_from_the_checkout(blank_database: str) -> None:
-    up = alembic(blank_database, "upgrade", "head")
-    assert up.returncode == 0, up.stderr
-    assert alembic(blank_database, "current").stdout.strip() == f"{HEAD} (head)"
+def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> None:
+    before = outbox_migrate(blank_database, "status")
+    assert (before.returncode, before.stdout) == (3, "there is no outbox\n")
+    part = outbox_migrate(blank_database, "up", "0006")
+    assert part.returncode == 0, part.stderr
+    assert part.stdout.splitlines()[-1] == f"the outbox is at revision 0006; this release needs {HEAD}"
+    up = outbox_migrate(blank_database, "up")
+    assert [line.split(":")[0] for line in up.stdout.splitlines()[:-1]] == ["applied 0007"]
+    assert (
+        outbox_migrate(blank_database, "up").stdout
+        == f"the outbox is at revision {HEAD}, which this release needs\n"
+    )
     with psycopg.connect(blank_database) as connection:
         require_current(connection)
+    told = outbox_migrate(blank_database, "status", "--json")
+    assert json.loads(told.stdout) == {"revision": HEAD, "needed": HEAD, "current": True}
+    unasked = outbox_migrate(blank_database, "down", "base")
+    assert unasked.returncode == 2
+    assert "the whole outbox with its data" in unasked.stderr
+    assert current(blank_database) == HEAD
+    assert outbox_migrate(blank_database, "down", "base", "--yes").returncode == 0
+    assert current(blank_database) is None
+
+
+def test_a_revision_that_does_not_exist_is_refused(blank_database: str) -> None:
+    refused = outbox_migrate(blank_database, "up", "9999")
+    assert refused.returncode == 3
+    assert refused.stderr == "outbox-migrate: upgrade to 9999: Can't locate revision identified by '9999'\n"
 
 
 def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: str) -> None:
     """docs/operations.md has the statement: concurrently, while the services of the former revision run."""
-    assert alembic(blank_database, "upgrade", "0003").returncode == 0
+    upgrade(blank_database, "0003")
     page = (ROOT / "docs" / "operations.md").read_text("utf-8")
     (build,) = re.findall(r"`(CREATE INDEX CONCURRENTLY delivery_batches_idx .*?)`", page)
     index = "SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE relname = 'delivery_batches_idx'"
@@ -132,16 +154,18 @@ def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: s
 
 
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
-    assert alembic(blank_database, "current").returncode == 0
+    assert outbox_migrate(blank_database, "status").returncode == 3
     assert current(blank_database) is None
     assert "outbox" not in leftovers(blank_database)
 
 
 def test_the_printed_sql_makes_the_same_schema(blank_database: str) -> None:
-    printed = alembic(blank_database, "upgrade", "head", "--sql")
-    assert printed.returncode == 0, printed.stderr
+    whole = outbox_migrate(blank_database, "sql")
+    assert whole.returncode == 0, whole.stderr
+    last = outbox_migrate(blank_database, "sql", "--from", "0006")
+    assert whole.stdout.endswith(last.stdout.removeprefix("BEGIN;\n\n"))
     with psycopg.connect(blank_database, autocommit=True) as connection:
-        connection.execute(printed.stdout.encode())
+        connection.execute(whole.stdout.encode())
         require_current(connection)
     assert dump(blank_database) == (ROOT / "db" / "schema.sql").read_text("utf-8")
 
@@ -155,14 +179,14 @@ def test_any_conninfo_works_with_options_of_its_own(blank_database: str) -> None
 def test_services_refuse_a_database_without_an_outbox(blank_database: str) -> None:
     with psycopg.connect(blank_database) as connection:
         with pytest.raises(
-            SchemaError, match=r"has no outbox, this code needs schema revision .* `alembic upgrade head`"
+            SchemaError, match=r"has no outbox, this code needs schema revision .* `outbox-migrate up`"
         ):
             require_current(connection)
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 @pytest.mark.parametrize(
-    ("found", "mended_by"), [("0000", "run `alembic upgrade head`"), ("9999", "run the release that made it")]
+    ("found", "mended_by"), [("0000", "run `outbox-migrate up`"), ("9999", "run the release that made it")]
 )
 def test_services_refuse_another_revision(outbox: OutboxRows, found: str, mended_by: str) -> None:
     outbox.connection.execute("UPDATE outbox.alembic_version SET version_num = %s", [found])
@@ -202,8 +226,8 @@ def test_a_user_without_a_role_learns_which_to_ask_for(own_postgres: Postgres) -
 def test_a_missing_database_is_named(postgres: PostgresServer) -> None:
     with pytest.raises(UnavailableError, match="OUTBOX_POSTGRES__DSN"):
         upgrade(postgres.dsn("no_such_database"))
-    result = alembic(postgres.dsn("no_such_database"), "upgrade", "head")
-    assert result.returncode != 0
+    result = outbox_migrate(postgres.dsn("no_such_database"), "up")
+    assert result.returncode == 3
     assert "no_such_database" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
 
