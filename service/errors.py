@@ -46,7 +46,7 @@ class DatabaseMissingError(SchemaError, UnavailableError):
 
 
 class MovedError(ContinuityError):
-    """A server's data is not what this run knew of it; the next start looks anew, and says what has to be decided."""
+    """A server's data is not what this run knew of it; the next start checks again, and says what has to be decided."""
 
 
 class RefusedError(OutboxError):

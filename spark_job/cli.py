@@ -56,7 +56,7 @@ def run(
         bool,
         _flag(
             "accept-new-topic",
-            "Continue although an input topic was deleted and made again: sessions open in the old one are given up.",
+            "Continue although an input topic was deleted and created again: sessions open in the old one are given up.",
         ),
     ] = False,
     accept_data_loss: Annotated[

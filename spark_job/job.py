@@ -271,7 +271,7 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
 
 @contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT set the event, a second one ends the process; the handlers of before are put back."""
+    """SIGTERM and SIGINT set the event, a second one ends the process; the previous handlers are put back."""
     stop = threading.Event()
 
     def handle(number: int, _frame: FrameType | None) -> None:

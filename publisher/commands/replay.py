@@ -115,7 +115,7 @@ def start(
     )
     if filters.empty and not everything:
         raise SettingsError(
-            "a replay without a filter sends all that was ever delivered: say --all if that is meant, else narrow it down "
+            "a replay without a filter sends all that was ever delivered: say --all if that is intended, else narrow it down "
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
     settings = _begin(config)
@@ -319,7 +319,7 @@ def _warn_of_unknown_keys(plan: ReplayPlan) -> None:
     keys = plan.unknown_keys
     for key in keys[:_SHOWN_KEYS]:
         error_console().print(
-            f"session key {printable(key)!r} has no row in these batches: is it written as it should be?",
+            f"session key {printable(key)!r} has no row in these batches: is it spelled correctly?",
             style="yellow",
         )
     if len(keys) > _SHOWN_KEYS:

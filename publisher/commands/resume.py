@@ -43,7 +43,7 @@ def resume(
         typer.Option(
             "--accept-new-topic",
             metavar="NAME",
-            help="Deliver to this output topic, though it was made anew.",
+            help="Deliver to this output topic, though it was created again.",
         ),
     ] = None,
     accept_new_server: Annotated[
@@ -61,7 +61,7 @@ def resume(
     each lane, how many events it sends again and skips. A running publisher continues by itself.
 
     Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this way does not
-    exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (give the command again).
+    exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (run the command again).
     """
     if (way is Way.BATCH) != (batch is not None):
         raise SettingsError("say `--from batch N`, and N with no other value of --from")
@@ -82,7 +82,7 @@ def resume(
     except (psycopg.OperationalError, KafkaException) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
         raise UnavailableError(
-            f"Postgres or Kafka did not answer: {text}. Lanes that were moved stay moved; give the command again"
+            f"Postgres or Kafka did not answer: {text}. Lanes that were moved stay moved; run the command again"
         ) from error
     if as_json:
         print_json(_as_json(plan, done=not dry_run and not plan.changes_nothing))
@@ -123,7 +123,7 @@ def _binding(plan: ResumePlan) -> list[str]:
     binding, found = plan.binding, plan.binding.found
     lines = [f"outbox {found.outbox_uuid} -> Kafka cluster {binding.cluster_id}"]
     if found.cluster_id not in (None, binding.cluster_id):
-        lines.append(f"the cluster of before was {found.cluster_id}; restart `publisher run` afterwards")
+        lines.append(f"the previous cluster was {found.cluster_id}; restart `publisher run` afterwards")
     if found.system_identifier != binding.system_identifier:
         lines.append(
             f"Postgres server {binding.system_identifier}, before {found.system_identifier}; restart `publisher run` afterwards"
@@ -137,7 +137,7 @@ def _binding(plan: ResumePlan) -> list[str]:
                 f"`publisher replay start --topic {name}`"
             )
     for name in binding.replaced:
-        lines.append(f"topic {name} is not the one of before. {replaced_topic(name)}")
+        lines.append(f"topic {name} is not the previous one. {replaced_topic(name)}")
     return lines
 
 

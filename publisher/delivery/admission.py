@@ -77,7 +77,7 @@ class Admission(ABC):
         self._aside.add(place)
 
     def check_offsets(self, offsets: dict[str, dict[str, list[int]]]) -> None:
-        """Notice at once that a topic was deleted and made again: its offsets begin anew. `offsets`: of a committed transaction."""
+        """Notice that a topic was deleted and created again: its offsets begin at 0 again. `offsets`: of a committed transaction."""
         if begun_anew := self._open_transactions.begun_anew(offsets):
             self._topics.forget(begun_anew)
             self._check_ids(self._topics.describe(begun_anew))

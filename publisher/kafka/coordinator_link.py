@@ -30,7 +30,7 @@ class CoordinatorLink(logging.Handler):
         self.has_broken = self.has_broken or (text.startswith(_BROKEN) and _COORDINATOR in text)
 
     def forget(self) -> None:
-        """Begin anew after `init_transactions`: no commit of this epoch was sent yet, whatever became of earlier connections.
+        """Start over after `init_transactions`: no commit of this epoch was sent yet, whatever became of earlier connections.
 
         Else a name with several addresses, the first of them dead, would end each tenure after one transaction.
         """

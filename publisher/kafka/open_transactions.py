@@ -42,7 +42,7 @@ class OpenTransactions:
         self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
-        """The lane was fenced anew: what it wrote before may be open still. Where it only waited, it continues waiting for the same."""
+        """The lane was fenced again: what it wrote before may be open still. Where it only waited, it continues waiting for the same."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()

@@ -52,7 +52,7 @@ _REFUSES_NEW_TOPICS = (
 
 
 class OutputTopic(NamedTuple):
-    """A topic as Kafka describes it: its id changes when it is deleted and made again."""
+    """A topic as Kafka describes it: its id changes when it is deleted and created again."""
 
     topic_id: str
     partitions: int
@@ -66,7 +66,7 @@ def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
         raise StoppedError(
             StopReason.OUTPUT_TOPIC_UNWRITABLE,
             f"output topic {name!r} has min.insync.replicas={least}, but only {replicas} replica{'s' * (replicas != 1)}, so that Kafka "
-            "takes no record. Lower the one or raise the other; the lane continues by itself then",
+            "takes no record. Lower the one or raise the other; the lane then continues by itself",
             retry=True,
         )
 
@@ -139,7 +139,7 @@ class Topics:
         return not self.partitions(topic) and not self._controller_knows(topic)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Ask for these topics anew when they are described the next time."""
+        """Ask for these topics again when they are described the next time."""
         now = time.monotonic()
         with self._lock:
             self._forgotten |= dict.fromkeys(names, now)
@@ -293,7 +293,7 @@ class Topics:
                 raise TopicMissingError(
                     name,
                     f"output topic {name!r} does not exist. Create it, or set [publisher] create_topics = true "
-                    "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane continues by itself then",
+                    "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane then continues by itself",
                 ) from error
             self._create_topic(NewTopic(name))
             return answer(self._describe([name])[name], self._give_up)

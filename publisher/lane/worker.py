@@ -26,7 +26,7 @@ _FAILURES_SHOWN = 3
 class Worker:
     """Runs a lane until its epoch ends, `leave` is called or another process holds it. One thread.
 
-    A lane that must not continue keeps its lease and looks again by itself, slowly, and when `look` is set: it may have been resumed.
+    A lane that must not continue keeps its lease and checks again by itself, slowly, and when `look` is set: it may have been resumed.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Worker:
         self._was_open = False
         self._shown: str | None = ""  # a reason that an earlier holder left counts, too
         self.stopped: StoppedError | None = None
-        """Why the lane is stopped until somebody mends it, None while it does not."""
+        """Why the lane is stopped until somebody fixes it, None while it does not."""
         self.bug: Exception | None = None
         """An exception while another was being handled: nobody knows what it left."""
         self.done = False
@@ -160,7 +160,7 @@ class Worker:
             error = StoppedError(
                 StopReason.NOT_AUTHORISED,
                 f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "
-                "[kafka.options]; the lane continues by itself then",
+                "[kafka.options]; the lane then continues by itself",
                 retry=True,
             )
         if not isinstance(
@@ -190,7 +190,7 @@ class Worker:
         return StoppedError(
             StopReason.UNEXPECTED,
             f"{found}. This is a defect of the publisher or of what it runs on; its traceback is in the log of the process "
-            "(`lane_unexpected`). Nothing was lost or repeated; the lane looks again by itself, and the others continue",
+            "(`lane_unexpected`). Nothing was lost or repeated; the lane checks again by itself, and the others continue",
             retry=True,
         )
 

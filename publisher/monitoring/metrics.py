@@ -24,7 +24,7 @@ _DELIVERED_SESSIONS = Counter(
 _TRANSACTIONS = Counter(
     "outbox_transactions",
     "Kafka transactions of this process by outcome: committed, refused (a record; its row is looked for and parked), failed (tried "
-    "again; whether it was committed is found out).",
+    "again; its outcome is then looked up).",
     ["outcome"],
     registry=REGISTRY,
 )
@@ -36,7 +36,7 @@ _TRANSACTION_SECONDS = Histogram(
 )
 _LANES_OPENED = Counter(
     "outbox_lanes_opened",
-    "Lanes opened by this process: taken (from nobody or another process), reopened (after a failure, or for a new producer).",
+    "Lanes opened by this process: taken (free, or from another process), reopened (after a failure, or for a new producer).",
     ["kind"],
     registry=REGISTRY,
 )

@@ -43,7 +43,7 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
     """Read it. Raises SchemaError where the row is missing."""
     row = connection.execute(_IDENTITY["read"]).fetchone()
     if row is None:
-        raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or make it anew")
+        raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or create it again")
     return OutboxIdentity._make(row)
 
 
@@ -66,7 +66,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
         raise StoppedError(
             StopReason.OTHER_OUTBOX,
             f"this publisher was started for outbox {bound.outbox_uuid}, now [postgres] dsn leads to {found.outbox_uuid}. "
-            "Restart `publisher run` if that is meant, else correct the dsn (OUTBOX_POSTGRES__DSN)",
+            "Restart `publisher run` if that is intended, else correct the dsn (OUTBOX_POSTGRES__DSN)",
         )
     check_server(found)
     if found.server_system_identifier != bound.server_system_identifier:

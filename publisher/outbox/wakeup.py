@@ -26,7 +26,7 @@ _MOST_BACKOFF_S = 5.0
 
 
 class Wakeup:
-    """Sets the subscribed events when their news come, when the connection was made anew, and at the end."""
+    """Sets the subscribed events when their news come, when the connection was made again, and at the end."""
 
     def __init__(self, settings: PostgresSettings, stop: threading.Event, loops: Loops) -> None:
         self._settings = settings

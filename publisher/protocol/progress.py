@@ -103,7 +103,7 @@ class Progress:
                 commit_id=None if fields["commit_id"] is None else UUID(fields["commit_id"]),
                 sessions=_number(fields["sessions"]),
                 events=_number(fields["events"]),
-                # Records of before these fields were added do not have them.
+                # Records written before these fields were added do not have them.
                 parked=_number(fields.get("parked", 0)),
                 total=_totals(fields.get("total", [0, 0, 0])),
                 resumed=None if fields.get("resumed") is None else _text(fields["resumed"]),

@@ -85,12 +85,12 @@ def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
         return (
             f"Kafka refuses the time of sending: {text}. The clock of this host and the brokers' differ by more than "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topics allow. Set the clock "
-            "right; the lane continues by itself then"
+            "right; the lane then continues by itself"
         )
     if RECORD_ERRORS[code] == "too_large":
         return (
             f"Kafka refuses the lane's own progress record: {text}. Raise max.message.bytes of topic {progress_topic} "
-            "to its default; the lane continues by itself then"
+            "to its default; the lane then continues by itself"
         )
     return (
         f"Kafka refuses the lane's own progress record as invalid: {text}. Compare the settings of topic "

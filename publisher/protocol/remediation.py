@@ -12,7 +12,7 @@ RESTORED = (
     f"{_COUNTS}"
 )
 LOST = (
-    "If the Kafka of before still exists, set [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) to it and "
+    "If the previous Kafka cluster still exists, set [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) to it and "
     "restart `publisher run`. If it does not: `publisher resume --from mirror` continues after what Postgres recorded as "
     "delivered and sends none of it again; `publisher resume --from beginning` or `--from batch N` fills Kafka again from "
     f"the outbox; {_COUNTS}"
@@ -24,19 +24,19 @@ SET_BACK = (
     f"{_COUNTS}"
 )
 OTHER_CLUSTER = (
-    "If that is not meant, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
-    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from mirror --accept-new-cluster` continues "
+    "If that is not intended, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
+    "`publisher run`. If the previous cluster is gone for good: `publisher resume --from mirror --accept-new-cluster` continues "
     "here after what Postgres recorded as delivered there; `publisher resume --from beginning --accept-new-cluster`, or "
     f"`--from batch N`, fills this cluster from the outbox; {_COUNTS}. Then restart `publisher run`"
 )
 COPIED_TOPIC = (
-    "If that is not meant, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
-    "`publisher run`. If the cluster of before is gone for good: `publisher resume --from kafka --accept-new-cluster` continues "
+    "If that is not intended, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
+    "`publisher run`. If the previous cluster is gone for good: `publisher resume --from kafka --accept-new-cluster` continues "
     "after the newest transaction that was copied; `publisher resume --from mirror --accept-new-cluster` after what Postgres "
     f"recorded; {_COUNTS}. Then restart `publisher run`"
 )
 OTHER_SERVER = (
-    "If that is not meant, correct [postgres] dsn (OUTBOX_POSTGRES__DSN) and restart `publisher run`. Once the original is "
+    "If that is not intended, correct [postgres] dsn (OUTBOX_POSTGRES__DSN) and restart `publisher run`. Once the original is "
     "gone for good and this copy is its newest state: `publisher resume --from kafka --accept-new-server` records the new "
     "server and continues after the newest transaction that this ledger shares with Kafka, which repeats the least and skips "
     f"nothing; {_COUNTS}. Then restart `publisher run`"
@@ -50,9 +50,9 @@ GAP = (
 
 
 def replaced_topic(name: str) -> str:
-    """Return what to do about an output topic that was deleted and made again."""
+    """Return what to do about an output topic that was deleted and created again."""
     return (
-        f"If that was meant: `publisher resume --from kafka --accept-new-topic {name}` continues with the new topic, and "
+        f"If that was intended: `publisher resume --from kafka --accept-new-topic {name}` continues with the new topic, and "
         f"`publisher replay start --topic {name}` sends again what the old one had. `publisher resume` says first what it will "
         "do, and asks"
     )
@@ -78,7 +78,7 @@ LANE = Remediation(
 def of_replay(replay_id: int) -> Remediation:
     """Return what to do about a replay: it cannot be moved as a lane can."""
     anew = (
-        f"What it has sent cannot be told any more, so it cannot continue. `publisher replay cancel {replay_id}` and start a new one for "
+        f"It is no longer known what it has sent, so it cannot continue. `publisher replay cancel {replay_id}` and start a new one for "
         "the rest; consumers tell the two apart by the header outbox-replay, and deduplicate on outbox-id"
     )
     return Remediation(f"replay {replay_id}", anew, anew, anew, anew, anew)

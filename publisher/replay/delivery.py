@@ -71,7 +71,7 @@ class _Admission(Admission):
             raise StoppedError(
                 StopReason.ROW_REFUSED,
                 f"the target refuses the row of batch {batch_id}, session key {session_key!r}, for itself ({found.reason}): "
-                f"{found.detail}. Nothing of its transaction is sent. Mend the target, then `publisher replay go-on "
+                f"{found.detail}. Nothing of its transaction is sent. Fix the target, then `publisher replay go-on "
                 f"{self._replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {self._replay_id} "
                 "--skip-refused`",
             )
@@ -92,7 +92,7 @@ class _Admission(Admission):
             if ids[name] != known:
                 raise StoppedError(
                     StopReason.TARGET_TOPIC_REPLACED,
-                    f"topic {name!r} had the id {known}, now it is {ids[name]}: it was deleted and made again, and what replay "
+                    f"topic {name!r} had the id {known}, now it is {ids[name]}: it was deleted and created again, and what replay "
                     f"{self._replay_id} has sent to it is gone. `publisher replay cancel {self._replay_id}` and start a new one",
                 )
         self.topic_ids = ids

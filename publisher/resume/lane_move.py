@@ -150,7 +150,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
             return None  # it went on to there by itself
         if not newest.same_as(self._lane) and not self._moved_meanwhile(newest):
             raise ContinuityError(
-                f"lane {self._number} of epoch {self._epoch} moved on while you were asked. Give the command again"
+                f"lane {self._number} of epoch {self._epoch} moved on while you were asked. Run the command again"
             )
         self._lane, found = newest, newest.move.found
         # The transaction between whose two commits the fenced publisher was is recorded; nobody would later.
@@ -196,7 +196,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         """Write down that the lane may be set back from now on: until the mirror is, too, retention would trust the mirror."""
         reason = (
             f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane continue after {self._lane.move.to} and "
-            "did not end. Give it again, or start `publisher run`, which continues from where that came"
+            "did not end. Run it again, or start `publisher run`, which continues where that stopped"
         )
         marked = connection.execute(_RESUMES["mark_lane"], self._held().parameters | {"reason": reason})
         if marked.rowcount != 1:

@@ -152,7 +152,7 @@ class Planner:
         if read_ledger(self._connection).epochs != plan.ledger.epochs:
             raise ContinuityError(
                 f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
-                f"{found.epoch.epoch} was not moved; give the command again"
+                f"{found.epoch.epoch} was not moved; run the command again"
             )
         return self._lane(survey, plan.request, plan.binding, plan.ledger, now, plan.first_batch)
 

@@ -110,5 +110,5 @@ def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
     if written.rowcount != 1:
         raise ContinuityError(
             "what this outbox is bound to (outbox.identity: cluster, server, topics) was changed meanwhile, so nothing of it was recorded. "
-            "Lanes that were moved stay moved; give the command again"
+            "Lanes that were moved stay moved; run the command again"
         )

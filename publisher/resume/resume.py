@@ -70,7 +70,7 @@ class Resume:
             self._connection.execute(_RESUMES["lock"])
         except psycopg.errors.LockNotAvailable as error:
             raise FencedError(
-                "another `publisher resume` is at work on this outbox. Nothing was done; give the command again when it is through"
+                "another `publisher resume` is at work on this outbox. Nothing was done; run the command again when that has finished"
             ) from error
 
     def _context(self, plan: ResumePlan) -> Context:

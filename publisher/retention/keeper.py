@@ -140,7 +140,7 @@ def _other(connection: psycopg.Connection[Any]) -> str:
     who = f"pid {pid} ({application}) since {since:%Y-%m-%d %H:%M:%S}"
     if shared:
         return (
-            f"outputs are needed as they are for now, by {who}. Nothing was done; run it again when that is through, or end "
+            f"outputs are needed as they are for now, by {who}. Nothing was done; run it again when that has finished, or end "
             f"that with: SELECT pg_terminate_backend({pid})"
         )
     return f"another retention runs, {who}. Nothing was done; it does the work"

@@ -155,7 +155,7 @@ def _behind(epoch: int, lanes: Sequence[LaneProgress]) -> str:
         f"batch {slowest.through}, held by {slowest.holder or 'nobody'}"
     )
     if slowest.stopped_reason:
-        return f"{text}, stopped: {slowest.stopped_reason}. Mend that; `publisher status` shows every lane"
+        return f"{text}, stopped: {slowest.stopped_reason}. Fix that; `publisher status` shows every lane"
     if slowest.holder is None:
         return f"{text}. Start `publisher run`"
     return f"{text}. Wait for it; `publisher status` shows how far it is"

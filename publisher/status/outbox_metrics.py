@@ -38,7 +38,7 @@ class PublisherOutboxMetrics(PolledGauges):
         super().__init__(_GAUGES, max_age_s)
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read anew, for some seconds at the most. Raises psycopg.Error."""
+        """Read again, for some seconds at the most. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             lanes = read_lanes(connection, COUNT_LIMIT)

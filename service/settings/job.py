@@ -138,7 +138,7 @@ class RestartSettings(Section):
     jitter: float = Field(default=0.1, ge=0, le=1)
     """`exponential`: part of the delay that is random, so that many jobs do not come back at once."""
     reset_after_s: float = Field(default=300.0, ge=0, le=86_400)
-    """`fixed_delay` and `exponential`: seconds without a failure after which the count of restarts and the delay begin anew."""
+    """`fixed_delay` and `exponential`: seconds without a failure after which the count of restarts and the delay start over."""
     failures: int = Field(default=5, ge=1, le=10_000)
     """`failure_rate`: failures within `window_s` at which the job gives up."""
     window_s: float = Field(default=600.0, gt=0, le=604_800)

@@ -63,7 +63,7 @@ def _open(settings: Settings, asked: Restore) -> Generation:
         return by_command.restore(settings, asked)
     except FencedError as error:
         raise FencedError(
-            "a job was started at this moment. Give the command again, and it asks that job."
+            "a job was started at this moment. Run the command again, and it asks that job."
         ) from error
 
 

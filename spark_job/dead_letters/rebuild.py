@@ -13,7 +13,7 @@ from spark_job.sessions.parsing.records import read_records
 
 _UNENDED = ("restarted", "timed_out")
 _NEVER = {
-    "malformed": "a malformed record is no session. Mend its producer, then `spark-job dead-letters discard`",
+    "malformed": "a malformed record is no session. Fix its producer, then `spark-job dead-letters discard`",
     "no_start": "an event without its session's start is no session. `spark-job dead-letters discard` puts it away",
 }
 

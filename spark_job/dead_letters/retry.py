@@ -230,7 +230,7 @@ def refusal(
     if letter.closing_offset >= end.at(letter.where) and not is_replaced:
         return (
             f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
-            f"(it has read up to {end.at(letter.where)}) and will judge anew; try again after that"
+            f"(it has read up to {end.at(letter.where)}) and will judge again; try again after that"
         )
     if standing["newer_letter"] is not None:
         return f"letter {standing['newer_letter']} says the same events' newer judgement: retry that one, or discard it first"

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic *id*: a topic that was deleted and made again is another one."""
+    """A partition of a topic *id*: a topic that was deleted and created again is another one."""
 
     topic_id: str
     partition: int

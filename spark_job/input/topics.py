@@ -82,7 +82,7 @@ class KafkaInput:
             if ids[topic] == _NO_ID:
                 raise SettingsError(
                     f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
-                    "deleted and made again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
+                    "deleted and created again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
                 )
             partitions[topic] = sorted(partition.id for partition in description.partitions)
         self._complaints.last = None  # what was refused before is not any more
@@ -106,18 +106,18 @@ class KafkaInput:
     def describe_unchanged(self, expected: InputTopics) -> InputTopics:
         """Describe the topics as they are now, with partitions added since.
 
-        Raises ContinuityError when one has another id than `expected`: it was deleted and made again.
+        Raises ContinuityError when one has another id than `expected`: it was deleted and created again.
         """
         try:
             now = self.describe()
         except SettingsError as error:
             raise ContinuityError(
-                f"an input topic was deleted while the job read it: {error} One that is made again is another topic."
+                f"an input topic was deleted while the job read it: {error} One that is created again is another topic."
             ) from error
         for topic, topic_id in expected.ids.items():
             if now.ids[topic] != topic_id:
                 raise ContinuityError(
-                    f"input topic {topic!r} was deleted and made again: its id is {now.ids[topic]}, the offsets belong to "
+                    f"input topic {topic!r} was deleted and created again: its id is {now.ids[topic]}, the offsets belong to "
                     f"{topic_id}. Nothing was written. Sessions that were open in the old topic cannot be completed from it."
                 )
         return now

@@ -244,7 +244,7 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
     found = [
         Finding(
             "new_topic",
-            f"input topic {topic!r} was deleted and made again: its id is {now.topic_ids[topic]}, the outbox has read {old_id}. "
+            f"input topic {topic!r} was deleted and created again: its id is {now.topic_ids[topic]}, the outbox has read {old_id}. "
             f"Sessions open in the old one cannot be completed ({_open(begin, old_id)}); the new one is read from its earliest record on",
             "--accept-new-topic",
         )
@@ -309,7 +309,7 @@ def _loss(begin: From, lost: Mapping[TopicPartition, tuple[int, int]], now: Inpu
     sessions = sum(begin.open[where].sessions for where in lost if where in begin.open)
     return (
         f"Kafka has deleted input that is still needed: {places}. Up to {sessions} open sessions began there and cannot be completed; "
-        f"{unread} records were never read. Going on takes what is left: nothing is written for what was deleted, the later events of "
+        f"{unread} records were never read. Continuing takes what is left: nothing is written for what was deleted, the later events of "
         "sessions whose start is gone become dead letters (no_start), and a start that was sent twice may make a shorter session. A longer "
         "retention.ms prevents this"
     )

@@ -128,7 +128,7 @@ def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
     if owner.run_id is None or known is None:
         return MovedError(
             f"this run ({run_id}) no longer owns the outbox, and no later one does: a command used it meanwhile, or the database was "
-            "restored or failed over to an older state. Nothing was written; the next attempt looks anew."
+            "restored or failed over to an older state. Nothing was written; the next attempt checks again."
         )
     return FencedError(
         f"run {owner.run_id} (pid {owner.pid} on {owner.host}) has taken this outbox over from {run_id}. Nothing of this one is left to "

@@ -151,7 +151,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure"),
         WorkerDiedError,
         (
-            "Spark's Python workers or executors died again and again: killed for want of memory, or crashed in native code, for "
+            "Spark's Python workers or executors died again and again: killed for lack of memory, or crashed in native code, for "
             "instance in the "
             "transform. The next attempt takes a quarter of the events"
         ),
@@ -339,7 +339,7 @@ def _without_jvm(gone: jvm.LostJvm) -> OutboxError:
         )
     return SparkLostError(
         f"Spark's JVM is gone ({gone}). A batch that was being written is either whole in the outbox or not there; the next attempt "
-        "finds out. Where the system ended it for want of memory, the machine or container needs more than [job] driver_memory."
+        "finds out. Where the system ended it for lack of memory, the machine or container needs more than [job] driver_memory."
     )
 
 

@@ -102,7 +102,7 @@ def parse_roots(text: str) -> list[Root]:
 
 
 def relock(lock: Path) -> list[Jar]:
-    """Resolve a lock file's roots anew and rewrite it with what was found. Returns the pinned jars.
+    """Resolve a lock file's roots again and rewrite it with what was found. Returns the pinned jars.
 
     Raises JarsError when the file names no root or one cannot be downloaded.
     """
@@ -205,7 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
         default=Path(str(files("spark_job.spark") / "jars.lock")),
         help="default: the job's own",
     )
-    parser.add_argument("--relock", action="store_true", help="resolve the file's roots anew and rewrite it")
+    parser.add_argument("--relock", action="store_true", help="resolve the file's roots again and rewrite it")
     options = parser.parse_args(arguments)
     try:
         if options.relock:

@@ -239,7 +239,7 @@ class QueryLoop:
                 raise lost
             if failure is None:
                 raise UnavailableError(
-                    "the outbox was another run's for a moment, by what Postgres said; the next attempt looks anew"
+                    "the outbox was another run's for a moment, by what Postgres said; the next attempt checks again"
                 )
         if failure is None and not self._is_ending:
             raise explain(RuntimeError("Spark ended the query by itself"))

@@ -50,7 +50,7 @@ class JobOutboxMetrics(PolledGauges):
         self._lag: list[Sample] = []
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read anew, for some seconds at the most. Raises psycopg.Error."""
+        """Read again, for some seconds at the most. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             current = position.read(connection)

@@ -233,7 +233,7 @@ def _topics_check(state: AuditState) -> Check:
         check.add(f"topic {name} does not exist any more")
     for name in state.replaced:
         check.add(
-            f"topic {name} was deleted and made anew: what had been delivered to the former one went with it"
+            f"topic {name} was deleted and created again: what had been delivered to the old one is gone"
         )
     return check
 

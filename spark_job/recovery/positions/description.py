@@ -1,4 +1,4 @@
-"""The assembly description: every setting that decides what a session is. A generation keeps it, and those of before in its lineage."""
+"""The assembly description: every setting that decides what a session is. A generation keeps it, and the earlier ones in its lineage."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -15,7 +15,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True)
 class Former:
-    """A description of before, and where it began to judge."""
+    """An earlier description, and where it began to judge."""
 
     assembly: Mapping[str, Any]
     start: Offsets

@@ -72,7 +72,7 @@ def _same_input(exported: ExportedSavepoint, now: Input) -> None:
     other = [topic for topic_id, topic in exported.topics.items() if now.topic_ids[topic] != topic_id]
     if other:
         raise SettingsError(
-            f"topic {', '.join(other)} has another id here than in the savepoint: it was made again, or this is another Kafka cluster. "
+            f"topic {', '.join(other)} has another id here than in the savepoint: it was created again, or this is another Kafka cluster. "
             "Offsets mean nothing there; start the job without a fork"
         )
 

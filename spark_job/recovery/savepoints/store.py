@@ -101,7 +101,7 @@ class Savepoint:
         """Return why it cannot be restored whole, one line a reason; nothing where it can."""
         return [
             *(
-                f"topic {topic!r} was deleted or made again, or is no input now"
+                f"topic {topic!r} was deleted or created again, or is no input now"
                 for topic in self.replaced(topic_ids)
             ),
             *(
@@ -190,7 +190,7 @@ def delete(connection: Connection, name: str) -> None:
     if connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 0:
         get(connection, name)  # raises with the nearest name
         raise SettingsError(
-            f"savepoint {name!r} was deleted and made again at this moment. Delete it once more if it is in the way."
+            f"savepoint {name!r} was deleted and created again just now. Delete it once more if it is in the way."
         )
 
 

@@ -102,7 +102,7 @@ def refusals(pipeline: Pipeline, twin: Pipeline, new_database: NewDatabase, file
     assert "Kafka has deleted input that is still needed" in said
     assert f"spark-job fork {file} --accept-data-loss" in said
     pipeline.input_topic.recreate()
-    assert "it was made again, or this is another Kafka cluster" in twin.command(
+    assert "it was created again, or this is another Kafka cluster" in twin.command(
         "fork", str(file), code=2, **empty
     )
     assert twin.command("fork", str(file.with_name("none.json")), code=2, **empty)

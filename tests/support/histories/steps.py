@@ -225,7 +225,7 @@ def make_the_topic_again(of: History) -> None:
     of.expected.greatest = {}
     of.open_by_flags({"--accept-new-topic"}, {}, of.expected.now.revision)
     for name in of.expected.saved:
-        with pytest.raises(RequestRefusedError, match="was deleted and made again"):
+        with pytest.raises(RequestRefusedError, match="was deleted and created again"):
             of.ask({"savepoint": name, "policy": "reissue"})
         of.start_again()
     of.expected.saved = {}

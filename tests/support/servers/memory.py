@@ -1,6 +1,6 @@
 """A folder in memory for a server whose data nobody needs after the run.
 
-Each test has a database of its own, of some 400 files. Where many are deleted and made again, ext4 spends more time on finding a free inode
+Each test has a database of its own, of some 400 files. Where many come and go, ext4 spends more time on finding a free inode
 than Postgres on everything else: two fifths of the CPU of the integration tests.
 """
 

@@ -77,7 +77,7 @@ def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_top
     wait_until(made_anew, "the topic made anew")
     report = run_audit(settings, tmp_path, kafka=True)
     assert failed(report) == {"topics": 1, "lost": 60}
-    assert "was deleted and made anew" in examples(report, "topics")
+    assert "was deleted and created again" in examples(report, "topics")
     assert report.mend == ["publisher replay start --from-batch 1 --to-batch 4 --yes"]
     mended = publisher_command(settings, *shlex.split(report.mend[0])[1:])
     assert mended.returncode == 0, mended.stderr

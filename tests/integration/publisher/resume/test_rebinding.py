@@ -61,7 +61,7 @@ def test_what_another_resume_recorded_meanwhile_is_not_written_over(database: st
         binding = bound(connection)
         connection.execute(meanwhile)
         before = read_identity(connection)
-        with pytest.raises(ContinuityError, match=r"changed meanwhile.*give the command again"):
+        with pytest.raises(ContinuityError, match=r"changed meanwhile.*run the command again"):
             rebind(connection, binding)
         assert read_identity(connection) == before
 

@@ -377,7 +377,7 @@ def test_a_fork_of_other_topics_is_refused(
     create_topics(kafka.bootstrap_servers, {other: (2, {})})
     monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([other]))
     assert f"lacks {outbox.topic}" in run("fork", str(exported), code=2)
-    # A topic of the same name with another id: it was made again, or this is another cluster.
+    # A topic of the same name with another id: it was created again, or this is another cluster.
     content = exported.read_text().replace(outbox.topic_id, TOPIC_ID)
     fields = {name: value for name, value in json.loads(content).items() if name != "checksum"}
     exported.write_text(json.dumps(fields | {"checksum": exported_savepoints.checksum_of(fields)}))

@@ -44,7 +44,7 @@ def test_lanes_that_were_changed_since_the_plan_are_not_judged_by_it(
     plan = ResumePlan(ResumeRequest(Way.KAFKA), binding, known, [planned], [], None)
     planner = Planner(nothing, nothing, nothing)
     if lanes_changed:
-        with pytest.raises(ContinuityError, match=r"lanes were changed.*give the command again"):
+        with pytest.raises(ContinuityError, match=r"lanes were changed.*run the command again"):
             planner.fenced(plan, planned)
     else:
         now = planner.fenced(plan, planned)
