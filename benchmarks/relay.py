@@ -8,6 +8,7 @@ goes first alternates, and an unmeasured round warms the broker up. Both are tim
 their last. The CPU is that of the sending processes, librdkafka's threads included. Run it alone on the machine.
 """
 
+import math
 import multiprocessing
 import tempfile
 import time
@@ -39,10 +40,11 @@ LABELS = {
     "events_s": "events/s",
     "cpu_us": "CPU of an event, us",
     "peak_mb": "most memory of a process, MB",
+    "transactions": "Kafka transactions",
     "holders": "processes that held lanes",
 }
 _RATE = """
-SELECT sum(events) FILTER (WHERE committed_at > began) / extract(epoch FROM max(committed_at) - min(began))
+SELECT sum(events) FILTER (WHERE committed_at > began) / extract(epoch FROM max(committed_at) - min(began)), count(*)
 FROM outbox.delivery, (SELECT min(committed_at) AS began FROM outbox.delivery WHERE events > 0) first
 WHERE events > 0
 """
@@ -81,6 +83,7 @@ def measure_relay(outbox: SyntheticOutbox, rows: int, processes: int, folder: Pa
         "events_s": float(str(rate[0])),
         "cpu_us": 1e6 * cpu_s / (rows * EVENTS),
         "peak_mb": peak_mb,
+        "transactions": int(str(rate[1])),
         "holders": holders,
     }
 
@@ -117,6 +120,7 @@ def measure_bare(outbox: SyntheticOutbox, rows: int, processes: int) -> Measured
         "events_s": sum(each.events for each in sent) / seconds,
         "cpu_us": 1e6 * sum(each.cpu_s for each in sent) / (share * processes * EVENTS),
         "peak_mb": max(each.peak_mb for each in sent),
+        "transactions": processes * math.ceil(share / size),
     }
 
 
