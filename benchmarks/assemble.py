@@ -15,7 +15,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.session import to_session
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 
 ENTRIES = 100
 

@@ -27,7 +27,7 @@ from spark_job.assembly.rows import PARTITION
 from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 PARTITIONS = 4
 EVENTS = 102

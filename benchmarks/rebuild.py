@@ -23,7 +23,7 @@ from service.settings import KafkaSettings
 from spark_job.assembly.rebuild import Rebuilt, rebuild
 from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
 from spark_job.input.columns import RecordColumns
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 LABELS = {
     "events_per_s": "events/s, by the clock",

@@ -21,10 +21,11 @@ from pathlib import Path
 
 from service.fault_points import reach
 from spark_job.assembly.slices import Slice
-from spark_job.sessions import DamagedStateError, OpenSessions, OpenState
+from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import digest
+from spark_job.sessions.state.open_sessions import OpenSessions, digest
+from spark_job.sessions.state.open_state import OpenState
 
 _MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
 _CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.transform import failure_text
-from spark_job.sessions import ClosedSession, DeadLetter
+from spark_job.sessions.result import ClosedSession, DeadLetter
 
 
 def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in_header: bool) -> rows.Row:

@@ -17,7 +17,10 @@ from service.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records
-from spark_job.sessions import DeadLetter, OpenSessions, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.result import DeadLetter
+from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
 
 PIECE_EVENTS = 100_000
 _PIECE_BYTES = 64 << 20

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_job.input.columns import RecordColumns
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,11 @@ from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.transform import load_for_run
-from spark_job.sessions import (
-    ClosedSession,
-    Counts,
-    DamagedStateError,
-    DeadLetter,
-    OpenState,
-    assemble,
-    to_session,
-)
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.result import ClosedSession, Counts, DeadLetter
+from spark_job.sessions.session import to_session
+from spark_job.sessions.state.open_state import OpenState
 
 PIECE_BYTES = 128 << 20
 MAX_TOMBSTONES_BYTES = 8 << 20

@@ -16,7 +16,6 @@ from service.errors import UnavailableError
 from service.settings import Settings
 from spark_job.recovery.positions import position
 from spark_job.recovery.positions.generations import Connection
-from spark_job.spark.failures import explained
 
 _LEDGER = queries("spark_job", "ledger")
 _WRITER = queries("spark_job", "writer")
@@ -31,6 +30,9 @@ Timeout = Annotated[
 @contextmanager
 def outbox(settings: Settings, command: str) -> Iterator[Connection]:
     """Connect in autocommit mode, as the running job does; pg_stat_activity shows the command."""
+    # Imported here: help and completion need neither Spark nor Kafka's client.
+    from spark_job.spark.failures import explained
+
     with connect(settings.postgres, f"spark-job {command}", autocommit=True) as connection:
         require_current(connection)
         with explained():

@@ -7,11 +7,6 @@ from pathlib import Path
 from service.commands.output import error_console
 from service.errors import OutboxError
 from service.settings import JobSettings
-from spark_job.spark import class_archive, jvm
-from spark_job.spark.jars import java_executable
-from spark_job.spark.session import start_session, stop_session
-from spark_job.spark.warm_up import load_streaming, warm_up
-from spark_job.spark.work_folder import WorkFolder
 
 _EXIT_S = 300.0
 
@@ -22,6 +17,9 @@ def prepare() -> None:
     It takes half a minute and 150 MB in the user's cache, once for a Java and a Spark: part of an image's build, or done once on a machine.
     What is there already is kept.
     """
+    from spark_job.spark import class_archive
+    from spark_job.spark.jars import java_executable
+
     screen = error_console()
     path = class_archive.archive(java_executable())
     if path.is_file():
@@ -46,6 +44,11 @@ def prepare() -> None:
 
 
 def _run_spark(archive: Path) -> None:
+    from spark_job.spark import class_archive, jvm
+    from spark_job.spark.session import start_session, stop_session
+    from spark_job.spark.warm_up import load_streaming, warm_up
+    from spark_job.spark.work_folder import WorkFolder
+
     folder = WorkFolder()
     try:
         options = {"spark.driver.extraJavaOptions": class_archive.recording(archive)}

@@ -7,9 +7,10 @@ and an end are whole; nothing is guessed where one is missing.
 import pyarrow as pa
 
 from spark_job.dead_letters.store import StoredLetter
-from spark_job.sessions import AssemblySettings, ClosedSession
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.records import read_records
+from spark_job.sessions.result import ClosedSession
+from spark_job.sessions.settings import AssemblySettings
 
 _UNENDED = ("restarted", "timed_out")
 _NEVER = {

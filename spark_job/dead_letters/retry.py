@@ -28,7 +28,9 @@ from spark_job.recovery import ownership
 from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.judges import assembly_of
-from spark_job.sessions import AssemblySettings, ClosedSession, to_session
+from spark_job.sessions.result import ClosedSession
+from spark_job.sessions.session import to_session
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import SessionRow
 from spark_job.sink.ledger import LedgerEntry

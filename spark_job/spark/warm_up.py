@@ -43,7 +43,9 @@ def _count(frame: DataFrame, _number: int) -> None:
 
 def _assemble(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import spark_job.assembly.task  # noqa: F401 - to have it imported in the worker
-    from spark_job.sessions import AssemblySettings, OpenState, assemble
+    from spark_job.sessions.assembler import assemble
+    from spark_job.sessions.settings import AssemblySettings
+    from spark_job.sessions.state.open_state import OpenState
 
     out = rows.RowBatches()
     for batch in batches:

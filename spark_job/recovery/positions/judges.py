@@ -8,7 +8,7 @@ from spark_job.assembly.slices import Judge
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.generations import Generation
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 
 class Assembly(NamedTuple):

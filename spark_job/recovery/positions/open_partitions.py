@@ -5,10 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.sessions import OpenSessions
 
 
 @dataclass(frozen=True)
@@ -33,13 +30,14 @@ class OpenPartition:
 
     def below(self, end: int) -> Self | None:
         """Return what is left where nothing at `end` and above is there any more; None where nothing is."""
-        tombstones = OpenSessions.empty()
+        kept = b""
         if self.tombstones:
-            tombstones = OpenSessions.decoded(memoryview(self.tombstones))
-            tombstones = tombstones.take(np.flatnonzero(tombstones.start < end))
-        if self.safe >= end and not len(tombstones):
+            # Imported here: commands that only show a position start without numpy and Arrow.
+            from spark_job.sessions.state.open_sessions import begun_before
+
+            kept = begun_before(self.tombstones, end)
+        if self.safe >= end and not kept:
             return None
-        kept = tombstones.encoded if len(tombstones) else b""
         return replace(self, tombstones=kept).unproven(min(self.safe, end))
 
     def moved(self, end: int) -> Self:

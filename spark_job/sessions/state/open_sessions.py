@@ -123,3 +123,10 @@ _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id":
 def digest(encoded: bytes | memoryview) -> str:
     """Return the digest of an encoded table: 32 hex digits. It finds what went wrong, not what somebody made up."""
     return mmh3.mmh3_x64_128_digest(encoded).hex()
+
+
+def begun_before(encoded: bytes, end: int) -> bytes:
+    """Return the encoded table with only the sessions that began below an offset; nothing where none did."""
+    sessions = OpenSessions.decoded(memoryview(encoded))
+    kept = sessions.take(np.flatnonzero(sessions.start < end))
+    return kept.encoded if len(kept) else b""

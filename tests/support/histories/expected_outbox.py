@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.random_log import Log
 from tests.support.reference.model import Expected, ExpectedSession, OpenSession, Record, expected_sessions
 

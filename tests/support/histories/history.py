@@ -33,7 +33,7 @@ from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.start import RequestRefusedError, Start, Started
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.commit import Sink
 from spark_job.spark.query import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets

@@ -13,7 +13,7 @@ from spark_job.assembly import rows
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
-from spark_job.sessions import DamagedStateError
+from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.query import LargerBatchesError, QueryLoop
 from tests.support.histories.random_log import RandomLog

@@ -24,7 +24,7 @@ from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.positions.slices import slices_of
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink import batch
 from spark_job.sink.batch import AssembledBatch, Letter, SessionRow
 from tests.support.reference.message import Message, in_blocks

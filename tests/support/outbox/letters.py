@@ -10,7 +10,7 @@ from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
 from spark_job.recovery.positions.generations import Connection
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.commit import CommittedBatch
 from tests.support.outbox.sink_batches import Row, SinkRun, letter, still_open
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from spark_job.sessions import AssembledSessions, AssemblySettings, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.result import AssembledSessions
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
 
 

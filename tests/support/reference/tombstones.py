@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pyarrow as pa
 
-from spark_job.sessions import OpenSessions
+from spark_job.sessions.state.open_sessions import OpenSessions
 
 
 def tombstones(**starts: int) -> bytes:

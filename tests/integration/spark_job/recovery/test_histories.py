@@ -29,7 +29,10 @@ from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPart
 from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.savepoints import restoring
 from spark_job.recovery.savepoints import store as savepoints
-from spark_job.sessions import AssembledSessions, AssemblySettings, DeadLetter, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.result import AssembledSessions, DeadLetter
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink import batch, superseded
 from spark_job.sink.batch import BatchResult
 from spark_job.sink.commit import BatchRange, Sink

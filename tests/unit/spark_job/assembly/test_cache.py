@@ -11,7 +11,9 @@ import pytest
 
 from spark_job.assembly import cache
 from spark_job.assembly.cache import SessionCache
-from spark_job.sessions import AssemblySettings, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.histories.tasks import UUID, slice_of
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record

@@ -15,7 +15,7 @@ from spark_job.assembly import rebuild
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.judges import assembly_of
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Expected, Record, expected_sessions
 

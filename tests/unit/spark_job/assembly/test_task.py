@@ -19,7 +19,8 @@ from spark_job.assembly.errors import (
 )
 from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
-from spark_job.sessions import AssemblySettings, DamagedStateError
+from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record
 from tests.support.reference.tombstones import tombstones

@@ -17,7 +17,10 @@ from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.judges import assembly_of
-from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.session import to_session
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
 

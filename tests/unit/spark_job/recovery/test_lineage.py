@@ -13,7 +13,7 @@ from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.judges import assembly_of, judges_of
 from spark_job.recovery.positions.lineage import Former, Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 A, B, C, D = ({"timeout_s": seconds} for seconds in range(1, 5))

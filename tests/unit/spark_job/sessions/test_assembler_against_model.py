@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import AssemblySettings, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import assembled, expected_outcome, table
 from tests.support.reference.model import Record, expected_sessions
 

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import AssemblySettings, InputSchemaError, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.parsing.decode import Decoder
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import assembled, table
 from tests.support.reference.model import Record, parse
 

@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import AssemblySettings, DamagedStateError, OpenSessions, OpenState, assemble
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import digest
+from spark_job.sessions.state.open_sessions import OpenSessions, digest
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
 
@@ -283,7 +286,7 @@ def test_the_encoded_form_names_every_column_of_the_table() -> None:
 
 def test_the_assembler_imports_neither_spark_nor_postgres_nor_kafka() -> None:
     program = (
-        "import sys, spark_job.sessions, spark_job.api;"
+        "import sys, spark_job.sessions.assembler, spark_job.api;"
         "print([name for name in ('pyspark', 'psycopg', 'confluent_kafka') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

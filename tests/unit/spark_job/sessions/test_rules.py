@@ -7,7 +7,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from spark_job.sessions import AssemblySettings, OpenState, assemble, to_session
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.session import to_session
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import Outcome, assembled, table
 from tests.support.reference.model import Record
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_job.sessions import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings
 
 
 @pytest.mark.parametrize(

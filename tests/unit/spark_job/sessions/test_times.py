@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import AssemblySettings
 from spark_job.sessions.parsing.times import iso8601_ms
+from spark_job.sessions.settings import AssemblySettings
 from tests.support.reference.assembled import assembled, expected_outcome
 from tests.support.reference.model import Record, _epoch_ms, expected_sessions
 
