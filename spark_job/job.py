@@ -63,7 +63,7 @@ def run(
         cleanup.enter_context(endpoint.served(settings, condition))
         cleanup.enter_context(condition.watched())
         stop = cleanup.enter_context(_stop_signals())
-        spark = LazySession(settings.job)
+        spark = LazySession(settings.job, settings.transform.function)
         cleanup.callback(spark.stop)
         restarts = Restarts(settings.restart, spark, stop, condition, standby=standby)
         waiting = Standby(settings, spark, stop, condition) if standby else None

@@ -8,7 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from service.errors import SettingsError
 from spark_job.api import OutputEvent, Session
@@ -73,9 +74,16 @@ def load_for_run(of: TransformOf) -> Transform:
 def fingerprint(function: Transform) -> str:
     """Return a hash of the source of the transform's module, recorded with each batch."""
     module = inspect.getmodule(inspect.unwrap(function)) or inspect.getmodule(type(function))
-    source = inspect.getsourcefile(module) if module else None
-    text = Path(source).read_bytes() if source else repr(function).encode()
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(_source(module) or repr(function).encode()).hexdigest()[:16]
+
+
+def _source(module: ModuleType | None) -> bytes | None:
+    """The file of a module, also within a zip; None where it has none."""
+    loader: Any = getattr(module, "__loader__", None)
+    origin = getattr(module, "__file__", None)
+    if origin is None or not origin.endswith(".py") or not hasattr(loader, "get_data"):
+        return None
+    return bytes(loader.get_data(origin))
 
 
 def failure_text(error: BaseException) -> str:

@@ -40,6 +40,7 @@ from spark_job.sink.commit import BatchRange, Sink
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
 from spark_job.spark.projections import Projections
 from spark_job.spark.query_watch import QueryWatch
+from spark_job.spark.session import load_added_jars
 from spark_job.spark.work_folder import WorkFolder
 
 log = structlog.get_logger()
@@ -149,6 +150,7 @@ class QueryLoop:
 
     def _start(self, checkpoint: str) -> StreamingQuery:
         run, job = self._run, self._run.settings.job
+        load_added_jars(run.spark)
         ids = run.topics.ids
         records = read_records(
             run.spark,

@@ -12,15 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from service.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm
 from spark_job.spark.jars import java_executable, spark_connector_jars
+from spark_job.spark.shipping import ship_code
 from spark_job.spark.work_folder import WorkFolder
 
 log = structlog.get_logger()
@@ -60,24 +63,48 @@ _OPTIONS = {
 _LOCAL = re.compile(r"local(\[[\d*]+\])?")
 _TASK_ATTEMPTS = 4
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_JARS = "spark.jars"
+_CONNECTOR = "spark-sql-kafka"
+_LOG_PROPERTY = "outbox.spark.log"
+_LOG_SETTINGS = files("spark_job.spark").joinpath("log4j2.properties")
 _SOCKET = "/.00000000-0000-0000-0000-000000000000.sock"
 _MAX_SOCKET_PATH = 107
 
 
-def start_session(settings: JobSettings, folder: WorkFolder) -> SparkSession:
-    """Start Spark, or join the session that spark-submit made. `folder`: of the process.
+def start_session(settings: JobSettings, folder: WorkFolder, function: str | None = None) -> SparkSession:
+    """Start Spark, or make the session in the JVM that spark-submit has started. `folder`: of the process.
 
-    Raises SettingsError when Java is missing or too old, and when the connector's jars cannot be had.
+    `function`: the transform, whose code executors on other machines are sent with ours. Raises SettingsError when Java is missing or
+    too old, and when the connector's jars cannot be had.
     """
     java = java_executable()
     os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     share_working_directory()
-    log_settings = files("spark_job.spark").joinpath("log4j2.properties")
+    _silence_pandas_notice()
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    _choose_python(settings, submitted=submitted)
+    session = _join(settings) if submitted else _start(settings, folder, java)
+    if function is not None and not str(session.sparkContext.master).startswith("local"):
+        ship_code(session.sparkContext, function, folder.path)
+    return session
+
+
+def _choose_python(settings: JobSettings, *, submitted: bool) -> None:
+    """Workers beside this process run its own Python; those of a cluster the one that PYSPARK_PYTHON or spark.pyspark.python names."""
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if settings.master.startswith("local") and not submitted:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault(
+            "PYSPARK_PYTHON", settings.spark_options.get("spark.pyspark.python", sys.executable)
+        )
+
+
+def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession:
+    own = settings.spark_options
     options = _OPTIONS | {
         "spark.app.name": "spark-job",
         "spark.master": patient(settings.master),
-        "spark.jars": ",".join(str(jar) for jar in spark_connector_jars()),
         "spark.driver.memory": settings.driver_memory,
         # What a batch returns is in the heap and in this process at once.
         "spark.driver.maxResultSize": half(settings.driver_memory),
@@ -85,20 +112,52 @@ def start_session(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     if settings.master.startswith("local"):
         options |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
         options |= {"spark.local.dir": str(folder.path)} | sockets(folder.path)
-    options |= settings.spark_options
+    options |= own
+    options[_JARS] = ",".join([*map(str, spark_connector_jars()), *filter(None, [own.get(_JARS)])])
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
     java_options = [
         "-XX:+UseParallelGC",
-        f"-Dlog4j2.configurationFile={log_settings}",
-        f"-Doutbox.spark.log={spark_log(settings)}",
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+        f"-D{_LOG_PROPERTY}={spark_log(settings)}",
         class_archive.options(java),
-        options.get(_JAVA_OPTIONS, ""),
+        own.get(_JAVA_OPTIONS, ""),
     ]
     options[_JAVA_OPTIONS] = " ".join(filter(None, java_options))
-    _silence_pandas_notice()
     with _given(options):
         jvm.start()
         return SparkSession.builder.getOrCreate()
+
+
+def _join(settings: JobSettings) -> SparkSession:
+    """Make the session in spark-submit's JVM. Its options win over `[job] spark_options`, and these over ours.
+
+    Master, memory and the options of the JVM are spark-submit's alone: it is too late for ours.
+    """
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    for name, value in (_OPTIONS | settings.spark_options).items():
+        if name not in given:
+            SparkSession.builder.config(name, value)
+    virtual_machine = SparkContext._jvm
+    assert virtual_machine is not None
+    virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings))
+    log_settings = virtual_machine.java.io.File(str(_LOG_SETTINGS)).toURI()
+    virtual_machine.org.apache.logging.log4j.core.config.Configurator.reconfigure(log_settings)
+    session = SparkSession.builder.getOrCreate()
+    named = f"{given.get(_JARS, '')},{given.get('spark.jars.packages', '')}"
+    if _CONNECTOR not in named:
+        # The driver's class path is fixed by now: the session loads these beside it, and sends them to the executors.
+        for jar in spark_connector_jars():
+            session.sql(f"ADD JAR '{jar}'")
+    log.info("spark_submitted", master=session.sparkContext.master, name=session.sparkContext.appName)
+    return session
+
+
+def load_added_jars(session: SparkSession) -> None:
+    """Have this thread, and the query that it starts, find jars that were added after the JVM's start."""
+    loader = session._jsparkSession.sharedState().jarClassLoader()
+    virtual_machine: Any = session.sparkContext._jvm
+    virtual_machine.java.lang.Thread.currentThread().setContextClassLoader(loader)
 
 
 def spark_log(settings: JobSettings) -> str:
@@ -108,15 +167,7 @@ def spark_log(settings: JobSettings) -> str:
 
 @contextmanager
 def _given(options: Mapping[str, str]) -> Iterator[None]:
-    """Options for the JVM in a file that only its owner can read: as arguments they would stand in every process list.
-
-    Where spark-submit has started the JVM already, as options of the session.
-    """
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        for name, value in options.items():
-            SparkSession.builder.config(name, value)
-        yield
-        return
+    """Options for the JVM in a file that only its owner can read: as arguments they would stand in every process list."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     with tempfile.NamedTemporaryFile(
         "w", prefix="spark-job-", suffix=".properties", encoding="utf-8"
@@ -166,8 +217,9 @@ def patient(master: str) -> str:
 class LazySession:
     """Spark, started when it is first needed, in a thread of its own, and kept until `stop`."""
 
-    def __init__(self, settings: JobSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: JobSettings, function: str | None = None) -> None:
+        """`function`: see `start_session`."""
+        self._settings, self._function = settings, function
         self.folder = WorkFolder()
         """Of this process; gone after `stop`."""
         self._session: SparkSession | None = None
@@ -194,7 +246,7 @@ class LazySession:
 
     def _start(self) -> None:
         try:
-            self._session = start_session(self._settings, self.folder)
+            self._session = start_session(self._settings, self.folder, self._function)
         except Exception as error:  # noqa: BLE001 - raised by `get`
             self._failure = error
 

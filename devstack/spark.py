@@ -1,0 +1,109 @@
+"""A standalone Spark cluster on this machine: a master and workers as separate processes, each with a folder of its own."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pyspark
+
+from devstack.processes.port import LOOPBACK, is_listening
+from devstack.processes.process import ServerProcess, launch
+from devstack.processes.server import LocalServer
+from spark_job.spark.jars import java_executable
+
+_SPARK = Path(pyspark.__path__[0])
+_SCALA = "2.13"
+
+
+class _SparkServer(LocalServer):
+    stop_signal = signal.SIGTERM
+    start_timeout_s = 120.0
+    main: str
+
+    def _launch(self) -> ServerProcess:
+        scratch = self.data_dir / "tmp"
+        scratch.mkdir(exist_ok=True)
+        command = [
+            java_executable(),
+            "-Xmx512m",
+            f"-Djava.io.tmpdir={scratch}",
+            *self._options(),
+            "-cp",
+            str(_SPARK / "jars" / "*"),
+            f"org.apache.spark.deploy.{self.main}",
+            "--host",
+            LOOPBACK,
+            "--webui-port",
+            "0",
+            *self._arguments(),
+        ]
+        # Executors inherit it: nothing of ours, so that they have what Spark sends them and no more.
+        kept = ("PATH", "LANG", "LC_ALL", "HOME", "JAVA_HOME")
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment |= {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": LOOPBACK, "TMPDIR": str(scratch)}
+        # What Spark's shell scripts find out: without it a worker takes this for a source tree.
+        environment["SPARK_SCALA_VERSION"] = _SCALA
+        return launch(self.name, command, log=self.log, environment=environment, detached=self._detached)
+
+    def _options(self) -> list[str]:
+        return []
+
+    def _arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def _delete_data(self) -> None:
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+class SparkMaster(_SparkServer):
+    """The master. Started again after a kill, it remembers workers and applications."""
+
+    name = "Spark master"
+    main = "master.Master"
+
+    @property
+    def url(self) -> str:
+        """spark://127.0.0.1:port"""
+        return f"spark://{LOOPBACK}:{self.port}"
+
+    def _options(self) -> list[str]:
+        return [
+            "-Dspark.deploy.recoveryMode=FILESYSTEM",
+            f"-Dspark.deploy.recoveryDirectory={self.data_dir / 'recovery'}",
+        ]
+
+    def _arguments(self) -> list[str]:
+        return ["--port", str(self.port)]
+
+    def _answers(self) -> bool:
+        return is_listening(self.port)
+
+
+class SparkWorker(_SparkServer):
+    """A worker of a master, with so many cores and so much memory for executors."""
+
+    name = "Spark worker"
+    main = "worker.Worker"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        master: SparkMaster,
+        *,
+        cores: int = 1,
+        memory: str = "2g",
+        detached: bool = False,
+    ) -> None:
+        super().__init__(data_dir, detached=detached)
+        self._master, self._cores, self._memory = master, cores, memory
+
+    def _options(self) -> list[str]:
+        return [f"-Dspark.local.dir={self.data_dir / 'local'}"]
+
+    def _arguments(self) -> list[str]:
+        sizes = ["--cores", str(self._cores), "--memory", self._memory]
+        return [*sizes, "--port", str(self.port), "--work-dir", str(self.data_dir / "work"), self._master.url]
+
+    def _answers(self) -> bool:
+        return "Successfully registered with master" in self.log.read_text("utf-8", errors="replace")

@@ -1,0 +1,69 @@
+"""What executors on other machines get of ours: this package and the transform's module, in one zip that Spark hands out.
+
+What these import (pyarrow, numpy, orjson, confluent-kafka, mmh3) must be on the executors: installed, or in an environment that
+`spark.archives` unpacks there (docs/cluster.md).
+"""
+
+import importlib.util
+import io
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import SparkContext
+
+import db
+import service
+import spark_job
+
+_PACKAGES = (spark_job, service, db)
+_NAME = "spark-outbox.zip"
+# The same bytes for the same code: a zip's times begin here.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def ship_code(context: SparkContext, function: str, folder: Path) -> None:
+    """Send the code of a task to all executors, those that come later too. `function`: the transform, `module:function`."""
+    archive = folder / _NAME
+    archive.write_bytes(zipped(modules(function)))
+    context.addPyFile(str(archive))
+
+
+def modules(function: str) -> Iterator[tuple[str, Path]]:
+    """Yield (name in the zip, file) of each module that a task needs: our packages, and the transform's module where it is not installed.
+
+    A package's modules all go: the transform may import any of them.
+    """
+    for package in _PACKAGES:
+        yield from _package(Path(package.__path__[0]))
+    top = function.partition(":")[0].partition(".")[0]
+    found = importlib.util.find_spec(top)
+    if found is None or top in {package.__name__ for package in _PACKAGES}:
+        return
+    if found.submodule_search_locations:
+        folders = [Path(each) for each in found.submodule_search_locations]
+        for folder in folders:
+            if not _is_installed(folder):
+                yield from _package(folder)
+    elif found.origin is not None and not _is_installed(Path(found.origin)):
+        yield Path(found.origin).name, Path(found.origin)
+
+
+def zipped(files: Iterator[tuple[str, Path]]) -> bytes:
+    """Return a zip of these files; equal for equal files."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _package(folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in folder.rglob("*.py"):
+        yield f"{folder.name}/{path.relative_to(folder).as_posix()}", path
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a module came with an installed distribution: whoever prepares the executors installs that there, too."""
+    return any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib"))
