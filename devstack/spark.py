@@ -4,7 +4,9 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import ClassVar
 
+import psutil
 import pyspark
 
 from devstack.processes.port import LOOPBACK, is_listening
@@ -19,21 +21,22 @@ _SCALA = "2.13"
 class _SparkServer(LocalServer):
     stop_signal = signal.SIGTERM
     start_timeout_s = 120.0
-    main: str
+    main: ClassVar[str]
+    host = LOOPBACK
 
     def _launch(self) -> ServerProcess:
         scratch = self.data_dir / "tmp"
         scratch.mkdir(exist_ok=True)
         command = [
             java_executable(),
-            "-Xmx512m",
+            "-Xmx256m",
             f"-Djava.io.tmpdir={scratch}",
             *self._options(),
             "-cp",
             str(_SPARK / "jars" / "*"),
             f"org.apache.spark.deploy.{self.main}",
             "--host",
-            LOOPBACK,
+            self.host,
             "--webui-port",
             "0",
             *self._arguments(),
@@ -41,7 +44,7 @@ class _SparkServer(LocalServer):
         # Executors inherit it: nothing of ours, so that they have what Spark sends them and no more.
         kept = ("PATH", "LANG", "LC_ALL", "HOME", "JAVA_HOME")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
-        environment |= {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": LOOPBACK, "TMPDIR": str(scratch)}
+        environment |= {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": self.host, "TMPDIR": str(scratch)}
         # What Spark's shell scripts find out: without it a worker takes this for a source tree.
         environment["SPARK_SCALA_VERSION"] = _SCALA
         return launch(self.name, command, log=self.log, environment=environment, detached=self._detached)
@@ -81,7 +84,7 @@ class SparkMaster(_SparkServer):
 
 
 class SparkWorker(_SparkServer):
-    """A worker of a master, with so many cores and so much memory for executors."""
+    """A worker of a master, with so many cores and so much memory for executors. `host`: a loopback address, each worker's own."""
 
     name = "Spark worker"
     main = "worker.Worker"
@@ -91,19 +94,23 @@ class SparkWorker(_SparkServer):
         data_dir: Path,
         master: SparkMaster,
         *,
+        host: str = LOOPBACK,
         cores: int = 1,
-        memory: str = "2g",
+        memory: str = "1g",
         detached: bool = False,
     ) -> None:
         super().__init__(data_dir, detached=detached)
+        self.host = host
         self._master, self._cores, self._memory = master, cores, memory
 
-    def _options(self) -> list[str]:
-        return [f"-Dspark.local.dir={self.data_dir / 'local'}"]
+    def executors(self) -> list[psutil.Process]:
+        """The executors' processes as they are now."""
+        children = psutil.Process(self.process.identity.pid).children()
+        return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
 
     def _arguments(self) -> list[str]:
         sizes = ["--cores", str(self._cores), "--memory", self._memory]
-        return [*sizes, "--port", str(self.port), "--work-dir", str(self.data_dir / "work"), self._master.url]
+        return [*sizes, "--work-dir", str(self.data_dir / "work"), self._master.url]
 
     def _answers(self) -> bool:
         return "Successfully registered with master" in self.log.read_text("utf-8", errors="replace")

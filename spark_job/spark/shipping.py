@@ -53,8 +53,13 @@ def modules(function: str) -> Iterator[tuple[str, Path]]:
 def zipped(files: Iterator[tuple[str, Path]]) -> bytes:
     """Return a zip of these files; equal for equal files."""
     out = io.BytesIO()
+    found = sorted(files)
+    # A package without `__init__.py` is found by its folder's own entry.
+    folders = {f"{parent.as_posix()}/" for name, _ in found for parent in Path(name).parents if parent.name}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(files):
+        for folder in sorted(folders):
+            archive.writestr(zipfile.ZipInfo(folder, _EPOCH), b"")
+        for name, path in found:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
     return out.getvalue()
 

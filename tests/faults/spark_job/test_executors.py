@@ -2,32 +2,47 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.processes.port import LOOPBACK
+from devstack.spark import SparkMaster, SparkWorker
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.servers.spark_cluster import SparkCluster, spark_cluster
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    """A Spark cluster with two executors."""
-    with spark_cluster(tmp_path) as made:
+def master(tmp_path: Path) -> Iterator[SparkMaster]:
+    """The master of a Spark cluster."""
+    with SparkMaster(tmp_path / "master") as made:
         yield made
 
 
 @pytest.fixture
+def workers(master: SparkMaster, tmp_path: Path) -> Iterator[list[SparkWorker]]:
+    """Its workers, which share no folder and have nothing of ours."""
+    made = [SparkWorker(tmp_path / host, master, host=host) for host in ("127.0.0.2", "127.0.0.3")]
+    with ExitStack() as running:
+        yield [running.enter_context(worker) for worker in made]
+
+
+def executors(workers: list[SparkWorker]) -> list[psutil.Process]:
+    """All executors as they are now."""
+    return [executor for worker in workers if worker.is_running() for executor in worker.executors()]
+
+
+@pytest.fixture
 def pipeline(
-    cluster: SparkCluster, database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
+    master: SparkMaster, database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Pipeline]:
     """A pipeline whose job runs its tasks there; the publisher is at work."""
     options: Options = {
         "job": {
-            "master": cluster.master,
+            "master": master.url,
             # Relative: below each executor's own directory, so that none finds what another one kept.
             "cache": "cache",
             "max_events_per_batch": 300,
@@ -49,15 +64,15 @@ def pipeline(
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing(
-    pipeline: Pipeline, cluster: SparkCluster
+    pipeline: Pipeline, workers: list[SparkWorker]
 ) -> None:
     pipeline.hold_open(6)
     with pipeline.load(31, sessions_per_second=40):
         pipeline.job.start(**pipeline.armed)
         _wait_for_batches(pipeline, 3)
         for _ in range(3):
-            pipeline.wait_until(lambda: len(cluster.executors()) == 2, "both executors")
-            cluster.executors()[0].send_signal(signal.SIGKILL)
+            pipeline.wait_until(lambda: len(executors(workers)) == 2, "both executors")
+            executors(workers)[0].send_signal(signal.SIGKILL)
             _wait_for_batches(pipeline, 3)
         # The task that stands still is run once more on the other executor; when it continues, it comes too late.
         with pipeline.held_at("task.after_assembly"):
@@ -67,6 +82,33 @@ def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing
     pipeline.complete(expected)
     assert pipeline.restored() == ["fresh"], "the run has ended"
     assert "open_sessions_rebuilt" in pipeline.job.log()
+    pipeline.stop()
+    pipeline.assert_exactly_once(expected)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_200)
+def test_a_worker_the_master_and_the_driver_killed_under_load_lose_and_repeat_nothing(
+    pipeline: Pipeline, master: SparkMaster, workers: list[SparkWorker]
+) -> None:
+    pipeline.hold_open(6)
+    with pipeline.load(32, sessions_per_second=40):
+        pipeline.job.start()
+        _wait_for_batches(pipeline, 3)
+        workers[0].kill()
+        _wait_for_batches(pipeline, 3)
+        workers[0].start()
+        pipeline.wait_until(lambda: len(executors(workers)) == 2, "both executors")
+        # What runs goes on without a master; a new one remembers it.
+        master.kill()
+        _wait_for_batches(pipeline, 3)
+        master.start()
+        pipeline.job.kill()
+        pipeline.job.start()
+        _wait_for_batches(pipeline, 3)
+    pipeline.release()
+    expected = pipeline.expectation()
+    pipeline.complete(expected)
     pipeline.stop()
     pipeline.assert_exactly_once(expected)
 
