@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -105,8 +106,12 @@ class SparkWorker(_SparkServer):
 
     def executors(self) -> list[psutil.Process]:
         """The executors' processes as they are now."""
-        children = psutil.Process(self.process.identity.pid).children()
-        return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+        found = []
+        for child in psutil.Process(self.process.identity.pid).children():
+            with suppress(psutil.NoSuchProcess):  # gone meanwhile, or a zombie
+                if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
 
     def _arguments(self) -> list[str]:
         sizes = ["--cores", str(self._cores), "--memory", self._memory]

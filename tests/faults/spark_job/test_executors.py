@@ -2,8 +2,9 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -14,11 +15,24 @@ from devstack.spark import SparkMaster, SparkWorker
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 
+Server = TypeVar("Server", SparkMaster, SparkWorker)
+
+
+@contextmanager
+def closing_server(server: Server) -> Iterator[Server]:
+    """Start it; at the end nothing of it is left."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.destroy()
+
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[SparkMaster]:
     """The master of a Spark cluster."""
-    with SparkMaster(tmp_path / "master") as made:
+    made = SparkMaster(tmp_path / "master")
+    with closing_server(made):
         yield made
 
 
@@ -27,7 +41,7 @@ def workers(master: SparkMaster, tmp_path: Path) -> Iterator[list[SparkWorker]]:
     """Its workers, which share no folder and have nothing of ours."""
     made = [SparkWorker(tmp_path / host, master, host=host) for host in ("127.0.0.2", "127.0.0.3")]
     with ExitStack() as running:
-        yield [running.enter_context(worker) for worker in made]
+        yield [running.enter_context(closing_server(worker)) for worker in made]
 
 
 def executors(workers: list[SparkWorker]) -> list[psutil.Process]:
