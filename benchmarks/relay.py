@@ -27,6 +27,7 @@ from benchmarks.support.outbox import (
     bare_producer,
     produce_bare,
     synthetic_outbox,
+    values_of,
     wait_for_lanes,
 )
 from benchmarks.support.report import Measured, Report, alternate
@@ -126,12 +127,14 @@ def measure_bare(outbox: SyntheticOutbox, rows: int, processes: int) -> Measured
 
 def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) -> Sent:
     producer = bare_producer(kafka)
+    # All different, as rows are: the same few values again and again would never leave the processor's cache.
+    values = [values_of(number) for number in range(first, first + rows)]
     began, events, began_cpu = 0.0, 0, time.process_time()
     for start in range(first, first + rows, size):
         producer.begin_transaction()
         last = min(start + size, first + rows)
         for number in range(start, last):
-            produce_bare(producer, topic, number)
+            produce_bare(producer, topic, number, values[number - first])
         producer.commit_transaction()
         if began:
             events += (last - start) * EVENTS
