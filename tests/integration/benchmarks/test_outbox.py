@@ -9,4 +9,4 @@ def test_the_bare_producer_sends_the_very_values_of_the_rows(database: str) -> N
     fill(database, "bench", rows=50, lanes=2)
     with psycopg.connect(database) as connection:
         rows = connection.execute('SELECT session_key, "values" FROM outbox.session_output').fetchall()
-    assert {key: values for key, values in rows} == {f"session-{n:010d}": values_of(n) for n in range(50)}
+    assert dict(rows) == {f"session-{n:010d}": values_of(n) for n in range(50)}
