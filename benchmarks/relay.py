@@ -8,6 +8,7 @@ goes first alternates, and an unmeasured round warms the broker up. Both are tim
 their last. The CPU is that of the sending processes, librdkafka's threads included. Run it alone on the machine.
 """
 
+import gc
 import math
 import multiprocessing
 import tempfile
@@ -129,6 +130,8 @@ def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) ->
     producer = bare_producer(kafka)
     # All different, as rows are: the same few values again and again would never leave the processor's cache.
     values = [values_of(number) for number in range(first, first + rows)]
+    gc.collect()
+    gc.freeze()  # or it would look through all of them again and again
     began, events, began_cpu = 0.0, 0, time.process_time()
     for start in range(first, first + rows, size):
         producer.begin_transaction()
