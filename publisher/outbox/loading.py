@@ -1,4 +1,4 @@
-"""How arrays of `session_output` are read that repeat from row to row: reading one costs as much as half of the values of its row."""
+"""How text arrays of `session_output` are read: they repeat from row to row, and reading one costs more than all values of its row."""
 
 from typing import Any
 
@@ -7,8 +7,7 @@ from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import Loader, Transformer
 from psycopg.pq import Format
 
-_REPEATED_OIDS = (1009, 1007)
-"""Of text[] (topics and topic ids) and of integer[] (partitions, and how many outputs a session has)."""
+_TEXT_ARRAY_OID = 1009
 _MOST_KNOWN = 1_024
 
 
@@ -34,6 +33,5 @@ class RepeatedArrayLoader(Loader):
 
 
 def read_repeated_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Have a connection read them so."""
-    for oid in _REPEATED_OIDS:
-        connection.adapters.register_loader(oid, RepeatedArrayLoader)
+    """Have a connection read its text arrays so."""
+    connection.adapters.register_loader(_TEXT_ARRAY_OID, RepeatedArrayLoader)

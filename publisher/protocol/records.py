@@ -83,18 +83,16 @@ def value_bytes(row: Row) -> int:
 
 def is_plain(row: Row, headers: ExtraHeaders) -> bool:
     """Whether `produce_plain` may send the row: one session, one topic, and nothing but `outbox-id` in the headers."""
-    # Taken apart at once: asked twice for each row, and the fields by name cost twice as much.
-    _, _, revision, _, _, ends, _, topics, values, keys, own_headers, partitions, timestamps_ms = row
     return (
-        keys is None
-        and own_headers is None
-        and partitions is None
-        and timestamps_ms is None
-        and (headers is NO_EXTRAS or not headers)
-        and revision == 0
-        and len(ends) == 1
-        and 0 < len(values) <= len(_INDEXES)
-        and topics.count(topics[0]) == len(topics)
+        row.keys is None
+        and row.headers is None
+        and row.partitions is None
+        and row.timestamps_ms is None
+        and not headers
+        and row.revision == 0
+        and len(row.session_ends) == 1
+        and 0 < len(row.values) <= len(_INDEXES)
+        and row.topics.count(row.topics[0]) == len(row.topics)
     )
 
 
