@@ -8,6 +8,7 @@ goes first alternates, and an unmeasured round warms the broker up. Both are tim
 their last. The CPU is that of the sending processes, librdkafka's threads included. Run it alone on the machine.
 """
 
+import gc
 import math
 import multiprocessing
 import tempfile
@@ -27,6 +28,7 @@ from benchmarks.support.outbox import (
     bare_producer,
     produce_bare,
     synthetic_outbox,
+    values_of,
     wait_for_lanes,
 )
 from benchmarks.support.report import Measured, Report, alternate
@@ -126,12 +128,16 @@ def measure_bare(outbox: SyntheticOutbox, rows: int, processes: int) -> Measured
 
 def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) -> Sent:
     producer = bare_producer(kafka)
+    # All different, as rows are: the same few values again and again would never leave the processor's cache.
+    values = [values_of(number) for number in range(first, first + rows)]
+    gc.collect()
+    gc.freeze()  # or it would look through all of them again and again
     began, events, began_cpu = 0.0, 0, time.process_time()
     for start in range(first, first + rows, size):
         producer.begin_transaction()
         last = min(start + size, first + rows)
         for number in range(start, last):
-            produce_bare(producer, topic, number)
+            produce_bare(producer, topic, number, values[number - first])
         producer.commit_transaction()
         if began:
             events += (last - start) * EVENTS

@@ -23,6 +23,7 @@ from benchmarks.support.outbox import (
     SyntheticOutbox,
     produce_bare,
     synthetic_outbox,
+    values_of,
     wait_for_lanes,
 )
 from benchmarks.support.report import Report
@@ -103,9 +104,10 @@ def measure(outbox: SyntheticOutbox, batches: int, rate: float) -> tuple[list[fl
             through = arrivals.wait_for(outbox.topic, session) - began
             # In the middle between two batches, so that neither meets the other's aftermath.
             time.sleep(max(0.0, due - 0.5 / rate - time.perf_counter()))
+            values = values_of(session)
             began = time.perf_counter()
             producer.begin_transaction()
-            produce_bare(producer, outbox.bare_topic, session)
+            produce_bare(producer, outbox.bare_topic, session, values)
             producer.commit_transaction()
             without = arrivals.wait_for(outbox.bare_topic, session) - began
             if number >= WARM_UP:

@@ -36,7 +36,7 @@ def up(
     """
     dsn = _dsn(config)
     migrate.upgrade(dsn, revision, _applied)
-    _say_current(dsn)
+    _say(migrate.current(dsn))
 
 
 @app.command()
@@ -53,7 +53,7 @@ def down(
     confirm(yes, f"This drops {lost}. Continue?", f"this drops {lost}")
     dsn = _dsn(config)
     migrate.downgrade(dsn, revision, _reverted)
-    _say_current(dsn)
+    _say(migrate.current(dsn))
 
 
 @app.command()
@@ -88,10 +88,6 @@ def _applied(revision: str, title: str) -> None:
 
 def _reverted(revision: str, title: str) -> None:
     console().print(f"took back {revision}: {title}")
-
-
-def _say_current(dsn: str) -> None:
-    _say(migrate.current(dsn))
 
 
 def _say(found: str | None) -> None:

@@ -1,5 +1,6 @@
 """A synthetic outbox for measuring the publisher alone: rows as the job writes them, and a bare producer to compare with."""
 
+import hashlib
 import time
 import uuid
 from collections.abc import Iterator
@@ -169,17 +170,24 @@ def bare_producer(kafka: KafkaSettings) -> Producer:
     return producer
 
 
-def produce_bare(producer: Producer, topic: str, n: int) -> None:
-    """Produce session `n` with a plain loop: the same size of values, key and `outbox-id` header as in the outbox."""
+def values_of(n: int) -> list[bytes]:
+    """The values of session `n`, as `_ROWS` makes them."""
+    return [
+        (hashlib.md5(b"%d/%d" % (n, event)).hexdigest() * 6).encode()[:VALUE_BYTES]
+        for event in range(1, EVENTS + 1)
+    ]
+
+
+def produce_bare(producer: Producer, topic: str, n: int, values: list[bytes]) -> None:
+    """Produce session `n` with a plain loop: the values, key and `outbox-id` headers of the outbox's row."""
     key = b"session-%010d" % n
     end = n * 102 + 101
     produce = producer.produce
-    for index, value in enumerate(_VALUES):
+    for index, value in enumerate(values):
         produce(topic, value, key, -1, None, None, 0, [("outbox-id", b"%s/0/%d/%d" % (_ID, end, index))])
 
 
 _ID = TOPIC_ID.encode()
-_VALUES = [bytes(f"{n:0{VALUE_BYTES}d}", "ascii") for n in range(EVENTS)]
 
 
 def wait_for_lanes(outbox: SyntheticOutbox, holders: int, timeout_s: float) -> int:

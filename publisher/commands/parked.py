@@ -1,7 +1,6 @@
 """`publisher parked`: rows that Kafka refuses for themselves."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -204,21 +203,15 @@ def _parsed(rows: Sequence[str]) -> list[RowName]:
 
 
 def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) -> Requeued:
-    with _progress("requeueing", count) as advance:
+    with progress_bar(quiet=count < 1_000) as bar:
+        task = bar.add_task("requeueing", total=count)
         try:
-            return requeue(connection, choice, advance)
+            return requeue(connection, choice, lambda rows: bar.advance(task, rows))
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
                 "the job has held the writer lock for longer than [postgres] lock_timeout_ms. What was requeued before is requeued; run "
                 "the command again for the rest"
             ) from error
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    with progress_bar(quiet=total < 1_000) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda rows: bar.advance(task, rows)
 
 
 def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> None:

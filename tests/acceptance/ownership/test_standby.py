@@ -6,7 +6,7 @@ from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 
 PATIENCE_S = 300.0
-TAKEOVERS = 2
+TAKEOVERS = 3
 
 
 def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_another_one_takes_the_outbox(
