@@ -1,4 +1,4 @@
-"""`devstack`: a real Postgres and a real Kafka on this machine, without Docker."""
+"""`devstack`: a real Postgres, a real Kafka and, where wanted, a Spark cluster on this machine, without Docker."""
 
 import json
 import os
@@ -23,6 +23,8 @@ from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE
 from devstack.state import STATE_FILE, DetachedStack, load, locked
 
 DATABASE = "outbox"
+SPARK_VARIABLE = "OUTBOX_JOB__MASTER"
+_ADDRESSES = ("dsn", "bootstrap_servers", "url")
 
 app = typer.Typer(
     help="A real Postgres 18 and a real Apache Kafka 4.3 as local processes, without Docker.",
@@ -47,15 +49,22 @@ def up(
         typer.Option("--fast", help="Postgres without fsync: faster, loses data if the machine crashes."),
     ] = False,
     heap: Annotated[str, typer.Option(help="Heap of Kafka's JVM, as in -Xmx.", metavar="SIZE")] = "512m",
+    spark_workers: Annotated[
+        int,
+        typer.Option(
+            help="Also a Spark cluster: a master and so many workers of a core and 1 GB each.", min=0, max=16
+        ),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Start both servers in the background and create the database `outbox`.
+    """Start the servers in the background and create the database `outbox`.
 
     Prints their addresses as export lines, so that `eval "$(devstack up)"` sets them for the shell. What runs
     already is left alone. The first start downloads Kafka's jars (44 MB) into the user's cache.
     """
     with _progress() as report, locked(directory):
-        stack = load(directory, fast=fast, heap=heap, progress=partial(report, "Kafka's jars"))
+        jars = partial(report, "Kafka's jars")
+        stack = load(directory, fast=fast, heap=heap, spark_workers=spark_workers, progress=jars)
         with ExitStack() as undo:
             for server in stack.servers:
                 if server.is_running():
@@ -74,6 +83,8 @@ def up(
         screen.print(_table(stack))
         print(f"export {POSTGRES_VARIABLE}={shlex.quote(stack.postgres.dsn(DATABASE))}")
         print(f"export {KAFKA_VARIABLE}={shlex.quote(stack.kafka.bootstrap_servers)}")
+        if stack.spark_master is not None:
+            print(f"export {SPARK_VARIABLE}={shlex.quote(stack.spark_master.url)}")
 
 
 @app.command()
@@ -107,7 +118,7 @@ def down(
 
 @app.command()
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Show what runs. Exit code 1 when one of the two servers does not."""
+    """Show what runs. Exit code 1 when one of the servers does not."""
     stack = load(directory)
     if as_json:
         print(json.dumps(_report(stack), indent=2))
@@ -138,11 +149,14 @@ def psql(context: typer.Context) -> None:
 
 
 def _report(stack: DetachedStack) -> dict[str, Any]:
-    """What `--json` prints: for each server running, pid, log and address (null when down)."""
-    postgres, kafka = (_server_report(server) for server in stack.servers)
-    postgres["dsn"] = stack.postgres.dsn(DATABASE) if postgres["running"] else None
-    kafka["bootstrap_servers"] = stack.kafka.bootstrap_servers if kafka["running"] else None
-    return {"directory": str(stack.directory), "postgres": postgres, "kafka": kafka}
+    """What `--json` prints: for each server running, pid, log and, where clients need it, its address (null when down)."""
+    servers = {each.key: _server_report(each) for each in stack.servers}
+    postgres, kafka, spark = stack.postgres, stack.kafka, stack.spark_master
+    servers[postgres.key]["dsn"] = postgres.dsn(DATABASE) if postgres.is_running() else None
+    servers[kafka.key]["bootstrap_servers"] = kafka.bootstrap_servers if kafka.is_running() else None
+    if spark is not None:
+        servers[spark.key]["url"] = spark.url if spark.is_running() else None
+    return {"directory": str(stack.directory), **servers}
 
 
 def _server_report(server: LocalServer) -> dict[str, Any]:
@@ -156,10 +170,11 @@ def _table(stack: DetachedStack) -> Table:
     table.add_column("address", overflow="fold")
     table.add_column("log", overflow="fold")
     report = _report(stack)
-    for name, address in (("postgres", "dsn"), ("kafka", "bootstrap_servers")):
-        server = report[name]
+    for each in stack.servers:
+        server = report[each.key]
         state = "[green]running[/]" if server["running"] else "[red]not running[/]"
-        table.add_row(name, state, str(server["pid"] or ""), server[address] or "", server["log"])
+        address = next((server[name] for name in _ADDRESSES if server.get(name)), "")
+        table.add_row(each.key, state, str(server["pid"] or ""), address, server["log"])
     return table
 
 

@@ -85,27 +85,32 @@ class SparkMaster(_SparkServer):
 
 
 class SparkWorker(_SparkServer):
-    """A worker of a master, with so many cores and so much memory for executors. `host`: a loopback address, each worker's own."""
+    """A worker of a master, with so many cores and so much memory for executors."""
 
-    name = "Spark worker"
     main = "worker.Worker"
 
     def __init__(
         self,
         data_dir: Path,
         master: SparkMaster,
+        number: int,
         *,
-        host: str = LOOPBACK,
         cores: int = 1,
         memory: str = "1g",
+        port: int = 0,
         detached: bool = False,
+        running: ServerProcess | None = None,
     ) -> None:
-        super().__init__(data_dir, detached=detached)
-        self.host = host
+        """`number`: from 1 on; each worker has a loopback address of its own, as if it were another machine."""
+        super().__init__(data_dir, port=port, detached=detached, running=running)
+        self.name = f"Spark worker {number}"
+        self.host = f"127.0.0.{number + 1}"
         self._master, self._cores, self._memory = master, cores, memory
 
     def executors(self) -> list[psutil.Process]:
         """The executors' processes as they are now."""
+        if not self.is_running():
+            return []
         found = []
         for child in psutil.Process(self.process.identity.pid).children():
             with suppress(psutil.NoSuchProcess):  # gone meanwhile, or a zombie

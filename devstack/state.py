@@ -14,6 +14,7 @@ from devstack.postgres import Postgres
 from devstack.processes.errors import DevstackError
 from devstack.processes.process import ProcessIdentity, ServerProcess
 from devstack.processes.server import LocalServer
+from devstack.spark import SparkMaster, SparkWorker
 from spark_job.spark.jars import Progress
 
 STATE_FILE = "state.json"
@@ -29,23 +30,25 @@ class RecordedServer:
 
 @dataclass(frozen=True)
 class DetachedStack:
-    """The two servers of one directory, whether they run or not."""
+    """The servers of one directory, whether they run or not."""
 
     directory: Path
     postgres: Postgres
     kafka: Kafka
+    spark_master: SparkMaster | None
+    """None without Spark workers."""
+    spark_workers: tuple[SparkWorker, ...]
 
     @property
-    def servers(self) -> tuple[LocalServer, LocalServer]:
-        """Both, in the order in which they start."""
-        return self.postgres, self.kafka
+    def servers(self) -> tuple[LocalServer, ...]:
+        """All, in the order in which they start."""
+        spark = () if self.spark_master is None else (self.spark_master, *self.spark_workers)
+        return self.postgres, self.kafka, *spark
 
     def save(self) -> None:
         """Record the processes that run and the ports. The file is replaced as a whole."""
         recorded = {
-            each.name.lower(): asdict(
-                RecordedServer(each.process.identity if each.is_running() else None, each.port)
-            )
+            each.key: asdict(RecordedServer(each.process.identity if each.is_running() else None, each.port))
             for each in self.servers
         }
         path = self.directory / STATE_FILE
@@ -55,31 +58,41 @@ class DetachedStack:
 
 
 def load(
-    directory: Path, *, fast: bool = False, heap: str = "512m", progress: Progress | None = None
+    directory: Path,
+    *,
+    fast: bool = False,
+    heap: str = "512m",
+    spark_workers: int = 0,
+    progress: Progress | None = None,
 ) -> DetachedStack:
     """The servers recorded in `directory`, or new ones with the given options where none is recorded.
 
-    Raises DevstackError when the state file cannot be read.
+    `spark_workers`: at least so many. Raises DevstackError when the state file cannot be read.
     """
     directory = directory.resolve()
-    postgres = _recorded(directory, Postgres.name)
-    kafka = _recorded(directory, Kafka.name)
+    recorded = _recorded(directory)
+
+    def life(key: str) -> dict[str, Any]:
+        known = recorded.get(key, RecordedServer(None, 0))
+        return {
+            "data_dir": directory / key,
+            "port": known.port,
+            "detached": True,
+            "running": _running(directory, key, known),
+        }
+
+    known_workers = sum(key.startswith("spark-worker-") for key in recorded)
+    numbers = range(1, max(spark_workers, known_workers) + 1)
+    master = SparkMaster(**life("spark-master")) if numbers else None
     return DetachedStack(
         directory,
-        Postgres(
-            directory / "postgres",
-            fast=fast,
-            port=postgres.port if postgres else 0,
-            detached=True,
-            running=_running(directory, Postgres.name, postgres),
-        ),
-        Kafka(
-            directory / "kafka",
-            heap=heap,
-            port=kafka.port if kafka else 0,
-            detached=True,
-            running=_running(directory, Kafka.name, kafka),
-            progress=progress,
+        Postgres(fast=fast, **life("postgres")),
+        Kafka(heap=heap, progress=progress, **life("kafka")),
+        master,
+        tuple(
+            SparkWorker(master=master, number=number, **life(f"spark-worker-{number}"))
+            for number in numbers
+            if master is not None
         ),
     )
 
@@ -100,24 +113,26 @@ def locked(directory: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _recorded(directory: Path, name: str) -> RecordedServer | None:
+def _recorded(directory: Path) -> dict[str, RecordedServer]:
+    """What the state file says, by key; empty where there is none."""
     path = directory / STATE_FILE
     if not path.exists():
-        return None
+        return {}
     try:
         state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        server = state.get(name.lower())
-        if server is None:
-            return None
-        process = server["process"]
-        return RecordedServer(ProcessIdentity(**process) if process else None, server["port"])
-    except (ValueError, KeyError, TypeError) as error:
+        return {
+            key: RecordedServer(
+                ProcessIdentity(**server["process"]) if server["process"] else None, server["port"]
+            )
+            for key, server in state.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DevstackError(
             f"{path} is not a state file of devstack ({error}); remove its directory"
         ) from error
 
 
-def _running(directory: Path, name: str, recorded: RecordedServer | None) -> ServerProcess | None:
-    if recorded is None or recorded.process is None or not recorded.process.is_alive():
+def _running(directory: Path, key: str, recorded: RecordedServer) -> ServerProcess | None:
+    if recorded.process is None or not recorded.process.is_alive():
         return None
-    return ServerProcess(name, recorded.process, directory / name.lower() / "server.log")
+    return ServerProcess(key, recorded.process, directory / key / "server.log")

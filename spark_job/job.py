@@ -182,7 +182,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
             settings.job.max_row_bytes,
         ),
         code=task_code_fingerprint(),
-        kafka=settings.kafka.client(),
+        kafka=settings.kafka.portable_client(),
         kafka_timeout_s=settings.kafka.request_timeout_s,
         fault_file=None if fault_file is None else str(fault_file),
     )

@@ -1,4 +1,4 @@
-"""What Postgres and Kafka have in common as local servers: a folder, a port and a life."""
+"""What all local servers have in common: a folder, a port and a life."""
 
 import signal
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ class LocalServer(ABC):
     It dies with the process that started it, even by `kill -9`, unless it is detached.
     """
 
-    name: ClassVar[str]
+    name: str
     stop_signal: ClassVar[signal.Signals]
     start_timeout_s: ClassVar[float]
 
@@ -53,6 +53,11 @@ class LocalServer(ABC):
         if self._process is None:
             raise DevstackError(f"{self.name} on {self.data_dir} was not started: call start() first")
         return self._process
+
+    @property
+    def key(self) -> str:
+        """Its name as that of a file or a field."""
+        return self.name.lower().replace(" ", "-")
 
     def is_running(self) -> bool:
         """Whether the server's process is alive (a paused one counts)."""

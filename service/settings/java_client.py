@@ -10,16 +10,21 @@ _SAME = (
     "client.id",
     "client.rack",
 )
+_PEM = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    """Return what of librdkafka's options the Java client has, too. Certificates are PEM files; OAUTHBEARER needs [kafka.java_options].
+    """Return what of librdkafka's options the Java client has, too. OAUTHBEARER needs [kafka.java_options].
 
     Raises OSError for a file that cannot be read.
     """
-    given = {name: str(value) for name, value in options.items()}
+    given = {name: str(value) for name, value in with_certificates(options).items()}
     if "sasl.mechanisms" in given:  # librdkafka's older name
         given.setdefault("sasl.mechanism", given["sasl.mechanisms"])
     found = {name: given[name] for name in _SAME if name in given}
@@ -35,17 +40,31 @@ def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, s
         module = _PLAIN if mechanism == "PLAIN" else _SCRAM
         user, password = _quoted(given["sasl.username"]), _quoted(given["sasl.password"])
         found["sasl.jaas.config"] = f"{module} required username={user} password={password};"
-    if "ssl.ca.location" in given:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given["ssl.ca.location"]}
-    certificate, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
-    if certificate and key:
+    if "ssl.ca.pem" in given:
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": given["ssl.ca.pem"]}
+    if "ssl.certificate.pem" in given and "ssl.key.pem" in given:
         found |= {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": Path(certificate).read_text("utf-8"),
-            "ssl.keystore.key": Path(key).read_text("utf-8"),
+            "ssl.keystore.certificate.chain": given["ssl.certificate.pem"],
+            "ssl.keystore.key": given["ssl.key.pem"],
         }
         if "ssl.key.password" in given:
             found["ssl.key.password"] = given["ssl.key.password"]
+    return found
+
+
+def with_certificates(options: Mapping[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
+    """Return librdkafka's options with the text of PEM files instead of their paths, so that they hold on machines without these files.
+
+    Raises OSError for a file that cannot be read.
+    """
+    found = dict(options)
+    for location, text in _PEM.items():
+        path = Path(str(found.get(location, "probe")))
+        # librdkafka also takes a folder of certificates, and `probe` for the system's.
+        if path.name != "probe" and not path.is_dir():
+            del found[location]
+            found[text] = path.read_text("utf-8")
     return found
 
 

@@ -1,6 +1,8 @@
 """Where the two servers are, and how the services log: what both services need."""
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
@@ -9,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
 from service.errors import SettingsError
-from service.settings.java_client import java_options
+from service.settings.java_client import java_options, with_certificates
 from service.settings.section import Milliseconds, Section
 
 
@@ -75,15 +77,21 @@ class KafkaSettings(Section):
         """
         return {"bootstrap.servers": self.bootstrap_servers} | self.options | self._secret_options() | extra
 
+    def portable_client(self) -> dict[str, str | int | float | bool]:
+        """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
+
+        Raises SettingsError where a file that they name cannot be read.
+        """
+        with _files_are_settings():
+            return with_certificates(self.client())
+
     def java(self) -> dict[str, str]:
         """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `java_options`.
 
         Raises SettingsError where a file that they name cannot be read.
         """
-        try:
+        with _files_are_settings():
             return java_options(self.client()) | self.java_options
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
 
     def _secret_options(self) -> dict[str, str | int | float | bool]:
         if self.secret_options_file is None:
@@ -94,6 +102,14 @@ class KafkaSettings(Section):
             raise SettingsError(
                 f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {error}"
             ) from error
+
+
+@contextmanager
+def _files_are_settings() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
 
 
 class LogSettings(Section):

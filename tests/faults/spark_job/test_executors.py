@@ -39,14 +39,14 @@ def master(tmp_path: Path) -> Iterator[SparkMaster]:
 @pytest.fixture
 def workers(master: SparkMaster, tmp_path: Path) -> Iterator[list[SparkWorker]]:
     """Its workers, which share no folder and have nothing of ours."""
-    made = [SparkWorker(tmp_path / host, master, host=host) for host in ("127.0.0.2", "127.0.0.3")]
+    made = [SparkWorker(tmp_path / f"worker-{number}", master, number) for number in (1, 2)]
     with ExitStack() as running:
         yield [running.enter_context(closing_server(worker)) for worker in made]
 
 
 def executors(workers: list[SparkWorker]) -> list[psutil.Process]:
     """All executors as they are now."""
-    return [executor for worker in workers if worker.is_running() for executor in worker.executors()]
+    return [executor for worker in workers for executor in worker.executors()]
 
 
 @pytest.fixture

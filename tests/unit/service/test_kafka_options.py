@@ -53,13 +53,14 @@ def test_a_password_cannot_end_its_own_quotation() -> None:
     assert found["sasl.jaas.config"].endswith('password="a\\"; b\\\\";')
 
 
-def test_certificates_are_the_same_files(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
+def test_certificates_reach_both_clients_on_other_machines_too(tmp_path: Path) -> None:
+    authority, certificate, key = tmp_path / "ca.pem", tmp_path / "client.pem", tmp_path / "client.key"
+    authority.write_text("AUTHORITY")
     certificate.write_text("CERTIFICATE")
     key.write_text("KEY")
     options = {
         "security.protocol": "ssl",
-        "ssl.ca.location": "/etc/ca.pem",
+        "ssl.ca.location": str(authority),
         "ssl.certificate.location": str(certificate),
         "ssl.key.location": str(key),
         "ssl.key.password": "s3cret",
@@ -69,12 +70,27 @@ def test_certificates_are_the_same_files(tmp_path: Path) -> None:
         "security.protocol": "SSL",
         "ssl.endpoint.identification.algorithm": "",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/etc/ca.pem",
+        "ssl.truststore.certificates": "AUTHORITY",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": "CERTIFICATE",
         "ssl.keystore.key": "KEY",
         "ssl.key.password": "s3cret",
     }
+    assert KafkaSettings(options=options).portable_client() == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "ssl",
+        "ssl.ca.pem": "AUTHORITY",
+        "ssl.certificate.pem": "CERTIFICATE",
+        "ssl.key.pem": "KEY",
+        "ssl.key.password": "s3cret",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+@pytest.mark.parametrize("location", ["probe", "{folder}"])
+def test_librdkafkas_other_places_of_authorities_stay(tmp_path: Path, location: str) -> None:
+    options = {"ssl.ca.location": location.format(folder=tmp_path)}
+    assert KafkaSettings(options=options).portable_client()["ssl.ca.location"] == options["ssl.ca.location"]
 
 
 def test_what_java_options_say_wins_and_reaches_the_java_client_alone() -> None:
