@@ -89,6 +89,7 @@ docs: $(INSTALLED) ## Generate docs/configuration.md from the settings
 lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/executor.in -c requirements/dev.txt -o requirements/executor.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
 
 .PHONY: clean

@@ -28,6 +28,8 @@ class Service:
     def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
         """`environment`: the OUTBOX_ settings."""
         self.module = module
+        self.launcher: Sequence[str] = (sys.executable, "-m", module)
+        """The words before `run`."""
         self._environment = environment
         self._log = log
         self._process: ServerProcess | None = None
@@ -35,7 +37,7 @@ class Service:
     def start(self, *options: str, **settings: str) -> None:
         """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
         assert not self.is_alive(), f"{self.module} runs already"
-        command = [sys.executable, "-m", self.module, "run", *options]
+        command = [*self.launcher, "run", *options]
         environment = without_settings() | dict(self._environment) | settings
         self._process = launch(self.module, command, log=self._log, environment=environment)
 

@@ -1,18 +1,24 @@
-"""Executors as they are on a cluster: processes of their own, each with its own disk, which may be lost or too slow."""
+"""A Spark cluster: a master and two workers as processes of their own, which share no folder and have nothing of ours but what Spark sends.
+
+Executors, a worker, the master and the driver are killed; tasks run twice. docs/cluster.md has the date of the last run.
+"""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
+import pyspark
 import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.processes.port import LOOPBACK
 from devstack.spark import SparkMaster, SparkWorker
 from tests.support.pipeline.options import Options
+from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.pipeline import Pipeline
 
 Server = TypeVar("Server", SparkMaster, SparkWorker)
@@ -59,7 +65,7 @@ def pipeline(
             "master": master.url,
             # Relative: below each executor's own directory, so that none finds what another one kept.
             "cache": "cache",
-            "max_events_per_batch": 300,
+            "max_events_per_batch": 1_000,
             "spark_options": {
                 "spark.driver.host": LOOPBACK,
                 "spark.driver.bindAddress": LOOPBACK,
@@ -83,14 +89,14 @@ def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing
     pipeline.hold_open(6)
     with pipeline.load(31, sessions_per_second=40):
         pipeline.job.start(**pipeline.armed)
-        _wait_for_batches(pipeline, 3)
+        pipeline.more_batches(3)
         for _ in range(3):
             pipeline.wait_until(lambda: len(executors(workers)) == 2, "both executors")
             executors(workers)[0].send_signal(signal.SIGKILL)
-            _wait_for_batches(pipeline, 3)
+            pipeline.more_batches(3)
         # The task that stands still is run once more on the other executor; when it continues, it comes too late.
         with pipeline.held_at("task.after_assembly"):
-            _wait_for_batches(pipeline, 2)
+            pipeline.more_batches(2)
     pipeline.release()
     expected = pipeline.expectation()
     pipeline.complete(expected)
@@ -101,32 +107,55 @@ def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(1_200)
-def test_a_worker_the_master_and_the_driver_killed_under_load_lose_and_repeat_nothing(
-    pipeline: Pipeline, master: SparkMaster, workers: list[SparkWorker]
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(
+    "submitted", [False, True], ids=["spark-job run", "spark-submit with a packed environment"]
+)
+def test_an_executor_a_worker_the_master_and_the_driver_killed_under_load_lose_and_repeat_nothing(
+    pipeline: Pipeline, master: SparkMaster, workers: list[SparkWorker], tmp_path: Path, submitted: bool
 ) -> None:
+    if submitted:
+        pipeline.job.launcher = spark_submit(master, tmp_path)
     pipeline.hold_open(6)
-    with pipeline.load(32, sessions_per_second=40):
+    with pipeline.load(32, sessions_per_second=10):
         pipeline.job.start()
-        _wait_for_batches(pipeline, 3)
+        pipeline.more_batches(3)
+        pipeline.wait_until(lambda: len(executors(workers)) == 2, "both executors")
+        executors(workers)[0].send_signal(signal.SIGKILL)
+        pipeline.more_batches(3)
         workers[0].kill()
-        _wait_for_batches(pipeline, 3)
+        pipeline.more_batches(3)
         workers[0].start()
         pipeline.wait_until(lambda: len(executors(workers)) == 2, "both executors")
-        # What runs goes on without a master; a new one remembers it.
+        # What runs continues without a master, and a new one remembers it.
         master.kill()
-        _wait_for_batches(pipeline, 3)
+        pipeline.more_batches(3)
         master.start()
         pipeline.job.kill()
         pipeline.job.start()
-        _wait_for_batches(pipeline, 3)
+        pipeline.more_batches(3)
     pipeline.release()
     expected = pipeline.expectation()
     pipeline.complete(expected)
-    pipeline.stop()
+    if submitted:
+        assert "spark_submitted" in pipeline.job.log()
+        pipeline.command("stop")
+        pipeline.wait_until(lambda: not pipeline.job.is_alive(), "the end of the job")
+        assert pipeline.publisher.terminate() == 0
+    else:
+        pipeline.stop()
     pipeline.assert_exactly_once(expected)
 
 
-def _wait_for_batches(pipeline: Pipeline, more: int) -> None:
-    wanted = pipeline.batches() + more
-    pipeline.wait_until(lambda: pipeline.batches() >= wanted, "batches", timeout_s=300, alive=(pipeline.job,))
+def spark_submit(master: SparkMaster, folder: Path) -> list[str]:
+    """The command of docs/cluster.md; executors run on the environment that it sends."""
+    script = folder / "submit.py"
+    script.write_text("from spark_job.cli import main\n\nmain()\n", "utf-8")
+    return [
+        str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"),
+        *("--master", master.url),
+        *("--archives", f"{packed_environment(folder)}#environment"),
+        *("--conf", "spark.pyspark.python=./environment/bin/python"),
+        *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
+        str(script),
+    ]
