@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.pipeline import restarts, steady, throughput
+from benchmarks.pipeline import cost, restarts, steady, throughput
 from benchmarks.pipeline.checkout import OURS, Checkout, compared
 from benchmarks.pipeline.traffic import preload
 from benchmarks.support.report import Measured, Report, alternate, screen
-from benchmarks.support.servers import started_servers
+from benchmarks.support.servers import Servers, started_servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 from examples.clickstream.generator import Shape, generate_blocks
@@ -36,6 +36,7 @@ Transform = Annotated[
     str, typer.Option(help="module:function of a transform that writes 20 outputs a session to bench.out.")
 ]
 
+_INPUT = "bench.in"
 _TRANSFORM = "benchmarks.transforms:twenty"
 
 
@@ -84,22 +85,47 @@ def measure_throughput(
     parameters: dict[str, object] = {"sessions": sessions, "partitions": partitions, "max_events": max_events}
     report = Report("throughput", parameters, throughput.LABELS)
     settings = _settings(key, transform) | {"JOB__MAX_EVENTS_PER_BATCH": str(max_events)}
-    topic = "bench.in"
     with started_servers() as here:
-        create_topics(
-            here.bootstrap_servers, {topic: (partitions, {}), TOPIC: (steady.OUTPUT_PARTITIONS, {})}
-        )
-        shape = Shape(sessions, sessions_per_second=2_000, start_ms=int(time.time() * 1000))
-        events = preload(here.bootstrap_servers, topic, generate_blocks(shape))
-        screen.print(f"preloaded {events:,} events")
+        events = _preload(here, sessions, partitions)
         if scan:
-            parameters["events/s of a scan"] = round(events / throughput.scan_s(here, topic))
+            parameters["events/s of a scan"] = round(events / throughput.scan_s(here, _INPUT))
 
         def measure(checkout: Checkout) -> None:
-            report.add(checkout.name, throughput.measure(here, checkout, topic, settings, sessions))
+            report.add(checkout.name, throughput.measure(here, checkout, _INPUT, settings, sessions))
 
         alternate(compared(baseline), rounds, measure)
     report.finish(page, as_json=json)
+
+
+@app.command("cost")
+def measure_cost(
+    sessions: Annotated[int, typer.Option(min=2_000, help="Sessions of 102 events in the backlog.")] = 60_000,
+    rounds: Rounds = 1,
+    partitions: Partitions = 4,
+    page: Page = None,
+    json: Json = False,
+) -> None:
+    """What a session costs each part: CPU and memory of job, publisher, Postgres and Kafka, WAL and outbox."""
+    report = Report("cost", {"sessions": sessions, "partitions": partitions}, cost.LABELS)
+    with started_servers() as here:
+        _preload(here, sessions, partitions)
+
+        def measure(checkout: Checkout) -> None:
+            report.add(checkout.name, cost.measure(here, _INPUT, _settings(), sessions))
+
+        alternate([OURS], rounds, measure)
+    report.finish(page, as_json=json)
+
+
+def _preload(servers: Servers, sessions: int, partitions: int) -> int:
+    """Make both topics and fill the input; return how many events it has."""
+    create_topics(
+        servers.bootstrap_servers, {_INPUT: (partitions, {}), TOPIC: (steady.OUTPUT_PARTITIONS, {})}
+    )
+    shape = Shape(sessions, sessions_per_second=2_000, start_ms=int(time.time() * 1000))
+    events = preload(servers.bootstrap_servers, _INPUT, generate_blocks(shape))
+    screen.print(f"preloaded {events:,} events")
+    return events
 
 
 @app.command("latency")

@@ -35,6 +35,7 @@ class Services:
     def __init__(self, checkout: Checkout, environment: Mapping[str, str], dsn: str, folder: Path) -> None:
         """`folder`: for logs and what the job keeps on disk."""
         self.folder = folder
+        self.dsn = dsn
         self._checkout, self._environment = checkout, environment
         self._connection = psycopg.connect(dsn, autocommit=True)
         self._processes: dict[str, ServerProcess] = {}
@@ -78,6 +79,13 @@ class Services:
             if not process.is_alive():
                 lines = process.log.read_text("utf-8", "replace").splitlines()[-_TAIL:]
                 raise RuntimeError(f"{process.name} of {self._checkout.folder} ended:\n" + "\n".join(lines))
+
+    def pids(self) -> dict[str, int]:
+        """Of the job and the publisher; what they have started is below them."""
+        return {
+            part: self._processes[name].identity.pid
+            for part, name in (("job", "spark_job"), ("publisher", "publisher"))
+        }
 
     def cpu(self) -> Cpu:
         """What the job has used since it was started."""

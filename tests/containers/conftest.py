@@ -19,8 +19,11 @@ collect_ignore = ["test_suite.py"] if containers_are_wanted(os.environ) else ["t
 
 
 @pytest.fixture(scope="module")
-def stack(compose_engine: Engine) -> Iterator[Stack]:
-    """Build the images and bring everything up, as a user does. Everything is removed after the tests."""
+def stack(compose_engine: Engine, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """Build the images and bring everything up, as a user does. Everything is removed after the tests.
+
+    A module's FILES go after the shipped one.
+    """
     with ExitStack() as cleanup:
         ports = [ReservedPort() for _ in range(2)]
         for port in ports:
@@ -32,6 +35,7 @@ def stack(compose_engine: Engine) -> Iterator[Stack]:
             kafka_port,
             postgres_port,
             python_image(compose_engine),
+            getattr(request.module, "FILES", ()),
         )
         cleanup.callback(made.destroy)
         with made.timed("build"):

@@ -61,10 +61,17 @@ class Stack:
     """A Compose project. Build it, bring it `up`; the caller takes it down with `destroy`."""
 
     def __init__(
-        self, engine: Engine, project: str, kafka_port: int, postgres_port: int, python: str
+        self,
+        engine: Engine,
+        project: str,
+        kafka_port: int,
+        postgres_port: int,
+        python: str,
+        files: Sequence[str] = (),
     ) -> None:
-        """`python`: the image to build on. The images have the project's name as their tag."""
+        """`python`: the image to build on. The images have the project's name as their tag. `files`: beside the shipped one."""
         self._engine = engine
+        self._files = (OVERRIDE, *files)
         self._project = project
         self._ports = (kafka_port, postgres_port)
         self._environment = {
@@ -81,9 +88,10 @@ class Stack:
 
     # Compose
 
-    def compose(self, *arguments: str, check: bool = True, files: Sequence[str] = (OVERRIDE,)) -> str:
-        """Run `docker compose <arguments>` with the shipped file and `files` after it; return what it printed."""
-        named = [option for file in ("docker-compose.yml", *files) for option in ("-f", str(ROOT / file))]
+    def compose(self, *arguments: str, check: bool = True, files: Sequence[str] | None = None) -> str:
+        """Run `docker compose <arguments>` with the shipped file and `files` (None: the project's) after it; return what it printed."""
+        given = self._files if files is None else files
+        named = [option for file in ("docker-compose.yml", *given) for option in ("-f", str(ROOT / file))]
         return self._engine.run(
             *("compose", "-p", self._project, "--project-directory", str(ROOT), *named, *arguments),
             cwd=ROOT,
