@@ -42,8 +42,8 @@ def modules(function: str) -> Iterator[tuple[str, Path]]:
     if found is None or top in {package.__name__ for package in _PACKAGES}:
         return
     if found.submodule_search_locations:
-        folders = [Path(each) for each in found.submodule_search_locations]
-        for folder in folders:
+        # A package without `__init__.py` may be found twice, by two ways to its folder.
+        for folder in {Path(each).resolve() for each in found.submodule_search_locations}:
             if not _is_installed(folder):
                 yield from _package(folder)
     elif found.origin is not None and not _is_installed(Path(found.origin)):
