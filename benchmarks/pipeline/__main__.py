@@ -100,6 +100,9 @@ def measure_throughput(
 @app.command("cost")
 def measure_cost(
     sessions: Annotated[int, typer.Option(min=2_000, help="Sessions of 102 events in the backlog.")] = 60_000,
+    spark_workers: Annotated[
+        int, typer.Option(min=0, help="Also on a Spark cluster of so many workers of one core; 0: not.")
+    ] = 0,
     rounds: Rounds = 1,
     partitions: Partitions = 4,
     page: Page = None,
@@ -110,10 +113,12 @@ def measure_cost(
     with started_servers() as here:
         _preload(here, sessions, partitions)
 
-        def measure(checkout: Checkout) -> None:
-            report.add(checkout.name, cost.measure(here, _INPUT, _settings(), sessions))
+        def measure(workers: int) -> None:
+            with cost.cluster(here, workers) as (placed, running):
+                found = cost.measure(here, _INPUT, _settings() | placed, sessions, running)
+            report.add(f"{workers} Spark workers" if workers else "one process", found)
 
-        alternate([OURS], rounds, measure)
+        alternate([0, spark_workers] if spark_workers else [0], rounds, measure)
     report.finish(page, as_json=json)
 
 

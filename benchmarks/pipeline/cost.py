@@ -1,8 +1,9 @@
 """What a session costs each part, warm: CPU, memory, and what Postgres writes and keeps."""
 
+import json
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
@@ -14,8 +15,16 @@ from benchmarks.pipeline.checkout import OURS
 from benchmarks.pipeline.services import Services, running
 from benchmarks.support.report import Measured
 from benchmarks.support.servers import Servers
+from devstack.processes.port import LOOPBACK
+from devstack.spark import SparkMaster, SparkWorker
 
-_PARTS = {"job": "job", "publisher": "publisher", "postgres": "Postgres", "kafka": "Kafka"}
+_PARTS = {
+    "job": "job",
+    "executors": "executors of a cluster",
+    "publisher": "publisher",
+    "postgres": "Postgres",
+    "kafka": "Kafka",
+}
 LABELS = (
     {"sessions_s": "sessions/s while it was measured"}
     | {f"cpu_{part}": f"CPU of a session, {name}, us" for part, name in _PARTS.items()}
@@ -44,13 +53,35 @@ class Used:
     stored_bytes: float
 
 
-def measure(servers: Servers, topic: str, settings: Mapping[str, str], sessions: int) -> Measured:
+@contextmanager
+def cluster(servers: Servers, workers: int) -> Iterator[tuple[dict[str, str], list[SparkWorker]]]:
+    """Start a Spark cluster of so many workers of one core; yield the settings that send the tasks there. 0: none."""
+    with ExitStack() as running:
+        if not workers:
+            yield {}, []
+            return
+        folder = servers.folder / "spark"
+        master = running.enter_context(SparkMaster(folder / "master"))
+        made = [SparkWorker(folder / f"worker-{number}", master, number) for number in range(1, workers + 1)]
+        for worker in made:
+            running.enter_context(worker)
+        options = {"spark.driver.host": LOOPBACK, "spark.executor.memory": "1g"}
+        yield (
+            {"JOB__MASTER": master.url, "JOB__CACHE": "cache", "JOB__SPARK_OPTIONS": json.dumps(options)},
+            made,
+        )
+
+
+def measure(
+    servers: Servers, topic: str, settings: Mapping[str, str], sessions: int, workers: Sequence[SparkWorker]
+) -> Measured:
     """Deliver all of the topic's sessions. Counted: from the moment a third of them is delivered to the last one."""
     with running(servers, OURS, topic, settings) as services:
-        roots = services.pids() | {
-            "postgres": servers.stack.postgres.process.identity.pid,
-            "kafka": servers.stack.kafka.process.identity.pid,
-        }
+        roots = {part: [pid] for part, pid in services.pids().items()}
+        roots["postgres"] = [servers.stack.postgres.process.identity.pid]
+        roots["kafka"] = [servers.stack.kafka.process.identity.pid]
+        if workers:
+            roots["executors"] = [worker.process.identity.pid for worker in workers]
         memory = dict.fromkeys(roots, 0.0)
         backlog, deadline = 0, time.monotonic() + _LONGEST_S
         begin: Used | None = None
@@ -62,7 +93,7 @@ def measure(servers: Servers, topic: str, settings: Mapping[str, str], sessions:
                 if begin is None and 3 * now.delivered >= sessions:
                     begin = now
                 backlog = max(backlog, now.in_ledger - now.delivered)
-                memory = {part: max(most, _memory_mb(roots[part])) for part, most in memory.items()}
+                memory = {part: max(most, sum(map(_memory_mb, roots[part]))) for part, most in memory.items()}
                 time.sleep(_EVERY_S)
     if begin is None:
         raise ValueError(f"{sessions} sessions are too few: they were delivered before anything was warm")
@@ -83,11 +114,13 @@ def costs(begin: Used, end: Used) -> Measured:
     }
 
 
-def _used(services: Services, connection: psycopg.Connection[TupleRow], roots: Mapping[str, int]) -> Used:
+def _used(
+    services: Services, connection: psycopg.Connection[TupleRow], roots: Mapping[str, Sequence[int]]
+) -> Used:
     sample = services.sample()
     ((wal, stored),) = connection.execute(_WRITTEN).fetchall()
     ((in_ledger,),) = connection.execute(_IN_LEDGER).fetchall()
-    cpu_s = {part: cpu.used_by(pid).total for part, pid in roots.items()}
+    cpu_s = {part: sum(cpu.used_by(pid).total for pid in pids) for part, pids in roots.items()}
     return Used(sample.at_s, sample.delivered, in_ledger, cpu_s, wal, stored)
 
 

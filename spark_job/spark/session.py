@@ -138,12 +138,8 @@ def _join(settings: JobSettings) -> SparkSession:
     for name, value in (_OPTIONS | settings.spark_options).items():
         if name not in given:
             SparkSession.builder.config(name, value)
-    virtual_machine = SparkContext._jvm
-    assert virtual_machine is not None
-    virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings))
-    log_settings = virtual_machine.java.io.File(str(_LOG_SETTINGS)).toURI()
-    virtual_machine.org.apache.logging.log4j.core.config.Configurator.reconfigure(log_settings)
     session = SparkSession.builder.getOrCreate()
+    _configure_log(settings)
     named = f"{given.get(_JARS, '')},{given.get('spark.jars.packages', '')}"
     if _CONNECTOR not in named:
         # The driver's class path is fixed by now: the session loads these beside it, and sends them to the executors.
@@ -151,6 +147,15 @@ def _join(settings: JobSettings) -> SparkSession:
             session.sql(f"ADD JAR '{jar}'")
     log.info("spark_submitted", master=session.sparkContext.master, name=session.sparkContext.appName)
     return session
+
+
+def _configure_log(settings: JobSettings) -> None:
+    """Give a JVM that runs already our settings of its log: after the start of Spark, which takes its own."""
+    virtual_machine = SparkContext._jvm
+    assert virtual_machine is not None
+    virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings))
+    log_settings = virtual_machine.java.io.File(str(_LOG_SETTINGS)).toURI()
+    virtual_machine.org.apache.logging.log4j.core.config.Configurator.reconfigure(log_settings)
 
 
 def load_added_jars(session: SparkSession) -> None:
