@@ -53,12 +53,12 @@ def _consume_one(bootstrap: str, topic: str) -> bytes | None:
     return message.value()
 
 
-def test_up_gives_two_working_servers_and_down_leaves_nothing(tmp_path: Path) -> None:
+def test_up_gives_working_servers_and_down_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "stack"
-    up = _devstack(directory, "up", "--fast", "--json")
+    up = _devstack(directory, "up", "--fast", "--spark-workers", "1", "--json")
     assert up.returncode == 0, up.stderr
     report = json.loads(up.stdout)
-    pids = [report[name]["pid"] for name in ("postgres", "kafka")]
+    pids = [report[name]["pid"] for name in ("postgres", "kafka", "spark-master", "spark-worker-1")]
     try:
         with psycopg.connect(report["postgres"]["dsn"]) as connection:
             assert connection.info.dbname == "outbox"
@@ -66,13 +66,17 @@ def test_up_gives_two_working_servers_and_down_leaves_nothing(tmp_path: Path) ->
         _produce(report["kafka"]["bootstrap_servers"], "greetings", b"hello")
         assert _consume_one(report["kafka"]["bootstrap_servers"], "greetings") == b"hello"
 
+        registered = "Successfully registered with master " + report["spark-master"]["url"]
+        assert registered in Path(report["spark-worker-1"]["log"]).read_text("utf-8")
+
         again = _devstack(directory, "up")
         assert f"export OUTBOX_POSTGRES__DSN={report['postgres']['dsn']}\n" in again.stdout
+        assert f"export OUTBOX_JOB__MASTER={report['spark-master']['url']}\n" in again.stdout
         assert json.loads(_devstack(directory, "status", "--json").stdout) == report
     finally:
         down = _devstack(directory, "down")
     assert down.returncode == 0, down.stderr
-    assert [birth(pid) for pid in pids] == [None, None]
+    assert [birth(pid) for pid in pids] == [None] * 4
     assert not directory.exists()
     after = _devstack(directory, "status", "--json")
     assert after.returncode == 1
