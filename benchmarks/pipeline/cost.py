@@ -78,8 +78,8 @@ def measure(
     """Deliver all of the topic's sessions. Counted: from the moment a third of them is delivered to the last one."""
     with running(servers, OURS, topic, settings) as services:
         roots = {part: [pid] for part, pid in services.pids().items()}
-        roots["postgres"] = [servers.stack.postgres.process.identity.pid]
-        roots["kafka"] = [servers.stack.kafka.process.identity.pid]
+        postgres, kafka = servers.stack.local_servers
+        roots |= {"postgres": [postgres.process.identity.pid], "kafka": [kafka.process.identity.pid]}
         if workers:
             roots["executors"] = [worker.process.identity.pid for worker in workers]
         memory = dict.fromkeys(roots, 0.0)
@@ -97,9 +97,8 @@ def measure(
                 time.sleep(_EVERY_S)
     if begin is None:
         raise ValueError(f"{sessions} sessions are too few: they were delivered before anything was warm")
-    return (
-        costs(begin, now) | {"backlog": backlog} | {f"memory_{part}": most for part, most in memory.items()}
-    )
+    most_memory = {f"memory_{part}": most for part, most in memory.items()}
+    return {**costs(begin, now), "backlog": backlog, **most_memory}
 
 
 def costs(begin: Used, end: Used) -> Measured:

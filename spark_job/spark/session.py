@@ -135,9 +135,8 @@ def _join(settings: JobSettings) -> SparkSession:
     """
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
-    for name, value in (_OPTIONS | settings.spark_options).items():
-        if name not in given:
-            SparkSession.builder.config(name, value)
+    for name, value in added_options(given, settings.spark_options).items():
+        SparkSession.builder.config(name, value)
     session = SparkSession.builder.getOrCreate()
     _configure_log(settings)
     named = f"{given.get(_JARS, '')},{given.get('spark.jars.packages', '')}"
@@ -147,6 +146,11 @@ def _join(settings: JobSettings) -> SparkSession:
             session.sql(f"ADD JAR '{jar}'")
     log.info("spark_submitted", master=session.sparkContext.master, name=session.sparkContext.appName)
     return session
+
+
+def added_options(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return what a session gets beside the options that spark-submit has given it. `own`: `[job] spark_options`."""
+    return {name: value for name, value in {**_OPTIONS, **own}.items() if name not in given}
 
 
 def _configure_log(settings: JobSettings) -> None:

@@ -4,14 +4,12 @@ Executors, a worker, the master and the driver are killed; tasks run twice. docs
 """
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
-import pyspark
 import pytest
 
 from devstack.kafka import KafkaServer
@@ -20,6 +18,7 @@ from devstack.spark import SparkMaster, SparkWorker
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.submit import spark_submit, stop_submitted
 
 Server = TypeVar("Server", SparkMaster, SparkWorker)
 
@@ -115,7 +114,12 @@ def test_an_executor_a_worker_the_master_and_the_driver_killed_under_load_lose_a
     pipeline: Pipeline, master: SparkMaster, workers: list[SparkWorker], tmp_path: Path, submitted: bool
 ) -> None:
     if submitted:
-        pipeline.job.launcher = spark_submit(master, tmp_path)
+        pipeline.job.launcher = spark_submit(
+            tmp_path,
+            *("--master", master.url),
+            *("--archives", f"{packed_environment(tmp_path)}#environment"),
+            *("--conf", "spark.pyspark.python=./environment/bin/python"),
+        )
     pipeline.hold_open(6)
     with pipeline.load(32, sessions_per_second=10):
         pipeline.job.start()
@@ -139,23 +143,7 @@ def test_an_executor_a_worker_the_master_and_the_driver_killed_under_load_lose_a
     pipeline.complete(expected)
     if submitted:
         assert "spark_submitted" in pipeline.job.log()
-        pipeline.command("stop")
-        pipeline.wait_until(lambda: not pipeline.job.is_alive(), "the end of the job")
-        assert pipeline.publisher.terminate() == 0
+        stop_submitted(pipeline)
     else:
         pipeline.stop()
     pipeline.assert_exactly_once(expected)
-
-
-def spark_submit(master: SparkMaster, folder: Path) -> list[str]:
-    """The command of docs/cluster.md; executors run on the environment that it sends."""
-    script = folder / "submit.py"
-    script.write_text("from spark_job.cli import main\n\nmain()\n", "utf-8")
-    return [
-        str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"),
-        *("--master", master.url),
-        *("--archives", f"{packed_environment(folder)}#environment"),
-        *("--conf", "spark.pyspark.python=./environment/bin/python"),
-        *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
-        str(script),
-    ]

@@ -58,7 +58,7 @@ def test_certificates_reach_both_clients_on_other_machines_too(tmp_path: Path) -
     authority.write_text("AUTHORITY")
     certificate.write_text("CERTIFICATE")
     key.write_text("KEY")
-    options = {
+    options: dict[str, str | int | float | bool] = {
         "security.protocol": "ssl",
         "ssl.ca.location": str(authority),
         "ssl.certificate.location": str(certificate),
@@ -89,8 +89,9 @@ def test_certificates_reach_both_clients_on_other_machines_too(tmp_path: Path) -
 
 @pytest.mark.parametrize("location", ["probe", "{folder}"])
 def test_librdkafkas_other_places_of_authorities_stay(tmp_path: Path, location: str) -> None:
-    options = {"ssl.ca.location": location.format(folder=tmp_path)}
-    assert KafkaSettings(options=options).portable_client()["ssl.ca.location"] == options["ssl.ca.location"]
+    place = location.format(folder=tmp_path)
+    settings = KafkaSettings(options={"ssl.ca.location": place})
+    assert settings.portable_client()["ssl.ca.location"] == place
 
 
 def test_what_java_options_say_wins_and_reaches_the_java_client_alone() -> None:

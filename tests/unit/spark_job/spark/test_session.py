@@ -106,13 +106,13 @@ def test_arguments_that_were_there_before_are_kept_and_put_back(
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
 
 
-def test_under_spark_submit_the_options_are_the_sessions_own(
-    start: Starting, builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert start(spark_options={"spark.x": "y"}) == {}
-    assert builder.configured.items() >= {"spark.x": "y", "spark.sql.adaptive.enabled": "false"}.items()
-    assert builder.arguments == []
+def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_ours() -> None:
+    given = {"spark.sql.session.timeZone": "CET", "spark.master": "yarn"}
+    own = {"spark.sql.session.timeZone": "EST", "spark.ui.enabled": "true"}
+    added = session.added_options(given, own)
+    assert added.keys().isdisjoint(given)
+    assert added["spark.ui.enabled"] == "true"
+    assert added["spark.sql.adaptive.enabled"] == "false"
 
 
 def test_what_a_user_sets_wins(start: Starting) -> None:
