@@ -9,18 +9,13 @@ import typer
 from db import migrate
 from db.migrate import HEAD
 from service.commands.confirm import confirm
-from service.commands.main import run_command
+from service.commands.main import command_line, run_command
 from service.commands.options import Config, Json, Yes
 from service.commands.output import console, print_json
 from service.errors import SchemaError
 from service.settings import load_settings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help=f"Make, upgrade and show the schema of the outbox. This release needs revision {HEAD}.",
-)
+app = command_line(f"Make, upgrade and show the schema of the outbox. This release needs revision {HEAD}.")
 
 
 @app.command()

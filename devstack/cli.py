@@ -21,14 +21,11 @@ from devstack.processes.errors import DevstackError
 from devstack.processes.server import LocalServer
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE
 from devstack.state import STATE_FILE, DetachedStack, load, locked
+from service.commands.main import command_line
 
 DATABASE = "outbox"
 
-app = typer.Typer(
-    help="A real Postgres 18 and a real Apache Kafka 4.3 as local processes, without Docker.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = command_line("A real Postgres 18 and a real Apache Kafka 4.2 as local processes, without Docker.")
 # For people; stdout is kept for what a shell or a program reads.
 screen = Console(stderr=True)
 
@@ -135,6 +132,21 @@ def psql(context: typer.Context) -> None:
         arguments = [*([] if dsn is None else [dsn]), *arguments]
     program = str(client_program("psql"))
     os.execv(program, [program, *arguments])
+
+
+@app.command()
+def create_topics(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of each.")] = 4,
+) -> None:
+    """Create topics on the Kafka that OUTBOX_KAFKA__BOOTSTRAP_SERVERS names. One that exists stays as it is."""
+    # Imported here: help and completion need no client.
+    from devstack import topics
+
+    bootstrap = os.environ.get(KAFKA_VARIABLE)
+    if bootstrap is None:
+        raise DevstackError(f'{KAFKA_VARIABLE} is not set: run `eval "$(devstack up)"` first')
+    topics.create_topics(bootstrap, {name: (partitions, {}) for name in names})
 
 
 def _report(stack: DetachedStack) -> dict[str, Any]:

@@ -1,16 +1,9 @@
 """The command line: publisher/commands put together."""
 
-import typer
-
 from publisher.commands import audit, find, lanes, parked, replay, resume, retention, run, status
-from service.commands.main import run_command
+from service.commands.main import command_line, run_command
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Deliver the outbox to Kafka, exactly once.",
-)
+app = command_line("Deliver the outbox to Kafka, exactly once.")
 app.command()(run.run)
 app.command()(status.status)
 app.command()(audit.audit)

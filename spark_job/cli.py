@@ -5,22 +5,20 @@ from typing import Annotated, Any
 import typer
 
 from service import logs
-from service.commands.main import run_command
+from service.commands.main import command_line, run_command
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.settings import load_settings
 from spark_job.commands import savepoint
 from spark_job.commands.fork import fork
+from spark_job.commands.init import init
 from spark_job.commands.prepare import prepare
 from spark_job.commands.stop import stop
 from spark_job.dead_letters.cli import app as dead_letters_app
 from spark_job.status import job_status
 
-app = typer.Typer(
-    help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = command_line("Kafka session events -> whole sessions -> transform -> Postgres outbox.")
+app.command()(init)
 app.add_typer(dead_letters_app, name="dead-letters")
 
 

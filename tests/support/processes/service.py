@@ -25,9 +25,12 @@ class Service:
     A `with` block starts it, and kills what is left of it at its end.
     """
 
-    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
-        """`environment`: the OUTBOX_ settings."""
+    def __init__(
+        self, module: str, environment: Mapping[str, str], log: Path, python: Path = Path(sys.executable)
+    ) -> None:
+        """`environment`: the OUTBOX_ settings. `python`: the interpreter, of another installation."""
         self.module = module
+        self._python = python
         self._environment = environment
         self._log = log
         self._process: ServerProcess | None = None
@@ -35,7 +38,7 @@ class Service:
     def start(self, *options: str, **settings: str) -> None:
         """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
         assert not self.is_alive(), f"{self.module} runs already"
-        command = [sys.executable, "-m", self.module, "run", *options]
+        command = [str(self._python), "-m", self.module, "run", *options]
         environment = without_settings() | dict(self._environment) | settings
         self._process = launch(self.module, command, log=self._log, environment=environment)
 
