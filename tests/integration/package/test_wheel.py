@@ -86,7 +86,7 @@ def test_a_pipeline_begins_in_an_empty_folder(
 
     assert "outbox-migrate up" in run("spark-job", "init")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outbox.toml", "transform.py"]
-    assert "5 passed" in run("python", "-m", "doctest", "-v", "transform.py")
+    assert "6 passed" in run("python", "-m", "doctest", "-v", "transform.py")
     assert HEAD in run("outbox-migrate", "up")
     assert json.loads(run("outbox-migrate", "status", "--json"))["current"] is True
     assert "FIXME" in run("spark-job", "status", code=1)
