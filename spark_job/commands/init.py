@@ -88,7 +88,8 @@ def _next_steps(folder: Path) -> str:
     if folder == Path():
         del steps[f"cd {folder}"]
     lines = [f"  {command:<46}{meaning}".rstrip() for command, meaning in steps.items()]
-    return "\n".join([f"Wrote {folder / 'outbox.toml'} and {folder / 'transform.py'}. Next:", "", *lines])
+    wrote = f"Wrote {folder / 'outbox.toml'} and {folder / 'transform.py'}. Next:"
+    return "\n".join([wrote, "", *lines, "", "Kafka must have the topics orders.events and orders.totals."])
 
 
 def _settings_file() -> str:
