@@ -16,7 +16,6 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from tests.support.paths import ROOT
 from tests.support.pipeline import transforms
-from tests.support.pipeline.options import environment
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 from tests.support.releases import PREVIOUS, Installed, install, tree_of
@@ -70,7 +69,7 @@ def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(
 ) -> None:
     assert current(old_database) != HEAD
     with Pipeline(old_database, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
-        variables = environment(pipeline.options) | {"PYTHONPATH": str(transform_folder)}
+        variables = pipeline.variables | {"PYTHONPATH": str(transform_folder)}
 
         def run(installed: Installed, command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
             return installed.run(command, *arguments, folder=tmp_path, variables=variables)
@@ -83,7 +82,7 @@ def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(
         pipeline.job, pipeline.publisher = service(now, "spark_job"), service(now, "publisher")
         try:
             pipeline.hold_open(6)
-            with pipeline.load(7, sessions_per_second=20):
+            with pipeline.load(7, sessions_per_second=5):
                 old_publisher.start()
                 old_job.start()
                 see_progress(pipeline, old_job, old_publisher)
