@@ -89,7 +89,7 @@ def test_a_pipeline_begins_in_an_empty_folder(
     assert "6 passed" in run("python", "-m", "doctest", "-v", "transform.py")
     assert HEAD in run("outbox-migrate", "up")
     assert json.loads(run("outbox-migrate", "status", "--json"))["current"] is True
-    assert "FIXME" in run("spark-job", "status", code=1)
+    assert "`spark-job run` starts one" in run("spark-job", "status", code=1)
     assert "--force" in run("spark-job", "init", code=2)
 
 
