@@ -70,9 +70,12 @@ def init(
         raise SettingsError(
             f"{' and '.join(there)} in {str(folder.resolve())!r} would be replaced: say --force, or name another folder"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in contents.items():
-        (folder / name).write_text(text, "utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in contents.items():
+            (folder / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise SettingsError(f"nothing can be written to {str(folder.resolve())!r}: {error}") from error
     console().print(_next_steps(folder))
 
 

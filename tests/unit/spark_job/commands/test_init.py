@@ -60,3 +60,9 @@ def test_nothing_is_replaced_without_force(folder: Path) -> None:
     assert mine.read_text() == "# mine\n"
     init(folder / "new", force=True)
     assert "def transform" in mine.read_text()
+
+
+def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+    (folder / "file").touch()
+    with pytest.raises(SettingsError, match="nothing can be written to .*file/new"):
+        init(folder / "file" / "new")
