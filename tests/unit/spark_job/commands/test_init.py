@@ -64,5 +64,5 @@ def test_nothing_is_replaced_without_force(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
     (folder / "file").touch()
-    with pytest.raises(SettingsError, match="nothing can be written to .*file/new"):
+    with pytest.raises(SettingsError, match=r"nothing can be written to .*file/new"):
         init(folder / "file" / "new")
