@@ -8,6 +8,7 @@ WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DIST := dist
 
 .PHONY: help
 help: ## Show this list
@@ -19,7 +20,7 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 .PHONY: install
@@ -69,6 +70,10 @@ soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under
 soak-short: $(INSTALLED) ## The same for ten minutes
 	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
 
+.PHONY: test-upgrade
+test-upgrade: $(INSTALLED) ## From the release before to this one, from wheel to wheel and under load: schema, publisher, job
+	$(BIN)/pytest tests/acceptance/operation/test_rolling_upgrade.py -m faults
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the relay and its latency
 	$(BIN)/python -m benchmarks.pipeline throughput
@@ -92,6 +97,12 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/executor.in -c requirements/dev.txt -o requirements/executor.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
 
+.PHONY: dist
+dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist/: the same bytes each time, and only what is committed
+	@clone=$$(mktemp -d); trap 'rm -rf "$$clone"' EXIT; git clone --quiet . "$$clone"; \
+	SOURCE_DATE_EPOCH=$$(git -C "$$clone" log -1 --format=%ct) && export SOURCE_DATE_EPOCH; \
+	cd "$$clone" && $(abspath $(BIN))/hatchling build --directory $(abspath $(DIST))
+
 .PHONY: clean
 clean: ## Remove what the targets made, .venv too
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

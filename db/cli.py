@@ -1,103 +1,32 @@
 """`outbox-migrate`: make, upgrade and show the schema of the outbox. The migrations come with the package."""
 
-import sys
-from pathlib import Path
-from typing import Annotated
+from service.commands.main import DeferredCommand, command_line, run_command
 
-import typer
-
-from db import migrate
-from db.migrate import HEAD
-from service.commands.confirm import confirm
-from service.commands.main import run_command
-from service.commands.options import Config, Json, Yes
-from service.commands.output import console, print_json
-from service.errors import SchemaError
-from service.settings import load_settings
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help=f"Make, upgrade and show the schema of the outbox. This release needs revision {HEAD}.",
+app = command_line(
+    "Make, upgrade and show the schema of the outbox.",
+    [
+        DeferredCommand(
+            "up",
+            "Make the schema, or bring it to this release's revision. Changes nothing where it has it already.",
+            "db.commands:up",
+        ),
+        DeferredCommand(
+            "down",
+            "Take the schema back, for an older release. `base` drops the whole outbox with its data.",
+            "db.commands:down",
+        ),
+        DeferredCommand(
+            "status",
+            "Show the revision of the database. Exit codes: 0 it is this release's, 3 it is not, 2 and 6 as for `up`.",
+            "db.commands:status",
+        ),
+        DeferredCommand(
+            "sql",
+            "Print the statements that bring the schema to this release's revision, for a DBA to run. Needs no database.",
+            "db.commands:sql",
+        ),
+    ],
 )
-
-
-@app.command()
-def up(
-    revision: Annotated[str, typer.Argument(help="The last revision to apply.")] = HEAD,
-    config: Config = None,
-) -> None:
-    """Make the schema, or bring it to this release's revision. Changes nothing where it has it already.
-
-    Each revision is one transaction, which waits 5 s for a lock and gives up then. docs/operations.md says for which revisions the
-    services must be stopped. Exit codes: 0 done, 2 wrong settings, 3 the migration was refused, 6 Postgres did not answer, or
-    somebody holds a lock.
-    """
-    dsn = _dsn(config)
-    migrate.upgrade(dsn, revision, _applied)
-    _say(migrate.current(dsn))
-
-
-@app.command()
-def down(
-    revision: Annotated[str, typer.Argument(help="The revision to go back to; base: before the first one.")],
-    config: Config = None,
-    yes: Yes = False,
-) -> None:
-    """Take the schema back, for an older release. `base` drops the whole outbox with its data.
-
-    Stop both services first. Exit codes: as for `up`, and 1 not confirmed.
-    """
-    lost = "the whole outbox with its data" if revision == "base" else f"what was added after {revision}"
-    confirm(yes, f"This drops {lost}. Continue?", f"this drops {lost}")
-    dsn = _dsn(config)
-    migrate.downgrade(dsn, revision, _reverted)
-    _say(migrate.current(dsn))
-
-
-@app.command()
-def status(config: Config = None, as_json: Json = False) -> None:
-    """Show the revision of the database. Exit codes: 0 it is this release's, 3 it is not, 2 and 6 as for `up`."""
-    found = migrate.current(_dsn(config))
-    if as_json:
-        print_json({"revision": found, "needed": HEAD, "current": found == HEAD})
-    else:
-        _say(found)
-    if found != HEAD:
-        raise typer.Exit(SchemaError.exit_code)
-
-
-@app.command()
-def sql(
-    since: Annotated[
-        str, typer.Option("--from", help="The database's revision; base: there is no outbox.")
-    ] = "base",
-) -> None:
-    """Print the statements that bring the schema to this release's revision, for a DBA to run. Needs no database."""
-    sys.stdout.write(migrate.upgrade_sql(since))
-
-
-def _dsn(config: Path | None) -> str:
-    return load_settings(config).postgres.dsn.get_secret_value()
-
-
-def _applied(revision: str, title: str) -> None:
-    console().print(f"applied {revision}: {title}")
-
-
-def _reverted(revision: str, title: str) -> None:
-    console().print(f"took back {revision}: {title}")
-
-
-def _say(found: str | None) -> None:
-    if found is None:
-        text = "there is no outbox"
-    elif found == HEAD:
-        text = f"the outbox is at revision {found}, which this release needs"
-    else:
-        text = f"the outbox is at revision {found}; this release needs {HEAD}"
-    console().print(text)
 
 
 def main() -> None:

@@ -1,25 +1,57 @@
 """The command line: publisher/commands put together."""
 
-import typer
+from service.commands.main import DeferredCommand, command_line, run_command
 
-from publisher.commands import audit, find, lanes, parked, replay, resume, retention, run, status
-from service.commands.main import run_command
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Deliver the outbox to Kafka, exactly once.",
+app = command_line(
+    "Deliver the outbox to Kafka, exactly once.",
+    [
+        DeferredCommand(
+            "run",
+            "Deliver until SIGTERM or SIGINT, which end the transaction in flight first; a second one forces the end.",
+            "publisher.commands.run:run",
+        ),
+        DeferredCommand(
+            "status",
+            "Show how far every lane is. Exits 1 when a lane is stopped, or has undelivered rows and nobody holds it.",
+            "publisher.commands.status:status",
+        ),
+        DeferredCommand(
+            "audit",
+            "Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.",
+            "publisher.commands.audit:audit",
+        ),
+        DeferredCommand(
+            "find",
+            "Show each output of a session key, its state, and the partitions and offsets at which Kafka has it. Reads only.",
+            "publisher.commands.find:find",
+        ),
+        DeferredCommand(
+            "lanes",
+            "Show who runs which lanes, or change how many there are.",
+            "publisher.commands.lanes:app",
+        ),
+        DeferredCommand(
+            "resume",
+            "Let stopped lanes continue: after what Kafka shows, what Postgres recorded, or from a batch on.",
+            "publisher.commands.resume:resume",
+        ),
+        DeferredCommand(
+            "parked",
+            "Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
+            "publisher.commands.parked:app",
+        ),
+        DeferredCommand(
+            "retention",
+            "Drop old outputs that are delivered, prune the ledger.",
+            "publisher.commands.retention:app",
+        ),
+        DeferredCommand(
+            "replay",
+            "Send delivered outputs once more, exactly once each.",
+            "publisher.commands.replay:app",
+        ),
+    ],
 )
-app.command()(run.run)
-app.command()(status.status)
-app.command()(audit.audit)
-app.command()(find.find)
-app.add_typer(lanes.app, name="lanes")
-app.command()(resume.resume)
-app.add_typer(parked.app, name="parked")
-app.add_typer(retention.app, name="retention")
-app.add_typer(replay.app, name="replay")
 
 
 def main() -> None:

@@ -4,24 +4,49 @@ from typing import Annotated, Any
 
 import typer
 
-from service import logs
-from service.commands.main import run_command
-from service.commands.options import Config, Json
-from service.commands.output import console, print_json
-from service.settings import load_settings
-from spark_job.commands import savepoint
-from spark_job.commands.fork import fork
-from spark_job.commands.prepare import prepare
-from spark_job.commands.stop import stop
-from spark_job.dead_letters.cli import app as dead_letters_app
-from spark_job.status import job_status
+from service.commands.main import DeferredCommand, command_line, run_command
+from service.commands.options import Config
 
-app = typer.Typer(
-    help="Kafka session events -> whole sessions -> transform -> Postgres outbox.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+app = command_line(
+    "Kafka session events -> whole sessions -> transform -> Postgres outbox.",
+    [
+        DeferredCommand(
+            "init",
+            "Write a commented `outbox.toml` and a `transform.py` to start from: one total for each closed order.",
+            "spark_job.commands.init:init",
+        ),
+        DeferredCommand(
+            "status",
+            "Show who writes, where the ledger is, and what is open. Exits with 1 when no run is alive.",
+            "spark_job.commands.status:status",
+        ),
+        DeferredCommand(
+            "stop",
+            "Stop the running job between two batches and wait until it has gone. Where none runs, only the savepoint is made.",
+            "spark_job.commands.stop:stop",
+        ),
+        DeferredCommand(
+            "savepoint",
+            "Named positions to go back to. Nothing is copied: one lives as long as Kafka keeps its events.",
+            "spark_job.commands.savepoint:app",
+        ),
+        DeferredCommand(
+            "fork",
+            "Open the first generation of an empty outbox at an exported savepoint: red/blue deployment, an A/B test, another database.",
+            "spark_job.commands.fork:fork",
+        ),
+        DeferredCommand(
+            "dead-letters",
+            "Input that made no output: look at it, put it through the current transform once more, or put it away.",
+            "spark_job.dead_letters.cli:app",
+        ),
+        DeferredCommand(
+            "prepare",
+            "Download the connector's jars and make an archive of Spark's classes, so that each start takes some five seconds less.",
+            "spark_job.commands.prepare:prepare",
+        ),
+    ],
 )
-app.add_typer(dead_letters_app, name="dead-letters")
 
 
 def _flag(name: str, text: str) -> Any:
@@ -86,6 +111,9 @@ def run(
     Every start is the same: the outbox and Kafka say where it resumes. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or
     repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
+    # Imported here: help and completion need neither Spark nor the settings.
+    from service import logs
+    from service.settings import load_settings
     from spark_job import job
     from spark_job.recovery.findings import AcceptedRisks
 
@@ -101,27 +129,6 @@ def run(
     if standby and take_over:
         raise typer.BadParameter("--standby waits for the owner, --take-over fences it: give one of them")
     job.run(settings, accepted, take_over=take_over, standby=standby)
-
-
-@app.command()
-def status(
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Show who writes, where the ledger is, and what is open. Exits with 1 when no run is alive."""
-    settings = load_settings(config)
-    found = job_status.read(settings)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        job_status.print_status(console(), found)
-    raise typer.Exit(0 if found.alive else 1)
-
-
-app.command()(stop)
-app.add_typer(savepoint.app, name="savepoint")
-app.command()(fork)
-app.command()(prepare)
 
 
 def main() -> None:

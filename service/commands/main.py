@@ -1,9 +1,56 @@
-"""How every command line of this project ends: an explained error is its message and its exit code, never a traceback."""
+"""How every command line of this project begins and ends: the same flags, and an explained error instead of a traceback."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from service.commands.version import Version
 from service.errors import OutboxError
+
+
+class DeferredCommand(TyperCommand):
+    """A command whose module is imported when the command is used, because help and completion must be quick."""
+
+    def __init__(self, name: str, about: str, target: str, **context_settings: Any) -> None:
+        """`about`: the command's line in the list of commands. `target`: `module:name` of a function, or of a Typer of several."""
+        super().__init__(name, help=about, context_settings=context_settings)
+        self._target = target
+
+    def load(self) -> Any:
+        """Return the command itself."""
+        module, _, name = self._target.partition(":")
+        found = getattr(import_module(module), name)
+        holder = command_line("", [])
+        if isinstance(found, typer.Typer):
+            holder.add_typer(found, name=self.name)
+        else:
+            holder.command(self.name, context_settings=dict(self.context_settings))(found)
+        return typer.main.get_group(holder).commands[self.name or ""]
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Let the command itself read its arguments: what is made here is what runs, explains itself and completes."""
+        return self.load().make_context(*arguments, **options)
+
+
+def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer:
+    """Return a command line with `--help`, `--version` and the two options for the shell's completion."""
+
+    class Commands(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands.update({command.name or "": command for command in commands})
+
+    app = typer.Typer(help=about, cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def _options(version: Version = False) -> None:
+        pass
+
+    return app
 
 
 def run_command(app: Callable[[], object], name: str) -> None:

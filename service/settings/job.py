@@ -79,7 +79,7 @@ class SessionSettings(Section):
 
 
 class TransformSettings(Section):
-    function: str = Field(default="examples.clickstream.transform:transform", pattern=r"^[\w.]+:\w+$")
+    function: str = Field(default="transform:transform", pattern=r"^[\w.]+:\w+$")
     """The transform, `module:function`, importable by the job and its executors."""
     on_error: Literal["dead_letter", "stop"] = "dead_letter"
     """What a transform that raises does: its session becomes a dead letter, or the job stops."""

@@ -103,6 +103,8 @@ def test_the_images_have_what_they_need_and_no_more(stack: Stack) -> None:
     assert (
         stack.run_image("publisher", "sh", "-c", lean) == "ModuleNotFoundError: No module named 'pyspark'\n"
     )
+    for image in ("publisher", "spark-job"):
+        assert stack.run_image(image, image, "--version") == f"{image} unknown\n"
     jars = stack.run_image("spark-job", "python", "-m", "spark_job.spark.jars").split()
     assert len(jars) > 2
     assert all(jar.startswith("/opt/cache/") for jar in jars)

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,11 @@ from db.migrate import upgrade
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from service.errors import OutboxError
-from tests.support.paths import ROOT
 from tests.support.pipeline.expectation import Share
 from tests.support.pipeline.options import Options, environment
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
+from tests.support.releases import tree_of
 
 BEFORE = "974e7f3fc1478c6f5be61f8695352242a1970870"
 """The last commit with schema 0004."""
@@ -31,14 +30,7 @@ BEFORE = "974e7f3fc1478c6f5be61f8695352242a1970870"
 @pytest.fixture
 def old_version(tmp_path: Path) -> Path:
     """The folder of the version before."""
-    folder, archive = tmp_path / "before", tmp_path / "before.tar"
-    done = subprocess.run(
-        ["git", "archive", "-o", archive, BEFORE], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"this test needs the repository's history: {done.stderr}"
-    with tarfile.open(archive) as content:
-        content.extractall(folder, filter="data")
-    return folder
+    return tree_of(BEFORE, tmp_path / "before")
 
 
 @pytest.fixture

@@ -72,16 +72,17 @@ class Pipeline:
         # Killed processes tidy nothing up: what they leave lies in a folder of the test's own, whose path is short enough for sockets.
         self.scratch = Path(tempfile.mkdtemp(prefix="outbox-"))
         settings = environment(self.options)
-        self._environment = settings | {
+        self.variables = settings | {
             "TMPDIR": str(self.scratch),
             "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.scratch} -XX:TieredStopAtLevel=1",
         }
+        """The environment of both services and of their commands."""
         self._folder = folder
         self._records: dict[tuple[str, int, int], Record] = {}
         self._held: list[str] = []
         self._jobs: list[Service] = []
         self.job = self.another_job()
-        self.publisher = Service("publisher", self._environment, folder / "publisher.log")
+        self.publisher = Service("publisher", self.variables, folder / "publisher.log")
         inputs: dict[str, tuple[int, dict[str, str]]] = {} if reads else {self.input: (partitions, {})}
         create_topics(bootstrap, inputs | {topic: (_PARTITIONS, {}) for topic in self.outputs})
         self.watcher = Watcher(bootstrap, *self.outputs)
@@ -112,7 +113,7 @@ class Pipeline:
 
     def another_job(self) -> Service:
         """A further `spark-job run` with the same settings; `self.job` is the one that should be working."""
-        job = Service("spark_job", self._environment, self._folder / f"spark-job-{len(self._jobs)}.log")
+        job = Service("spark_job", self.variables, self._folder / f"spark-job-{len(self._jobs)}.log")
         self._jobs.append(job)
         return job
 
@@ -132,12 +133,12 @@ class Pipeline:
 
     def begin(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         """Start `spark-job <arguments>` with nobody at the terminal; `settings` are OUTBOX_ variables of this command only."""
-        return start_command("spark_job", *arguments, variables=self._environment | settings)
+        return start_command("spark_job", *arguments, variables=self.variables | settings)
 
     def command(self, *arguments: str, code: int = 0, **settings: str) -> str:
         """Run `spark-job <arguments>`; return what it printed, or where it must fail its explanation."""
         done = run_command(
-            "spark_job", *arguments, variables=self._environment | settings, timeout_s=COMPLETION_TIMEOUT_S
+            "spark_job", *arguments, variables=self.variables | settings, timeout_s=COMPLETION_TIMEOUT_S
         )
         assert done.returncode == code, (
             f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"

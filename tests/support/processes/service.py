@@ -25,10 +25,12 @@ class Service:
     A `with` block starts it, and kills what is left of it at its end.
     """
 
-    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
-        """`environment`: the OUTBOX_ settings."""
+    def __init__(
+        self, module: str, environment: Mapping[str, str], log: Path, python: Path = Path(sys.executable)
+    ) -> None:
+        """`environment`: the OUTBOX_ settings. `python`: the interpreter, of another installation."""
         self.module = module
-        self.launcher: Sequence[str] = (sys.executable, "-m", module)
+        self.launcher: Sequence[str] = (str(python), "-m", module)
         """The words before `run`."""
         self._environment = environment
         self._log = log

@@ -9,6 +9,7 @@ from typer.core import TyperOption
 from typer.main import get_command
 
 from publisher.cli import app as publisher
+from service.commands.main import DeferredCommand
 from spark_job.cli import app as spark_job
 
 SHARED = ("--config", "--json", "--yes", "--dry-run", "--limit")
@@ -16,6 +17,7 @@ SHORT = {"--config": "-c", "--yes": "-y"}
 
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    command = command.load() if isinstance(command, DeferredCommand) else command
     yield name, command
     for sub_name, sub in getattr(command, "commands", {}).items():
         yield from commands(sub, f"{name} {sub_name}")

@@ -1,0 +1,106 @@
+"""The wheel works in an environment and in folders that have nothing of the checkout."""
+
+import json
+import subprocess
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db.migrate import HEAD
+from devstack.databases import PostgresServer
+from tests.support.paths import ROOT
+from tests.support.releases import Installed, install
+
+PACKAGES = ("spark_job", "publisher", "service", "db", "devstack")
+COMMANDS = ("spark-job", "publisher", "outbox-migrate", "devstack")
+LEFT_OUT = ("Dockerfile", "README.md")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """This tree's wheel in an environment of its own."""
+    return install(ROOT, tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture
+def empty_database(postgres: PostgresServer) -> Iterator[str]:
+    """DSN of a database without an outbox."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield postgres.create_database(name)
+    postgres.drop_database(name)
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(installed: Installed) -> None:
+    """SQL, migrations, the lists of jars, the log's settings and the mark that the modules are typed, too."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = {name for name in listed.stdout.split() if not name.endswith(LEFT_OUT)}
+    with zipfile.ZipFile(installed.wheel) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert found == expected
+    assert {"spark_job/py.typed", "spark_job/spark/jars.lock", "db/migrations/script.py.mako"} <= found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself_and_says_its_version(
+    installed: Installed, command: str, tmp_path: Path
+) -> None:
+    helped = installed.run(command, "--help", folder=tmp_path)
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert command in helped.stdout
+    said = installed.run(command, "--version", folder=tmp_path)
+    assert (said.stdout, said.stderr) == (f"{command} {installed.version}\n", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_shell_completes_each_command(installed: Installed, command: str, tmp_path: Path) -> None:
+    """What the script of --show-completion asks when somebody presses TAB after `COMMAND `."""
+    script = installed.run(command, "--show-completion", "bash", folder=tmp_path)
+    variable = f"_{command.upper().replace('-', '_')}_COMPLETE"
+    assert f"{variable}=complete_bash" in script.stdout
+    words = {variable: "complete_bash", "COMP_WORDS": f"{command} ", "COMP_CWORD": "1"}
+    proposed = installed.run(command, folder=tmp_path, variables=words)
+    assert "status" in proposed.stdout.split(), proposed
+
+
+def test_a_pipeline_begins_in_an_empty_folder(
+    installed: Installed, empty_database: str, tmp_path: Path
+) -> None:
+    """Init, the transform's own test, the schema out of the wheel, and commands that read the settings which init wrote."""
+    variables = {"OUTBOX_POSTGRES__DSN": empty_database}
+
+    def run(command: str, *arguments: str, code: int = 0) -> str:
+        done = installed.run(command, *arguments, folder=tmp_path, variables=variables)
+        assert done.returncode == code, (
+            f"{command} {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stderr if code > 1 else done.stdout
+
+    assert "outbox-migrate up" in run("spark-job", "init")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["outbox.toml", "transform.py"]
+    assert "6 passed" in run("python", "-m", "doctest", "-v", "transform.py")
+    assert HEAD in run("outbox-migrate", "up")
+    assert json.loads(run("outbox-migrate", "status", "--json"))["current"] is True
+    assert "`spark-job run` starts one" in run("spark-job", "status", code=1)
+    assert "--force" in run("spark-job", "init", code=2)
+
+
+def test_mypy_reads_the_types_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+    """Strictly, it says nothing of the transform that init writes, and finds an output that cannot be sent."""
+    assert installed.run("spark-job", "init", folder=tmp_path).returncode == 0
+    (tmp_path / "wrong.py").write_text(
+        'from spark_job import OutputEvent\n\nOutputEvent("orders.totals", 350)\n'
+    )
+    checked = installed.run("python", "-m", "mypy", "--strict", "transform.py", "wrong.py", folder=tmp_path)
+    assert [line.split(":")[0] for line in checked.stdout.splitlines()] == [
+        "wrong.py",
+        "Found 1 error in 1 file (checked 2 source files)",
+    ]
