@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 WORKERS ?= 3
-KUSTOMIZE ?= go run sigs.k8s.io/kustomize/kustomize/v5@v5.8.3 build
+KUSTOMIZE ?= go run sigs.k8s.io/kustomize/kustomize/v5@v5.8.1 build
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
