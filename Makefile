@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 WORKERS ?= 3
+KUSTOMIZE ?= go run sigs.k8s.io/kustomize/kustomize/v5@v5.8.1 build
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -45,6 +46,10 @@ test: check ## Everything but the long runs and what needs a container engine; i
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
+
+.PHONY: check-manifests
+check-manifests: $(INSTALLED) ## deploy/kubernetes as kustomize builds it; needs Go, or KUSTOMIZE="kubectl kustomize" (`make test` reads the files)
+	KUSTOMIZE="$(KUSTOMIZE)" $(BIN)/pytest tests/unit/deploy
 
 .PHONY: test-containers
 test-containers: $(INSTALLED) ## What needs a container engine: docker-compose.yml, a part of the integration tests on containers (tests/containers/README.md)

@@ -56,7 +56,7 @@ class Standby:
                 if isinstance(error, DatabaseMissingError) and not seen:
                     raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
-                self._condition.standing_by("nobody can be asked who owns the outbox: Postgres is away")
+                self._condition.waiting("nobody can be asked who owns the outbox: Postgres is away")
                 self._stop.wait(self._settings.job.heartbeat_s)
         return False
 

@@ -59,6 +59,11 @@ class Condition:
         self._turn(_START_S)
         self._enter("standby", because=because, held_back=None, run={})
 
+    def waiting(self, because: str) -> None:
+        """Nobody can be asked who owns the outbox."""
+        self._turn(_START_S)
+        self._enter("waiting", because=because, held_back=None, run={})
+
     def restarting(self, because: str, in_s: float) -> None:
         """The attempt failed; the next one begins in `in_s` seconds."""
         self._turn(in_s)

@@ -1,6 +1,6 @@
 """What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure.
 
-A standby is ready when it could continue in the owner's place: with Spark warm, waiting.
+A standby is ready when it could continue in the owner's place: with Spark warm, and a Postgres that says who that is.
 """
 
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from service.monitoring.verdict import HealthVerdict
 
-Phase = Literal["starting", "standby", "running", "restarting", "stopping"]
+Phase = Literal["starting", "standby", "waiting", "running", "restarting", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """The job. `because`: why it restarts or stands by, and `restarts_in_s` when.
+    """The job. `because`: why it restarts, stands by or waits for Postgres before it knows, and `restarts_in_s` when.
 
     Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
     the first time; `doing`, what Spark says that it does; `held_back`, why no batch is taken; `heartbeat_trouble`, why the last beat
@@ -59,6 +59,8 @@ def _phase(seen: JobSnapshot) -> str:
         case "restarting":
             left_s = max(0.0, seen.restarts_in_s - seen.phase_s)
             return f"attempt {seen.attempt} failed, the next one begins in {left_s:.0f} s: {seen.because}"
+        case "waiting":
+            return seen.because
         case "stopping":
             return "the job is stopping"
         case _:

@@ -64,6 +64,7 @@ def test_a_standby_is_ready_to_continue_and_says_for_whom() -> None:
             replace(SEEN, phase="restarting", because="UnavailableError: away", restarts_in_s=1, phase_s=9),
             "attempt 2 failed, the next one begins in 0 s: UnavailableError: away",
         ),
+        (replace(SEEN, phase="waiting", because="nobody can be asked"), "nobody can be asked"),
         (replace(SEEN, phase="stopping"), "the job is stopping"),
         (
             replace(SEEN, got_on_s_ago=None, doing="Initializing sources"),
