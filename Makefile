@@ -8,6 +8,7 @@ WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+AUDIT := build/audit-tools
 
 .PHONY: help
 help: ## Show this list
@@ -76,6 +77,20 @@ bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the rel
 	$(BIN)/python -m benchmarks.relay
 	$(BIN)/python -m benchmarks.relay_latency
 
+$(AUDIT)/.installed: requirements/audit.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@touch $@
+
+.PHONY: audit
+audit: $(AUDIT)/.installed ## Known vulnerabilities of all pinned Python packages, by the package index's own list
+	$(AUDIT)/bin/pip-audit --disable-pip --require-hashes --progress-spinner off -r requirements/dev.txt -r requirements/audit.txt
+
+.PHONY: sbom
+sbom: $(INSTALLED) $(AUDIT)/.installed ## Bills of materials of both services, packages and jars: build/sbom-*.json, CycloneDX, checked
+	$(AUDIT)/bin/python requirements/sbom.py --spark-jars $$($(BIN)/python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")')
+	$(BIN)/pytest tests/unit/requirements -m sbom
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff format .
@@ -90,6 +105,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
 
 .PHONY: clean
 clean: ## Remove what the targets made, .venv too
