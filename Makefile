@@ -83,8 +83,10 @@ $(AUDIT)/.installed: requirements/audit.txt
 	@touch $@
 
 .PHONY: audit
-audit: $(AUDIT)/.installed ## Known vulnerabilities of all pinned Python packages, by the package index's own list
-	$(AUDIT)/bin/pip-audit --disable-pip --require-hashes --progress-spinner off -r requirements/dev.txt -r requirements/audit.txt
+audit: $(AUDIT)/.installed ## Known vulnerabilities of all pinned Python packages, as the package index lists them
+	@for each in dev audit; do \
+		$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements/$$each.txt; \
+	done
 
 .PHONY: sbom
 sbom: $(INSTALLED) $(AUDIT)/.installed ## Bills of materials of both services, packages and jars: build/sbom-*.json, CycloneDX, checked

@@ -42,6 +42,8 @@ def bill(service: str, spark_jars: Path) -> Bom:
     for component in found.components:
         if component.name == "pyspark":
             component.components.update(map(bundled, sorted(spark_jars.glob("*.jar"))))
+    assert found.metadata.component is not None
+    found.register_dependency(found.metadata.component, found.components)
     return found
 
 

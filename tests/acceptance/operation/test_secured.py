@@ -37,7 +37,7 @@ SPARK = {
     "spark.eventLog.compress": "false",
     "spark.authenticate": "true",
 }
-LOOK_UP = Right("group", "outbox-rebuild", "Describe", prefix=False)
+READ = Right("topic", "{input}", "Read", prefix=False)
 
 
 class Servers(NamedTuple):
@@ -71,7 +71,7 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
     given, events = tmp_path / "given", tmp_path / "events"
     given.mkdir()
     events.mkdir()
-    ports = {"job_port": free_port(), "publisher_port": free_port()}
+    ports = {"job_port": free_port(), "port": free_port()}
     options: Options = {
         "job": {"spark_options": SPARK | {"spark.eventLog.dir": events.as_uri()}},
         "metrics": ports,
@@ -87,30 +87,35 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
         as_job, as_publisher = job_from_files(servers, given), publisher_from_environment(servers)
         scanned = Scanned(pipeline, tmp_path, given)
 
-        pipeline.feed(41, sessions=60)
+        pipeline.hold_open(10)
+        pipeline.feed(41, sessions=30)
         pipeline.job.start(**as_job)
         pipeline.publisher.start(**as_publisher)
-        with pipeline.load(42, sessions_per_second=40):
-            pipeline.more_batches(3)
-            scanned.look()
-            # Found again from Kafka, in a task: without the right to, the job says which one.
-            kafka.revoke(LOOK_UP.acl("job"))
-            forget_open_sessions(pipeline)
-            assert pipeline.job.wait() == 16, pipeline.job.tail()
-            assert "Describe on consumer group 'outbox-rebuild' is needed" in pipeline.job.log()
-            scanned.look()
-            kafka.allow(LOOK_UP.acl("job"))
-            pipeline.job.start(**as_job)
-            pipeline.more_batches(2)
-            assert pipeline.rebuilt() != []
-            for port in ports.values():
-                pipeline.wait_until(lambda port=port: asked(port, "readyz")[0] == 200, "both ready")
-                scanned.take("metrics", urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read())
-                scanned.take("readyz", json.dumps(asked(port, "readyz")[1]).encode())
-            scanned.look()
+        pipeline.wait_for_input(pipeline.expectation())
+        scanned.look()
+        forget_open_sessions(pipeline)
+        pipeline.feed(42, sessions=30)
+        pipeline.wait_for_input(pipeline.expectation())
+        pipeline.wait_for_report()
+        assert pipeline.rebuilt() != [], (
+            "the tasks were to read again with the secrets that were sent beside them"
+        )
+        for port in ports.values():
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                scanned.take("metrics", answer.read())
+            scanned.take("readyz", json.dumps(asked(port, "readyz")[1]).encode())
+        scanned.look()
+
+        kafka.revoke(READ.acl("job", **names))
+        pipeline.feed(43, sessions=10)
+        assert pipeline.job.wait() == 16, pipeline.job.tail()
+        assert pipeline.input in pipeline.job.log().splitlines()[-1]
+        scanned.look()
+        kafka.allow(READ.acl("job", **names))
+        pipeline.job.start(**as_job)
+        pipeline.release()
         pipeline.finish()
         scanned.look()
-        assert scanned.found == set()
         assert scanned.spilled, "Spark was to write what it broadcasts to disk"
         assert scanned.pickled, "Spark was to write the pickled function to disk"
         assert list(leaks.contents(events)) != []
@@ -153,8 +158,6 @@ class Scanned:
     def __init__(self, pipeline: Pipeline, folder: Path, given: Path) -> None:
         """`folder`: of the pipeline's files; `given`: where the user has put secrets."""
         self._pipeline, self._folder, self._given = pipeline, folder, given
-        self.found: set[tuple[str, str]] = set()
-        """(place, whose secret is there)"""
         self.spilled = self.pickled = False
         """Whether Spark wrote a broadcast to disk; whether one of them was a task's function."""
 
@@ -162,14 +165,14 @@ class Scanned:
         """Search all files of both services, and what the system shows of their processes."""
         pipeline = self._pipeline
         for folder in (self._folder, pipeline.scratch):
-            self.found.update(leaks.in_files(folder, SECRETS, but=[self._given]))
+            assert list(leaks.in_files(folder, SECRETS, but=[self._given])) == []
         for path, content in leaks.contents(pipeline.scratch):
             self.spilled |= path.name.startswith("broadcast_")
             self.pickled |= b"AssemblyTask" in content
-        ours = [process for job in (pipeline.job, pipeline.publisher) for process in job.processes()]
-        self.found.update(leaks.on_command_lines(ours, SECRETS))
-        self.found.update(leaks.in_environments(pipeline.job.processes(), SECRETS))
+        job, publisher = pipeline.job.processes(), pipeline.publisher.processes()
+        assert leaks.on_command_lines([*job, *publisher], SECRETS) == []
+        assert leaks.in_environments(job, SECRETS) == []
 
     def take(self, page: str, content: bytes) -> None:
         """Search what was answered."""
-        self.found.update((page, whose) for whose, secret in SECRETS.items() if secret.encode() in content)
+        assert [whose for whose, secret in SECRETS.items() if secret.encode() in content] == [], page
