@@ -73,7 +73,7 @@ class TokenServer:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - http.server's name
+            def do_POST(self) -> None:
                 known = self.headers.get("Authorization") == f"Basic {server._basic}"
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 server.refused += not known

@@ -109,7 +109,7 @@ def test_a_wrong_secret_is_refused_by_name_and_not_shown(
         KafkaInput(wrong, [INPUT], "").describe()
     assert "wrong-Bq3" not in str(raised.value)
     with (
-        pytest.raises(Py4JJavaError, match="401|invalid_client") as in_java,
+        pytest.raises(Py4JJavaError, match=r"401|invalid_client") as in_java,
         java_consumer(wrong, f"{ALLOWED}={tokens.url}"),
     ):
         pass
