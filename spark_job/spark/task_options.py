@@ -1,8 +1,8 @@
 """How the options of Kafka's client, passwords among them, reach a task: beside the function that Spark pickles, not in it.
 
 Spark writes that function to disk: above a megabyte at once (`spark.broadcast.UDFCompressionThreshold`), and whenever an executor's memory
-is short, because it is broadcast. A local property travels with each task in memory only. The event log has the properties of each job, and
-hides the values of those with `secret` in their name (`spark.redaction.regex`).
+is short, because it is broadcast. A local property travels with each task in memory only. The event log has the properties of each job. It
+hides the value of one with `secret` in its name (`spark.redaction.regex`), if the context's configuration has one of that name as well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,5 +33,6 @@ class SparkTask:
 
 def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:
     """Return what Spark may pickle. The client's options go with the jobs that this thread starts from now on."""
+    context._conf.set(_PROPERTY, "")  # before the first job that has the other
     context.setLocalProperty(_PROPERTY, orjson.dumps(dict(task.settings.kafka)).decode())
     return SparkTask(replace(task, settings=replace(task.settings, kafka={})))

@@ -68,6 +68,9 @@ class _Options(dict[str, str]):
 class _Context:
     """Spark's context, as far as a batch uses it."""
 
+    def __init__(self) -> None:
+        self._conf = _Options()
+
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
         """Nothing is sent: what is read again does not come from Kafka here."""
 

@@ -62,8 +62,19 @@ def settings(kafka: SecuredKafka, tokens: TokenServer, folder: Path, secret: str
         bootstrap_servers=kafka.secured_servers,
         options=options,
         secret_options_file=file,
-        request_timeout_s=10,
+        request_timeout_s=30,
     )
+
+
+class JavaClientError(Exception):
+    """What the Java client raised, with its causes."""
+
+
+def causes(failure: Any) -> Iterator[str]:
+    """Yield what an exception says, and each of its causes."""
+    while failure is not None:
+        yield failure.toString()
+        failure = failure.getCause()
 
 
 @contextmanager
@@ -80,12 +91,14 @@ def java_consumer(kafka: KafkaSettings, *options: str) -> Iterator[Any]:
         java_import(gateway.jvm, "org.apache.kafka.clients.consumer.KafkaConsumer")
         properties = gateway.jvm.java.util.Properties()
         text = "org.apache.kafka.common.serialization.StringDeserializer"
-        own = {"bootstrap.servers": kafka.bootstrap_servers, "default.api.timeout.ms": "20000"}
+        own = {"bootstrap.servers": kafka.bootstrap_servers, "default.api.timeout.ms": "60000"}
         for name, value in (
             own | {"key.deserializer": text, "value.deserializer": text} | kafka.java()
         ).items():
             properties.setProperty(name, value)
         yield gateway.jvm.KafkaConsumer(properties)
+    except Py4JJavaError as error:
+        raise JavaClientError(" <- ".join(causes(error.java_exception))) from None
     finally:
         gateway.shutdown()
 
@@ -109,7 +122,7 @@ def test_a_wrong_secret_is_refused_by_name_and_not_shown(
         KafkaInput(wrong, [INPUT], "").describe()
     assert "wrong-Bq3" not in str(raised.value)
     with (
-        pytest.raises(Py4JJavaError, match=r"401|invalid_client") as in_java,
+        pytest.raises(JavaClientError, match=r"401|invalid_client") as in_java,
         java_consumer(wrong, f"{ALLOWED}={tokens.url}"),
     ):
         pass
