@@ -1,10 +1,8 @@
 """What both services ask of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from service.settings import KafkaSettings
@@ -26,29 +24,6 @@ UNAUTHORISED = {
     KafkaError._AUTHENTICATION,
 }
 """Broker errors for want of a right or of the right credentials."""
-
-_REFUSED = {
-    "topic": KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    "consumer group": KafkaError.GROUP_AUTHORIZATION_FAILED,
-    "transactional id": KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
-
-
-@contextmanager
-def needing(operation: str, kind: str, *names: str) -> Iterator[None]:
-    """Name the right that the block needs, where Kafka refuses it: its own text says neither which one nor on what.
-
-    `kind`: a topic, a consumer group or a transactional id. Raises KafkaException with Kafka's own code.
-    """
-    try:
-        yield
-    except KafkaException as error:
-        told = error.args[0]
-        if told.code() != _REFUSED[kind]:
-            raise
-        on = " and ".join(map(repr, names))
-        text = f"{told.str()}: {operation} on {kind} {on} is needed"
-        raise KafkaException(KafkaError(told.code(), text)) from error
 
 
 class Complaints:

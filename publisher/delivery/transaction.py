@@ -11,7 +11,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
 from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
 from service.fault_points import reach
-from service.kafka_client import needing
+from service.kafka_rights import needing
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0

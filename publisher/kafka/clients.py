@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from service.errors import SettingsError
-from service.kafka_client import QUIET, admin_client, needing
+from service.kafka_client import QUIET, admin_client
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 
 T = TypeVar("T")

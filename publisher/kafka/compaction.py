@@ -9,7 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 
 from publisher.kafka.clients import answer
-from service.kafka_client import needing
+from service.kafka_rights import needing
 
 
 def compacted_topics(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException, Producer
 
 from publisher.kafka import clients
-from service.kafka_client import needing
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 
 _SLICE_S = 1.0

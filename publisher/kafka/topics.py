@@ -22,7 +22,8 @@ from publisher.kafka.clients import Cluster, answer, cluster
 from publisher.kafka.single_flight import SingleFlight
 from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
-from service.kafka_client import UNAUTHORISED, needing
+from service.kafka_client import UNAUTHORISED
+from service.kafka_rights import needing
 from service.topic_ids import topic_id_text
 
 _log = structlog.get_logger()

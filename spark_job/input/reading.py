@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from service.kafka_client import needing
+from service.kafka_rights import needing
 
 _CONSUME = 10_000
 # None is joined, and no offset is committed; the client wants a name.

@@ -10,7 +10,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from service.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
-from service.kafka_client import UNAUTHORISED, Complaints, admin_client, needing, no_answer
+from service.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from db.statements import queries
 from service.errors import UnavailableError
-from service.kafka_client import QUIET, UNAUTHORISED, needing
+from service.kafka_client import QUIET, UNAUTHORISED
+from service.kafka_rights import needing
 from service.settings import Settings
 from spark_job.recovery.positions.generations import Connection
 

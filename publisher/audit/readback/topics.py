@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka_client import UNAUTHORISED, admin_client, needing
+from service.kafka_client import UNAUTHORISED, admin_client
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 

@@ -109,7 +109,7 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
         kafka.revoke(READ.acl("job", **names))
         pipeline.feed(43, sessions=10)
         assert pipeline.job.wait() == 16, pipeline.job.tail()
-        assert pipeline.input in pipeline.job.log().splitlines()[-1]
+        assert "Read on the input topics" in pipeline.job.log()
         scanned.look()
         kafka.allow(READ.acl("job", **names))
         pipeline.job.start(**as_job)

@@ -88,8 +88,8 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
         with structlog.testing.capture_logs() as logged:
             shown.show_progress(client.bounds(topics, "latest"), topics)
             shown.close()
-        told = [(line["event"], line["group"]) for line in logged]
-        assert told == ([] if granted else [("group_offsets_not_committed", GROUP)])
+        warnings = [(line["event"], line["group"]) for line in logged]
+        assert warnings == ([] if granted else [("group_offsets_not_committed", GROUP)])
         if not granted:
             kafka.allow(needed("group", "{group}", "Read"))
     assert not missing

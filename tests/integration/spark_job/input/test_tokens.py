@@ -50,7 +50,7 @@ def settings(kafka: SecuredKafka, tokens: TokenServer, folder: Path, secret: str
     """`[kafka]` with a secret from a file."""
     file = folder / "secret.toml"
     file.write_text(f'"sasl.oauthbearer.client.secret" = "{secret}"\n', "utf-8")
-    options = {
+    options: dict[str, str | int | float | bool] = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(kafka.authority),
         "sasl.mechanism": "OAUTHBEARER",
