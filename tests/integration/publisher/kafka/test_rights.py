@@ -44,13 +44,15 @@ def settings(outbox: Outbox, kafka: SecuredKafka, tmp_path: Path) -> Settings:
 def hold_until_granted(outbox: Outbox, settings: Settings, kafka: SecuredKafka, needed: Right) -> None:
     """A publisher that lacks the right says which one, and delivers once it has it."""
     names = {"output": outbox.topic}
+    operation = f"{needed.operation} on {KINDS.get(needed.kind, needed.kind)} '"
+    name = f"'{needed.name.format_map(names)}"
+
+    def is_named() -> bool:
+        found = [reason for reason in reasons(outbox.dsn) if reason.startswith("not_authorised")]
+        return any(operation in reason and name in reason for reason in found)
+
     with RelayThread(settings) as running:
-        on = f"{KINDS.get(needed.kind, needed.kind)} '{needed.name.format_map(names)}"
-        told = f"{needed.operation} on {on}"
-        wait_until(
-            lambda: any(reason.startswith("not_authorised") and told in reason for reason in reasons(outbox.dsn)),
-            lambda: f"{told!r}, but {reasons(outbox.dsn)} {running.error}",
-        )  # fmt: skip
+        wait_until(is_named, lambda: f"{operation} {name}, but {reasons(outbox.dsn)} {running.error}")
         kafka.allow(needed.acl(**names))
         wait_until(
             lambda: drained(outbox.dsn) and not any(reasons(outbox.dsn)),
