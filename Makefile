@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DIST := dist
+AUDIT := build/audit-tools
 
 .PHONY: help
 help: ## Show this list
@@ -86,6 +87,22 @@ bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the rel
 	$(BIN)/python -m benchmarks.relay
 	$(BIN)/python -m benchmarks.relay_latency
 
+$(AUDIT)/.installed: requirements/audit.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@touch $@
+
+.PHONY: audit
+audit: $(AUDIT)/.installed ## Known vulnerabilities of all pinned Python packages, as the package index lists them
+	@for each in dev audit; do \
+		$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements/$$each.txt; \
+	done
+
+.PHONY: sbom
+sbom: $(INSTALLED) $(AUDIT)/.installed ## Bills of materials of both services, packages and jars: build/sbom-*.json, CycloneDX, checked
+	$(AUDIT)/bin/python requirements/sbom.py --spark-jars $$($(BIN)/python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")')
+	$(BIN)/pytest tests/unit/requirements -m sbom
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff format .
@@ -101,6 +118,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/executor.in -c requirements/dev.txt -o requirements/executor.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
 
 .PHONY: dist
 dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist/: the same bytes each time, and only what is committed
@@ -110,4 +128,4 @@ dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist
 
 .PHONY: clean
 clean: ## Remove what the targets made, .venv too
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

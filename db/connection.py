@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from db.statements import queries
@@ -65,9 +66,17 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             ) from error
         raise UnavailableError(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
-            "Check [postgres] dsn (OUTBOX_POSTGRES__DSN); `devstack status` shows a local one."
+            f"Check [postgres] dsn (OUTBOX_POSTGRES__DSN){_of_certificates(settings)}; `devstack status` shows a local one."
         ) from error
     return connection
+
+
+def _of_certificates(settings: PostgresSettings) -> str:
+    """What else may be wrong, where the DSN has the server's certificate checked."""
+    mode = str(conninfo_to_dict(settings.dsn.get_secret_value()).get("sslmode", ""))
+    if not mode.startswith("verify-"):
+        return ""
+    return f": with sslmode={mode}, its sslrootcert must have signed the certificate of the server, which must be of the dsn's host"
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class Postgres(LocalServer, PostgresServer):
 
     def _launch(self) -> ServerProcess:
         account = server_account()
-        binaries = _installation(account) / "bin"
+        binaries = self._binaries(account)
         data = self._pgdata(account)
         if not (data / "PG_VERSION").exists():
             self._initialise(binaries, data, account)
@@ -82,6 +82,9 @@ class Postgres(LocalServer, PostgresServer):
         for name, value in self._server_settings().items():
             command += ["-c", f"{name}={value}"]
         return self._launch_server(command, account)
+
+    def _binaries(self, account: Account | None) -> Path:
+        return _installation(account) / "bin"
 
     def _launch_server(self, command: list[str], account: Account | None) -> ServerProcess:
         return launch(

@@ -70,7 +70,7 @@ def find(
     try:
         found = _found(settings.kafka, outputs, scan=scan)
     except KafkaException as error:
-        raise UnavailableError(f"Kafka does not answer: {error.args[0].str()}. Try again") from error
+        raise UnavailableError(f"Kafka cannot be read: {error.args[0].str()}") from error
     if as_json:
         print_json([_as_json(output, found.get(output.identity, [])) for output in outputs])
     else:

@@ -11,6 +11,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
 from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
 from service.fault_points import reach
+from service.kafka_rights import needing
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0
@@ -126,7 +127,9 @@ class Transaction:
             # Once a transaction has failed, later calls complain about its state instead of the cause.
             cause = self._failure() or error.args[0]
             if cause.code() not in RECORD_ERRORS:
-                raise KafkaException(cause) from error
+                topics = self._outgoing.destinations(rows) | {record.topic for record in progress}
+                with needing("Write", "topic", *sorted(topics)):
+                    raise KafkaException(cause) from error
             # The report that names the refused row may still wait to be served.
             producer.purge()
             producer.flush(_REPORTS_WAIT_S)

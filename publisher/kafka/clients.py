@@ -3,7 +3,8 @@
 import concurrent.futures
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from service.errors import SettingsError
 from service.kafka_client import QUIET, admin_client
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 
 T = TypeVar("T")
@@ -18,6 +20,8 @@ T = TypeVar("T")
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
 _MAX_MESSAGE_BYTES = 1_000_000_000
 _BATCH_BYTES = 1_000_000
+# librdkafka wants a group, though none is joined and no offset is committed.
+_PROGRESS_GROUP = "outbox-publisher-progress"
 
 # librdkafka's lines are dropped here: the lane logs each change of state once.
 _silent = logging.getLogger("publisher.librdkafka")
@@ -141,8 +145,15 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 10,
     }
-    # librdkafka wants a group, though none is joined and no offset is committed.
-    return Consumer(QUIET | {"group.id": "outbox-publisher-progress"} | settings.client(**required))
+    return Consumer(QUIET | {"group.id": _PROGRESS_GROUP} | settings.client(**required))
+
+
+@contextmanager
+def reading(settings: KafkaSettings, *topics: str) -> Iterator[None]:
+    """Name the right that is missing, where Kafka refuses what a `progress_consumer` reads. Raises KafkaException."""
+    group = str(settings.client().get("group.id", _PROGRESS_GROUP))
+    with needing("Read", "topic", *topics), needing("Describe", "consumer group", group):
+        yield
 
 
 class Cluster(NamedTuple):

@@ -9,6 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 
 from publisher.kafka.clients import answer
+from service.kafka_rights import needing
 
 
 def compacted_topics(
@@ -19,7 +20,8 @@ def compacted_topics(
     for name in names:
         resource = ConfigResource(ResourceType.TOPIC, name)
         asked = admin.describe_configs([resource], request_timeout=timeout_s)[resource]
-        policy = answer(asked, give_up)["cleanup.policy"].value
+        with needing("DescribeConfigs", "topic", name):
+            policy = answer(asked, give_up)["cleanup.policy"].value
         if "compact" in str(policy).split(","):
             found.add(name)
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException, Producer
 
 from publisher.kafka import clients
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 
 _SLICE_S = 1.0
@@ -29,7 +30,8 @@ def fencing_producer(
     while True:
         try:
             # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
-            producer.init_transactions(_SLICE_S)
+            with needing("Write", "transactional id", transactional_id):
+                producer.init_transactions(_SLICE_S)
             return producer
         except KafkaException as error:
             # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.kafka.clients import progress_consumer
+from publisher.kafka.clients import progress_consumer, reading
 from service.errors import UnavailableError
 from service.settings import KafkaSettings
 
@@ -50,8 +50,9 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
                     f"{len(ends)} partitions were not read to their ends within {settings.request_timeout_s:g} s: Kafka does not answer, "
                     "or a transaction is open there. Try again"
                 )
-            for message in messages:
-                _take(message, ends, wanted, found)
+            with reading(settings, *sorted({topic for topic, _ in offsets})):
+                for message in messages:
+                    _take(message, ends, wanted, found)
             _leave(consumer, offsets, ends)
     finally:
         consumer.close()

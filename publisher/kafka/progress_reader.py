@@ -53,7 +53,10 @@ def progress_records(
     high_watermark = topics.high_watermark(topic, partition, committed=committed)
     consumer = clients.progress_consumer(kafka)
     try:
-        yield records_backwards(consumer, topic, partition, high_watermark, kafka.request_timeout_s, give_up)
+        with clients.reading(kafka, topic):
+            yield records_backwards(
+                consumer, topic, partition, high_watermark, kafka.request_timeout_s, give_up
+            )
     except OpenTransactionError as error:
         reason = explanation(error.topic, {error.partition: error.offset})
         raise StoppedError(StopReason.OPEN_TRANSACTION, reason, retry=True) from error

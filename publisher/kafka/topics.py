@@ -23,6 +23,7 @@ from publisher.kafka.single_flight import SingleFlight
 from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka_client import UNAUTHORISED
+from service.kafka_rights import needing
 from service.topic_ids import topic_id_text
 
 _log = structlog.get_logger()
@@ -150,7 +151,7 @@ class Topics:
         found = {}
         for name, described in asked.items():
             try:
-                found[name] = topic_id_text(answer(described, self._give_up).topic_id)
+                found[name] = topic_id_text(self._description(name, described).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
@@ -159,7 +160,7 @@ class Topics:
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has, 0 where it does not exist. Raises KafkaException."""
         try:
-            return len(answer(self._describe([topic])[topic], self._give_up).partitions)
+            return len(self._description(topic).partitions)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -194,7 +195,7 @@ class Topics:
         self, topic: str, partitions: int, replication: int, create: bool, lost: str
     ) -> None:
         try:
-            found = answer(self._describe([topic])[topic], self._give_up)
+            found = self._description(topic)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -233,7 +234,8 @@ class Topics:
             grown = self._admin.create_partitions(
                 [NewPartitions(topic, partitions)], request_timeout=self._timeout_s
             )
-            answer(grown[topic], self._give_up)
+            with needing("Alter", "topic", topic):
+                answer(grown[topic], self._give_up)
 
     def _controller_knows(self, topic: str) -> bool:
         """Ask the controller, whose word is final, whether a topic exists: with a creation that it is only to check."""
@@ -261,7 +263,10 @@ class Topics:
             isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
-        return {place.partition: int(answer(future, self._give_up).offset) for place, future in asked.items()}
+        with needing("Describe", "topic", topic):
+            return {
+                place.partition: int(answer(future, self._give_up).offset) for place, future in asked.items()
+            }
 
     def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """Return the end of one partition, as `ends` does."""
@@ -273,7 +278,7 @@ class Topics:
         described = self._describe(names)
         for name in names:
             try:
-                topic = answer(described[name], self._give_up)
+                topic = self._description(name, described[name])
             except KafkaException as error:
                 topic = self._mend(name, error)
             config = self._config(name)
@@ -296,24 +301,30 @@ class Topics:
                     "(OUTBOX_PUBLISHER__CREATE_TOPICS); the lane then continues by itself",
                 ) from error
             self._create_topic(NewTopic(name))
-            return answer(self._describe([name])[name], self._give_up)
+            return self._description(name)
         raise error
 
     def _describe(self, names: list[str]) -> "dict[str, Future[TopicDescription]]":
         return self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+
+    def _description(self, name: str, asked: "Future[TopicDescription] | None" = None) -> TopicDescription:
+        """Wait for the answer of `_describe`; ask where nobody has."""
+        with needing("Describe", "topic", name):
+            return answer(asked or self._describe([name])[name], self._give_up)
 
     def _create_topic(self, topic: NewTopic) -> None:
         created = self._admin.create_topics(
             [topic], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
         )
         try:
-            answer(created[topic.topic], self._give_up)
+            with needing("Create", "topic", topic.topic):
+                answer(created[topic.topic], self._give_up)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
     def _config(self, topic: str) -> dict[str, ConfigEntry]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        return answer(
-            self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource], self._give_up
-        )
+        asked = self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        with needing("DescribeConfigs", "topic", topic):
+            return answer(asked, self._give_up)

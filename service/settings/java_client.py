@@ -17,10 +17,12 @@ _PEM = {
 }
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_OIDC = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
 def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    """Return what of librdkafka's options the Java client has, too. OAUTHBEARER needs [kafka.java_options].
+    """Return what of librdkafka's options the Java client has, too; of OAUTHBEARER, the method `oidc`.
 
     Raises OSError for a file that cannot be read.
     """
@@ -40,6 +42,8 @@ def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, s
         module = _PLAIN if mechanism == "PLAIN" else _SCRAM
         user, password = _quoted(given["sasl.username"]), _quoted(given["sasl.password"])
         found["sasl.jaas.config"] = f"{module} required username={user} password={password};"
+    if mechanism == "OAUTHBEARER" and given.get("sasl.oauthbearer.method") == "oidc":
+        found |= _oidc(given)
     if "ssl.ca.pem" in given:
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": given["ssl.ca.pem"]}
     if "ssl.certificate.pem" in given and "ssl.key.pem" in given:
@@ -66,6 +70,20 @@ def with_certificates(options: Mapping[str, str | int | float | bool]) -> dict[s
             del found[location]
             found[text] = path.read_text("utf-8")
     return found
+
+
+def _oidc(given: Mapping[str, str]) -> dict[str, str]:
+    """The client credentials with which a token is fetched."""
+    found = {"sasl.login.callback.handler.class": _OIDC}
+    if "sasl.oauthbearer.token.endpoint.url" in given:
+        found["sasl.oauthbearer.token.endpoint.url"] = given["sasl.oauthbearer.token.endpoint.url"]
+    names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+    options = [
+        f"{name}={_quoted(given[option])}"
+        for name, option in ((name, f"sasl.oauthbearer.{ours}") for name, ours in names.items())
+        if option in given
+    ]
+    return found | {"sasl.jaas.config": " ".join([_OAUTHBEARER, "required", *options]) + ";"}
 
 
 def _quoted(text: str) -> str:

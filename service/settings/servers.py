@@ -61,11 +61,11 @@ class PostgresSettings(Section):
 class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
-    options: dict[str, str | int | float | bool] = Field(default={})
+    options: dict[str, str | int | float | bool] = Field(default={}, repr=False)
     """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords. Wins over `options`."""
-    java_options: dict[str, str] = Field(default={})
+    java_options: dict[str, str] = Field(default={}, repr=False)
     """More options of Kafka's Java client, by which Spark reads. What `options` says of TLS and SASL it gets by itself; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for an answer to one administrative request."""

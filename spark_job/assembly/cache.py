@@ -7,6 +7,7 @@ For each partition a folder, in it a file for each state, named by the state's d
 
 A state is its digest, so its name says all: whichever run, generation or attempt wrote it, it is what was open. What is read is never
 trusted: the table must have the digest, and the events are compared with the table's checksums when they are used. Nothing is unpickled.
+These find damage; a forger would get by them. So that there is none, nobody else may write to a folder, and no link is followed to one.
 Files are written under another name and renamed, so that there are none by halves. They are not synced: losing one costs a rebuild.
 """
 
@@ -16,6 +17,7 @@ import mmap
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -65,7 +67,8 @@ class SessionCache:
         """Keep this state and, for an attempt that is made again, that of the digest `before`; remove the others."""
         try:
             if state.digest and state.digest != self._at_hand:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._check_owner()
                 names = [self._names.get(id(chunk)) or self._write_chunk(chunk) for chunk in state.chunks]
                 reach("task.during_cache")
@@ -81,6 +84,7 @@ class SessionCache:
     def discard(self, named: str) -> None:
         """Remove a state that is damaged."""
         with contextlib.suppress(OSError):
+            self._check_owner()
             (self._folder / f"{named}.sessions").unlink()
 
     def _read(self, wanted: str) -> tuple[memoryview, list[str]]:
@@ -115,18 +119,22 @@ class SessionCache:
             raise
 
     def _check_owner(self) -> None:
-        """Another user of the machine must not be able to plant a file."""
-        found = self._folder.stat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise PermissionError(f"{self._folder} must belong to this user alone (mode 0700)")
+        """Another user of the machine must not be able to plant a file, nor to have one of another folder removed."""
+        for folder, forbidden in ((self._folder.parent, 0o022), (self._folder, 0o077)):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+                raise PermissionError(
+                    f"{folder} must be a folder of this user alone (mode 0700), and no link"
+                )
 
     def _clean(self, keep: set[str]) -> None:
         """Remove everything else. What another attempt is just writing may go with it: that one's state is not kept then."""
         kept = set()
-        for name in keep - {""}:
-            with contextlib.suppress(OSError, ValueError, DamagedStateError):
-                kept |= {f"{name}.sessions", *self._read(name)[1]}
         with contextlib.suppress(FileNotFoundError):
+            self._check_owner()
+            for name in keep - {""}:
+                with contextlib.suppress(OSError, ValueError, DamagedStateError):
+                    kept |= {f"{name}.sessions", *self._read(name)[1]}
             for entry in os.scandir(self._folder):
                 if entry.name not in kept:
                     with contextlib.suppress(FileNotFoundError):

@@ -8,7 +8,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from service.kafka_rights import needing
+
 _CONSUME = 10_000
+# None is joined, and no offset is committed; the client wants a name.
+_GROUP = "outbox-rebuild"
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _offset = methodcaller("offset")
 _WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
@@ -38,7 +42,7 @@ def committed_records(
     consumer = Consumer(
         {
             **client,
-            "group.id": "outbox-rebuild",  # none is joined, and no offset is committed
+            "group.id": _GROUP,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -51,7 +55,8 @@ def committed_records(
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _until(consumer, f"{topic}/{partition}", start, end, timeout_s)
+        with needing("Read", "topic", topic), needing("Describe", "consumer group", _GROUP):
+            yield from _until(consumer, f"{topic}/{partition}", start, end, timeout_s)
     finally:
         consumer.close()
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # ty
 
 from service.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
 from service.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -71,7 +72,8 @@ class KafkaInput:
         ids, partitions = {}, {}
         for topic, answer in answers.items():
             try:
-                description = answer.result()
+                with needing("Describe", "topic", topic):
+                    description = answer.result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise SettingsError(
@@ -94,7 +96,8 @@ class KafkaInput:
         answers = self._admin.describe_configs(resources, request_timeout=self._kafka.request_timeout_s)
         for resource, answer in answers.items():
             try:
-                policy = str(answer.result()["cleanup.policy"].value)
+                with needing("DescribeConfigs", "topic", resource.name):
+                    policy = str(answer.result()["cleanup.policy"].value)
             except KafkaException as error:
                 raise self._explained(error) from error
             if "compact" in policy:
@@ -178,8 +181,8 @@ class KafkaInput:
         told = error.args[0]
         if told.code() in UNAUTHORISED:
             return RefusedError(
-                f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs Describe, DescribeConfigs and Read "
-                "on the input topics, and Read on the group [source] consumer_group"
+                f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs DescribeConfigs and Read on the "
+                "input topics (docs/ecosystem.md has all rights)"
             )
         self._admin.poll(0)  # serves the complaints
         refused = self._complaints.last is not None

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from db.statements import queries
 from service.errors import UnavailableError
 from service.kafka_client import QUIET, UNAUTHORISED
+from service.kafka_rights import needing
 from service.settings import Settings
 from spark_job.recovery.positions.generations import Connection
 
@@ -44,11 +45,12 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     Raises UnavailableError when Kafka does not answer or refuses.
     """
     topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
+    group = f"{topic}-look"  # never committed; the client wants one
     consumer = Consumer(
         QUIET
         | settings.kafka.client()
         | {
-            "group.id": f"{topic}-look",  # never committed; the client wants one
+            "group.id": group,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
@@ -57,32 +59,36 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
         }
     )
     try:
-        described = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-        if described.error is not None and described.error.code() in UNAUTHORISED:
-            raise KafkaException(described.error)
-        bounds = {
-            each: consumer.get_watermark_offsets(
-                TopicPartition(topic, each), timeout=_TIMEOUT_S, cached=False
-            )
-            for each in described.partitions
-        }
-        found: dict[int, Delivered] = {}
-        left = {each: high for each, (low, high) in bounds.items() if high > low}
-        window = _WINDOW
-        while left:
-            starts = {each: max(bounds[each][0], end - window) for each, end in left.items()}
-            found |= _newest(consumer, topic, starts)
-            left = {
-                each: start for each, start in starts.items() if each not in found and start > bounds[each][0]
-            }
-            window *= 16
-        return list(found.values())
+        with needing("Read", "topic", topic), needing("Describe", "consumer group", group):
+            return _read_newest(consumer, topic)
     except KafkaException as error:
         raise UnavailableError(
             f"the progress topic {topic} cannot be read: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]"
         ) from error
     finally:
         consumer.close()
+
+
+def _read_newest(consumer: Consumer, topic: str) -> list[Delivered]:
+    """What `newest_delivered` returns. Raises KafkaException."""
+    described = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    if described.error is not None and described.error.code() in UNAUTHORISED:
+        raise KafkaException(described.error)
+    bounds = {
+        each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=_TIMEOUT_S, cached=False)
+        for each in described.partitions
+    }
+    found: dict[int, Delivered] = {}
+    left = {each: high for each, (low, high) in bounds.items() if high > low}
+    window = _WINDOW
+    while left:
+        starts = {each: max(bounds[each][0], end - window) for each, end in left.items()}
+        found |= _newest(consumer, topic, starts)
+        left = {
+            each: start for each, start in starts.items() if each not in found and start > bounds[each][0]
+        }
+        window *= 16
+    return list(found.values())
 
 
 def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int, Delivered]:

@@ -182,7 +182,10 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
             "SASL_AUTHENTICATION_FAILED",
         ),
         RefusedError,
-        "Kafka refuses Spark's executors: the credentials, a certificate or a right (docs/ecosystem.md). They use what [kafka] says",
+        (
+            "Kafka refuses Spark's executors: the credentials, a certificate or a right, such as Read on the input topics "
+            "(docs/ecosystem.md). They use what [kafka] says"
+        ),
     ),
     (
         (

@@ -41,6 +41,7 @@ from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, Smal
 from spark_job.spark.projections import Projections
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
+from spark_job.spark.task_options import without_secrets
 from spark_job.spark.work_folder import WorkFolder
 
 log = structlog.get_logger()
@@ -191,7 +192,7 @@ class QueryLoop:
         slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
         self._projections.suit(frame, sum(sizes), len(sizes))
-        task = AssemblyTask(run.task, slices)
+        task = without_secrets(AssemblyTask(run.task, slices), frame.sparkSession.sparkContext)
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began
         reach("query.after_action")

@@ -54,6 +54,10 @@ class WorkFolder:
 
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError), (folder / _LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            # Anybody may make a folder of this name; what is in it, a pipe for instance, is not opened.
+            if folder.lstat().st_uid != os.geteuid():
+                continue
+            with (folder / _LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import unavailable
-from publisher.kafka.clients import progress_consumer
+from publisher.kafka.clients import progress_consumer, reading
 from service.errors import UnavailableError
 from service.settings import Settings
 
@@ -64,7 +64,8 @@ class FoundReader:
                     for topic, partition in sorted(self._open)
                 ]
             )
-            self._read(consumer, advance)
+            with reading(self._settings.kafka, *self._state.topics):
+                self._read(consumer, advance)
         except KafkaException as error:
             raise unavailable(self._settings.kafka, error) from error
         finally:

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka_client import admin_client
+from service.kafka_client import UNAUTHORISED, admin_client
+from service.kafka_rights import needing
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 
@@ -56,7 +57,7 @@ class Broker:
         )
         found = []
         for name in names:
-            described = self._answer(asked[name], missing=True)
+            described = self._answer(asked[name], name, missing=True)
             if described is None:
                 found.append(Topic(name, None, 0))
             else:
@@ -106,13 +107,14 @@ class Broker:
                 request_timeout=self._settings.request_timeout_s,
             )
             for place, future in asked.items():
-                found[place.topic][str(place.partition)] = int(self._answer(future).offset)
+                found[place.topic][str(place.partition)] = int(self._answer(future, place.topic).offset)
         return [found[topic.name] for topic in topics]
 
-    def _answer(self, future: "concurrent.futures.Future[Any]", *, missing: bool = False) -> Any:
+    def _answer(self, future: "concurrent.futures.Future[Any]", topic: str, *, missing: bool = False) -> Any:
         """Return the answer; None for a topic that does not exist, where `missing` allows that."""
         try:
-            return future.result(timeout=self._settings.request_timeout_s + 5)
+            with needing("Describe", "topic", topic):
+                return future.result(timeout=self._settings.request_timeout_s + 5)
         except KafkaException as error:
             if missing and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -122,8 +124,12 @@ class Broker:
 
 
 def unavailable(settings: KafkaSettings, error: Exception) -> UnavailableError:
-    """Return what to raise when Kafka does not answer."""
+    """Return what to raise when Kafka does not answer, or refuses."""
     text = error.args[0].str() if isinstance(error, KafkaException) else str(error) or type(error).__name__
+    if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
+        return UnavailableError(
+            f"Kafka at {settings.bootstrap_servers} refuses the audit: {text}. Grant the right, or correct [kafka.options]"
+        )
     return UnavailableError(
         f"Kafka at {settings.bootstrap_servers} does not answer: {text}. Check [kafka] bootstrap_servers "
         "(OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"

@@ -24,7 +24,7 @@ def test_whatever_happens_to_the_cache_the_job_continues_and_reads_again_only_wh
         damage(pipeline.cache, how)
         it_continues(pipeline, 63 + number, finds_again=True)
     assert pipeline.restarts() == []
-    assert "must belong to this user alone (mode 0700)" in pipeline.job.log()
+    assert "must be a folder of this user alone (mode 0700)" in pipeline.job.log()
     pipeline.lose_cache()
     it_continues(pipeline, 79, finds_again=True)
 

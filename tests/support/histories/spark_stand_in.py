@@ -16,6 +16,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import BatchRange
 from spark_job.spark.query import LargerBatchesError, QueryLoop
+from spark_job.spark.task_options import SparkTask
 from tests.support.histories.random_log import RandomLog
 from tests.support.reference.message import Message
 from tests.support.reference.model import Record
@@ -64,11 +65,22 @@ class _Options(dict[str, str]):
         self[name] = value
 
 
+class _Context:
+    """Spark's context, as far as a batch uses it."""
+
+    def __init__(self) -> None:
+        self._conf = _Options()
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
+        """Nothing is sent: what is read again does not come from Kafka here."""
+
+
 class _Session:
     """Spark's session, as far as a batch uses it."""
 
     def __init__(self) -> None:
         self.conf = _Options()
+        self.sparkContext = _Context()
 
 
 class Frame:
@@ -88,8 +100,8 @@ class Frame:
     def coalesce(self, _tasks: int) -> "Frame":
         return self
 
-    def mapInArrow(self, task: AssemblyTask, _ddl: str) -> "Frame":  # noqa: N802 - Spark's name
-        self._task = task
+    def mapInArrow(self, task: SparkTask, _ddl: str) -> "Frame":  # noqa: N802 - Spark's name
+        self._task = task.task
         return self
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name

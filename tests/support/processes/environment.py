@@ -22,6 +22,8 @@ def variables_of(settings: Settings, fault_file: Path | None = None) -> dict[str
     }
     if settings.kafka.options:
         variables["OUTBOX_KAFKA__OPTIONS"] = json.dumps(settings.kafka.options)
+    if settings.kafka.secret_options_file is not None:
+        variables["OUTBOX_KAFKA__SECRET_OPTIONS_FILE"] = str(settings.kafka.secret_options_file)
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         text = value if isinstance(value, str) else json.dumps(value)
         variables[f"OUTBOX_PUBLISHER__{name.upper()}"] = text

@@ -58,8 +58,8 @@ class Service:
         wait_until(lambda: not self.is_alive(), f"the end of {self.module}", LONG_DEADLINE_S)
         try:
             wait_until(
-                lambda: not self._family(),
-                lambda: f"{self.module} left these behind: {self._family()}",
+                lambda: not self.processes(),
+                lambda: f"{self.module} left these behind: {self.processes()}",
                 LONG_DEADLINE_S,
             )
         finally:
@@ -67,10 +67,10 @@ class Service:
 
     def crash(self) -> None:
         """SIGKILL to the process and all that it started, at once: the machine's power fails."""
-        for process in self._family():
+        for process in self.processes():
             with suppress(psutil.NoSuchProcess):  # it may end at this moment by itself
                 process.send_signal(signal.SIGKILL)
-        wait_until(lambda: not self._family(), f"the end of {self.module}", LONG_DEADLINE_S)
+        wait_until(lambda: not self.processes(), f"the end of {self.module}", LONG_DEADLINE_S)
         self.destroy()
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -86,7 +86,7 @@ class Service:
         """Wait for the end of it and all that it started, and return the exit code; -9 after SIGKILL, as `subprocess` has it."""
         process = self._started()
         assert process.guardian is not None
-        wait_until(lambda: not self._family(), lambda: self.tail(), timeout_s)
+        wait_until(lambda: not self.processes(), lambda: self.tail(), timeout_s)
         code = process.guardian.wait(timeout_s)
         self.destroy()
         # The guardian ends with what is left of a negative number in a byte.
@@ -102,7 +102,7 @@ class Service:
 
     def started(self, name: str) -> psutil.Process:
         """The process of that name that it started."""
-        named = {process.pid: process for process in self._family() if _name(process) == name}
+        named = {process.pid: process for process in self.processes() if _name(process) == name}
         # A process that is about to run a program is for a moment a second one of its parent's name.
         found = [process for process in named.values() if _parent(process) not in named]
         assert len(found) == 1, f"{self.module} runs {found}, wanted one {name}"
@@ -119,7 +119,7 @@ class Service:
 
     def destroy(self) -> None:
         """End whatever is left of it."""
-        for process in self._family():
+        for process in self.processes():
             process.kill()
         if self._process is not None:
             self._process.kill()
@@ -137,7 +137,7 @@ class Service:
         assert self._process is not None, f"{self.module} was never started"
         return self._process
 
-    def _family(self) -> Sequence[psutil.Process]:
+    def processes(self) -> Sequence[psutil.Process]:
         """It and all that it started, orphans too: `launch` gives each service a session of its own."""
         return [] if self._process is None else _members(self._process.identity.pid)
 

@@ -94,6 +94,35 @@ def test_librdkafkas_other_places_of_authorities_stay(tmp_path: Path, location: 
     assert settings.portable_client()["ssl.ca.location"] == place
 
 
+def test_client_credentials_for_a_token_are_the_java_clients_as_well() -> None:
+    options = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "job",
+        "sasl.oauthbearer.client.secret": 's3"cret',
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+    }
+    assert java(options=options) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.jaas.config": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+            ' clientId="job" clientSecret="s3\\"cret" scope="kafka";'
+        ),
+    }
+
+
+def test_no_option_shows_where_settings_are_shown() -> None:
+    settings = KafkaSettings(
+        options={**PLAIN, "sasl.password": "s3cret"}, java_options={"ssl.key.password": "s3cret"}
+    )
+    assert "s3cret" not in repr(settings)
+
+
 def test_what_java_options_say_wins_and_reaches_the_java_client_alone() -> None:
     settings = KafkaSettings(
         options=PLAIN, java_options={"sasl.mechanism": "OAUTHBEARER", "fetch.max.bytes": "9"}

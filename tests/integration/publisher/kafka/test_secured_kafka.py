@@ -12,7 +12,7 @@ from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
-from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, right
+from tests.support.secured.kafka import PASSWORD, USER, SecuredKafka, right
 from tests.support.servers.topic_limits import set_config
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher

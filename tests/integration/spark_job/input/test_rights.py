@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
 
 from devstack.topics import create_topics
 from service.errors import RefusedError, SettingsError, UnavailableError
@@ -13,10 +15,11 @@ from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery.published import Delivered, newest_delivered
-from tests.support.servers.secured_kafka import PASSWORD, SecuredKafka, right
+from tests.support.secured.kafka import PASSWORD, SecuredKafka
+from tests.support.secured.rights import JOB, single
 
 OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
-INPUT, PROGRESS = "session-in", f"outbox-progress-{OUTBOX}"
+INPUT, PROGRESS, GROUP = "session-in", f"outbox-progress-{OUTBOX}", "lag"
 
 
 @pytest.fixture(scope="module")
@@ -44,30 +47,52 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
         bootstrap_servers=kafka.secured_servers, options=kafka.options(), secret_options_file=secret
     )
     client = KafkaInput(settings, [INPUT], "")
-    with pytest.raises(RefusedError, match="It needs Describe, DescribeConfigs and Read"):
+    missing = {(each.kind, each.name, each.operation): each for each in single(JOB)}
+
+    def needed(*what: str) -> AclBinding:
+        return missing.pop(what).acl(input=INPUT, group=GROUP)  # type: ignore[arg-type]
+
+    with pytest.raises(RefusedError, match="Describe on topic 'session-in' is needed"):
         client.describe()
-    for operation in ("describe", "describe_configs", "read"):
-        kafka.allow(right("topic", INPUT, operation))
-    topics = client.describe()
-    client.check_policies()
+    kafka.allow(needed("topic", "{input}", "Read"))
+    topics = client.describe()  # Read includes Describe
     assert set(client.bounds(topics, "readable").values()) == {0, 3}
+    with pytest.raises(RefusedError, match=f"DescribeConfigs on topic '{INPUT}' is needed"):
+        client.check_policies()
+    kafka.allow(needed("topic", "{input}", "DescribeConfigs"))
+    client.check_policies()
 
     # What finds open sessions again: its client looks up a group that nobody joins.
-    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+    with pytest.raises(
+        KafkaException,
+        match=r"GROUP_AUTHORIZATION_FAILED.*Describe on consumer group 'outbox-rebuild' is needed",
+    ):
         list(committed_records(settings.client(), INPUT, 0, 0, 3, 10))
-    kafka.allow(right("group", "outbox-rebuild", "describe"))
+    kafka.allow(needed("group", "outbox-rebuild", "Describe"))
     assert sum(map(len, committed_records(settings.client(), INPUT, 0, 0, 3, 10))) == 3
 
     # What shows whether the database lost its end: not to be read is not to be taken for empty.
     whole = Settings(kafka=settings)
-    for needed in (
-        right("topic", "outbox-progress-", "read", prefix=True),
-        right("group", "outbox-progress-", "describe", prefix=True),
+    for kind, operation, told in (
+        ("topic", "Read", f"Read on topic '{PROGRESS}'"),
+        ("group", "Describe", f"Describe on consumer group '{PROGRESS}-look'"),
     ):
-        with pytest.raises(UnavailableError, match="uthorization"):
+        with pytest.raises(UnavailableError, match=f"{told} is needed"):
             newest_delivered(whole, OUTBOX)
-        kafka.allow(needed)
+        kafka.allow(needed(kind, "outbox-progress-", operation))
     assert newest_delivered(whole, OUTBOX) == [Delivered(7, COMMIT, epoch=1)]
+
+    # What lag tools see: a refusal is a warning.
+    for granted in (False, True):
+        shown = KafkaInput(settings, [INPUT], GROUP)
+        with structlog.testing.capture_logs() as logged:
+            shown.show_progress(client.bounds(topics, "latest"), topics)
+            shown.close()
+        warnings = [(line["event"], line["group"]) for line in logged]
+        assert warnings == ([] if granted else [("group_offsets_not_committed", GROUP)])
+        if not granted:
+            kafka.allow(needed("group", "{group}", "Read"))
+    assert not missing
 
 
 def test_a_compacted_input_topic_is_refused(kafka: SecuredKafka) -> None:

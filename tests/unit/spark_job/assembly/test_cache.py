@@ -207,8 +207,45 @@ def test_nothing_is_kept_in_a_folder_that_others_can_write_to(tmp_path: Path) ->
     (tmp_path / FOLDER).chmod(0o777)
     writer = opened(tmp_path)
     writer.store(LARGE, "")
-    assert "must belong to this user alone" in writer.problem
+    assert "must be a folder of this user alone" in writer.problem
     assert names(tmp_path) == set()
+
+
+def anothers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = (root / FOLDER).stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+
+
+def linked(root: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / FOLDER).rename(root / "private")
+    (root / FOLDER).symlink_to(root / "private")
+
+
+def below_a_link(root: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / UUID).rename(root / "private")
+    (root / UUID).symlink_to(root / "private")
+
+
+def below_a_folder_of_all(root: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / UUID).chmod(0o777)
+
+
+@pytest.mark.parametrize("plant", [anothers, linked, below_a_link, below_a_folder_of_all])
+def test_what_another_user_may_have_planted_is_not_read_and_nothing_is_removed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    """A folder with the right digest in it, and one that somebody made point to files of this user that the cache would clear away."""
+    kept(tmp_path, LARGE)
+    before = names(tmp_path)
+    plant(tmp_path, monkeypatch)
+    reader = opened(tmp_path)
+    assert reader.load(LARGE.digest) is None
+    assert "must be a folder of this user alone" in reader.problem
+    for state in (OTHER, OpenState.empty()):
+        writer = opened(tmp_path)
+        writer.store(state, "")
+        assert "must be a folder of this user alone" in writer.problem
+    assert names(tmp_path) == before
 
 
 def killed(_point: str) -> None:

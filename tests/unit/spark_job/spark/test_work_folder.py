@@ -1,5 +1,6 @@
 """The folder of a process goes with it: at its end, or with the next one's start where it was killed. A living one's stays."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,19 @@ def test_what_others_have_in_the_temporary_folder_is_left_alone(tmp_path: Path) 
     assert folder.path.is_dir()
     assert strange.is_dir()
     assert (tmp_path / "mine").is_dir()
+    folder.remove()
+
+
+def test_a_folder_of_another_user_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock may be a pipe, which would be waited for."""
+    strange = tmp_path / f"{work_folder.PREFIX}planted"
+    strange.mkdir()
+    os.mkfifo(strange / "in-use")
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    folder = WorkFolder()
+    assert folder.path.is_dir()
+    assert strange.is_dir()
     folder.remove()
 
 

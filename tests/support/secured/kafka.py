@@ -1,6 +1,7 @@
 """A broker that wants TLS, a password and rights: SASL_SSL with SCRAM over a certificate authority of its own, and ACLs."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from devstack.kafka import Kafka
 from devstack.processes.port import LOOPBACK, ReservedPort
 from spark_job.spark.jars import java_executable
+from tests.support.secured.authority import Authority
 
 USER = "publisher"
 PASSWORD = "right-horse-battery"
@@ -27,11 +29,17 @@ PASSWORD = "right-horse-battery"
 class SecuredKafka:
     """`bootstrap_servers` lets tests in as they are; `guarded_servers` is for those who have the password."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tokens: Mapping[str, str] | None = None) -> None:
+        """`tokens`: what the guarded listener needs to take OAUTHBEARER as well, its settings by name."""
         self._guarded, self._controller = ReservedPort(), ReservedPort()
         settings = {"super.users": "User:ANONYMOUS"}
         self.kafka = Kafka(directory / "kafka", settings=settings)
-        self.authority = directory / "ca.pem"
+        authority = Authority(directory / "authority")
+        self.authority = authority.certificate
+        """The file by which clients know it."""
+        key, certificate = authority.issue("broker")
+        store = directory / "server.pem"
+        store.write_bytes(key.read_bytes() + certificate.read_bytes())
         self.secured_servers = f"{LOOPBACK}:{self._guarded.number}"
         listeners = f"PLAINTEXT://{self.kafka.bootstrap_servers},GUARDED://{self.secured_servers}"
         settings |= {
@@ -42,9 +50,12 @@ class SecuredKafka:
             "listener.name.guarded.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.guarded.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
             "listener.name.guarded.ssl.keystore.type": "PEM",
-            "listener.name.guarded.ssl.keystore.location": str(_key_store(directory, self.authority)),
+            "listener.name.guarded.ssl.keystore.location": str(store),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         }
+        if tokens is not None:
+            settings["listener.name.guarded.sasl.enabled.mechanisms"] += ",OAUTHBEARER"
+            settings |= {f"listener.name.guarded.oauthbearer.{name}": value for name, value in tokens.items()}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -54,10 +65,14 @@ class SecuredKafka:
     def start(self) -> None:
         """Start it, and make the user."""
         self.kafka.start()
-        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-        made = UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        self._admin.alter_user_scram_credentials([made])[USER].result(30)
+        self.add_user(USER, PASSWORD)
+
+    def add_user(self, name: str, password: str) -> None:
+        """Make a user without rights."""
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        made = UserScramCredentialUpsertion(name, credential, password.encode())
+        self._admin.alter_user_scram_credentials([made])[name].result(30)
 
     def destroy(self) -> None:
         """Kill it and give its ports back."""
@@ -92,15 +107,15 @@ class SecuredKafka:
             assert future.result(30), "no such right"
 
 
-def right(kind: str, name: str, operation: str, *, prefix: bool = False) -> AclBinding:
-    """A right of the user: on a `kind` (topic, transactional_id), on all names that begin so where `prefix`."""
+def right(kind: str, name: str, operation: str, *, prefix: bool = False, user: str = USER) -> AclBinding:
+    """A right of a user: on a `kind` (topic, group, transactional_id), on all names that begin so where `prefix`."""
     pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
     allowed = AclPermissionType.ALLOW
     return AclBinding(
         ResourceType[kind.upper()],
         name,
         pattern,
-        f"User:{USER}",
+        f"User:{user}",
         "*",
         AclOperation[operation.upper()],
         allowed,
@@ -119,20 +134,3 @@ def _filter(acl: AclBinding) -> Any:
         acl.operation,
         acl.permission_type,
     )
-
-
-def _key_store(directory: Path, authority: Path) -> Path:
-    """Make a certificate authority and a certificate for 127.0.0.1 signed by it; return the key store, write the authority's."""
-    key, request, certificate, store = (directory / f"server.{kind}" for kind in ("key", "csr", "crt", "pem"))
-    authority_key, names = directory / "ca.key", directory / "names"
-    names.write_text(f"subjectAltName = IP:{LOOPBACK}\n", "utf-8")
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    for words in (
-        ("req", "-x509", *new_key, "-keyout", authority_key, "-out", authority, "-days", "7", "-subj", "/CN=authority"),
-        ("req", *new_key, "-keyout", key, "-out", request, "-subj", "/CN=broker"),
-        ("x509", "-req", "-in", request, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", "7",
-         "-extfile", names, "-out", certificate),
-    ):  # fmt: skip
-        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
-    store.write_bytes(key.read_bytes() + certificate.read_bytes())
-    return store

@@ -1,0 +1,38 @@
+"""How the options of Kafka's client, passwords among them, reach a task: beside the function that Spark pickles, not in it.
+
+Spark writes that function to disk: above a megabyte at once (`spark.broadcast.UDFCompressionThreshold`), and whenever an executor's memory
+is short, because it is broadcast. A local property travels with each task in memory only. The event log has the properties of each job. It
+hides the value of one with `secret` in its name (`spark.redaction.regex`), if the context's configuration has one of that name as well.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import orjson
+import pyarrow as pa
+from pyspark import SparkContext, TaskContext
+
+from spark_job.assembly.task import AssemblyTask
+
+_PROPERTY = "outbox.secret.kafka"
+
+
+@dataclass(frozen=True)
+class SparkTask:
+    """The function of `mapInArrow`: an AssemblyTask, whose client options the worker finds in its task's properties."""
+
+    task: AssemblyTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the task. See AssemblyTask."""
+        context = TaskContext.get()
+        sent = None if context is None else context.getLocalProperty(_PROPERTY)
+        assert sent is not None, "the driver's thread has sent no options of Kafka's client"
+        return replace(self.task, settings=replace(self.task.settings, kafka=orjson.loads(sent)))(batches)
+
+
+def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:
+    """Return what Spark may pickle. The client's options go with the jobs that this thread starts from now on."""
+    context._conf.set(_PROPERTY, "")  # before the first job that has the other
+    context.setLocalProperty(_PROPERTY, orjson.dumps(dict(task.settings.kafka)).decode())
+    return SparkTask(replace(task, settings=replace(task.settings, kafka={})))

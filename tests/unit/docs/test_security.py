@@ -1,0 +1,114 @@
+"""What SECURITY.md says of all code: nothing is unpickled, and the transform is the only code that is found by a name."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+DEPLOYED = ("spark_job", "publisher", "service", "db")
+UNPICKLERS = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "jsonpickle",
+    "marshal",
+    "shelve",
+    "torch",
+}
+LOADERS = {
+    "__import__",
+    "eval",
+    "exec",
+    "compile",
+    "import_module",
+    "module_from_spec",
+    "run_module",
+    "run_path",
+    "exec_module",
+}
+"""Calls that run code which a string or a file names."""
+TRANSFORM = ("spark_job/assembly/transform.py", "import_module")
+
+
+def modules() -> Iterator[Path]:
+    for package in DEPLOYED:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def unpickling(tree: ast.AST) -> Iterator[str]:
+    """What loads objects out of bytes: imports of modules that do, and calls that may be told to."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Call):
+            told = {keyword.arg for keyword in node.keywords}
+            names = (
+                ["pickle"] if "allow_pickle" in told or called(node) in ("read_pickle", "unpickle") else []
+            )
+        yield from (name for name in names if UNPICKLERS & set(name.split(".")))
+
+
+def loading(tree: ast.AST) -> Iterator[str]:
+    """Calls of what runs code by its name; `re.compile` is none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and called(node) in LOADERS:
+            function = node.func
+            if not (isinstance(function, ast.Attribute) and function.attr in ("compile", "exec", "eval")):
+                yield called(node)
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "import pyspark.cloudpickle as c",
+        "from pyspark import cloudpickle",
+        "def f():\n    import dill",
+        "numpy.load(f, allow_pickle=True)",
+        "pandas.read_pickle(f)",
+    ],
+)
+def test_what_unpickles_is_seen(code: str) -> None:
+    assert list(unpickling(ast.parse(code))) != []
+
+
+@pytest.mark.parametrize(
+    "code", ["__import__(name)", "importlib.import_module(name)", "exec(text)", "spec.loader.exec_module(m)"]
+)
+def test_what_loads_code_is_seen(code: str) -> None:
+    assert list(loading(ast.parse(code))) != []
+
+
+def test_nothing_is_unpickled() -> None:
+    found = {
+        (str(path.relative_to(ROOT)), name)
+        for path in modules()
+        for name in unpickling(ast.parse(path.read_text("utf-8")))
+    }
+    assert found == set()
+
+
+def test_the_transform_is_the_only_code_that_is_loaded_by_name() -> None:
+    found = [
+        (str(path.relative_to(ROOT)), name)
+        for path in modules()
+        for name in loading(ast.parse(path.read_text("utf-8")))
+    ]
+    assert found == [TRANSFORM]
