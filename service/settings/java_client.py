@@ -17,7 +17,7 @@ _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     """Return what of librdkafka's options the Java client has, too. Certificates are PEM files; OAUTHBEARER needs [kafka.java_options].
 
-    Raises OSError for a file that cannot be read.
+    Raises OSError or ValueError for a file that cannot be read.
     """
     given = {name: str(value) for name, value in options.items()}
     if "sasl.mechanisms" in given:  # librdkafka's older name

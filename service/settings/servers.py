@@ -1,16 +1,18 @@
 """Where the two servers are, and how the services log: what both services need."""
 
-import tomllib
 from pathlib import Path
 from typing import Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
 
 from service.errors import SettingsError
 from service.settings.java_client import java_options
-from service.settings.section import Milliseconds, Section
+from service.settings.section import Milliseconds, Section, read_toml
+
+ClientOptions = dict[str, str | int | float | bool]
+_CLIENT_OPTIONS = TypeAdapter(ClientOptions)
 
 
 class PostgresSettings(Section):
@@ -59,7 +61,7 @@ class PostgresSettings(Section):
 class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
-    options: dict[str, str | int | float | bool] = Field(default={})
+    options: ClientOptions = Field(default={})
     """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords. Wins over `options`."""
@@ -68,7 +70,7 @@ class KafkaSettings(Section):
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for an answer to one administrative request."""
 
-    def client(self, **extra: str | int | float | bool) -> dict[str, str | int | float | bool]:
+    def client(self, **extra: str | int | float | bool) -> ClientOptions:
         """Return the configuration of a librdkafka client: these options, then `extra`.
 
         Raises SettingsError where the file of the secret options cannot be read.
@@ -82,18 +84,22 @@ class KafkaSettings(Section):
         """
         try:
             return java_options(self.client()) | self.java_options
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
 
-    def _secret_options(self) -> dict[str, str | int | float | bool]:
+    def _secret_options(self) -> ClientOptions:
         if self.secret_options_file is None:
             return {}
         try:
-            return tomllib.loads(self.secret_options_file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(
-                f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {error}"
-            ) from error
+            return _CLIENT_OPTIONS.validate_python(read_toml(self.secret_options_file), strict=True)
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+            because = f"neither text nor a number: {wrong}"
+        except (OSError, ValueError) as error:
+            because = str(error)
+        raise SettingsError(
+            f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {because}"
+        )
 
 
 class LogSettings(Section):
