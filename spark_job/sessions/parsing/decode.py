@@ -9,6 +9,8 @@ Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
    if it agrees.
 3. As many rows must come out as went in: a payload of two documents yields two.
 4. A block that fails is split, down to single records: what fails alone is malformed.
+
+Arrow and orjson differ in one thing only, numbers beyond a 64-bit float (docs/sessions.md): to find them would cost every event something.
 """
 
 import re
