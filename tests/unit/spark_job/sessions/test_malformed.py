@@ -299,6 +299,16 @@ def test_a_configured_event_id_or_time_that_is_missing_is_malformed() -> None:
     assert found[2] == "field at is not a time: 'soon'"
 
 
+def test_what_is_wrong_with_a_record_is_said_shortly_however_long_it_is() -> None:
+    long = "\x01é" * 100_000
+    for field, rules in (("event_type", RULES), ("at", replace(RULES, time_path=("at",)))):
+        document = {"event_type": "start_event", "session_key": "k", "at": "now", field: long}
+        found = one(orjson.dumps(document), rules=rules)
+        assert found is not None
+        assert f"{'x01é' * 10}" in found[2].replace("\\", "")
+        assert len(found[2]) < 1_000
+
+
 @pytest.mark.parametrize("ms", [-62_135_596_800_001, 253_402_300_800_000, 10**15, 2**63 - 1, -(2**63)])
 def test_a_time_that_no_datetime_can_hold_is_malformed(ms: int) -> None:
     (letter,) = assemble(OpenState.empty(), table([Record(0, 0, ms, None, GOOD)], RULES), RULES).letters
