@@ -8,6 +8,8 @@ WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FUZZER := build/fuzz/atheris
+MINUTES ?= 60
 
 .PHONY: help
 help: ## Show this list
@@ -69,6 +71,14 @@ soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under
 soak-short: $(INSTALLED) ## The same for ten minutes
 	$(BIN)/python -m tests.soak --minutes 10 --report docs/soak.md
 
+$(FUZZER)/.installed: requirements/fuzz.txt $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --require-hashes --target $(FUZZER) -r $<
+	@touch $@
+
+.PHONY: fuzz
+fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records and the cache for MINUTES (60); adds to tests/fuzz/corpus
+	PYTHONPATH=$(FUZZER) $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the relay and its latency
 	$(BIN)/python -m benchmarks.pipeline throughput
@@ -90,6 +100,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: clean
 clean: ## Remove what the targets made, .venv too
