@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DIST := dist
 AUDIT := build/audit-tools
+FUZZER := build/fuzz/atheris
+MINUTES ?= 60
 
 .PHONY: help
 help: ## Show this list
@@ -80,6 +82,14 @@ soak-short: $(INSTALLED) ## The same for ten minutes
 test-upgrade: $(INSTALLED) ## From the release before to this one, from wheel to wheel and under load: schema, publisher, job
 	$(BIN)/pytest tests/acceptance/operation/test_rolling_upgrade.py -m faults
 
+$(FUZZER)/.installed: requirements/fuzz.txt $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --require-hashes --target $(FUZZER) -r $<
+	@touch $@
+
+.PHONY: fuzz
+fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records and the cache for MINUTES (60); adds to tests/fuzz/corpus
+	PYTHONPATH=$(FUZZER) $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the relay and its latency
 	$(BIN)/python -m benchmarks.pipeline throughput
@@ -119,6 +129,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/executor.in -c requirements/dev.txt -o requirements/executor.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: dist
 dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist/: the same bytes each time, and only what is committed

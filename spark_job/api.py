@@ -61,7 +61,8 @@ class Event:
     def value(self) -> dict[str, Any]:
         """The decoded JSON object: decoded when first asked for, then the same object. Do not change it.
 
-        Raises ValueError when `raw` is not JSON: an event made by hand only. The job never passes one, it is a dead letter `malformed`.
+        Raises ValueError when `raw` is not JSON: an event made by hand, or one with a number beyond a 64-bit float (docs/sessions.md).
+        Whatever else is not JSON is a dead letter `malformed`.
         """
         if self._value is None:
             self._value = orjson.loads(self._raw)

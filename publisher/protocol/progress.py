@@ -1,5 +1,6 @@
 """A lane's position, kept in Kafka inside the very transaction that carries the events. Its form; pure."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -7,6 +8,9 @@ from uuid import UUID
 import orjson
 
 from publisher.protocol.cursor import Cursor
+
+_KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
+_MAX_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,47 +98,50 @@ class Progress:
                 raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
-                cluster_id=_text(fields["cluster_id"]),
-                epoch=_number(fields["epoch"]),
-                lane=_number(fields["lane"]),
-                seq=_number(fields["seq"]),
-                after=_cursor(fields["after"]),
-                cursor=_cursor(fields["cursor"]),
+                cluster_id=text(fields["cluster_id"]),
+                epoch=number(fields["epoch"]),
+                lane=number(fields["lane"]),
+                seq=number(fields["seq"]),
+                after=cursor(fields["after"]),
+                cursor=cursor(fields["cursor"]),
                 commit_id=None if fields["commit_id"] is None else UUID(fields["commit_id"]),
-                sessions=_number(fields["sessions"]),
-                events=_number(fields["events"]),
+                sessions=number(fields["sessions"]),
+                events=number(fields["events"]),
                 # Records written before these fields were added do not have them.
-                parked=_number(fields.get("parked", 0)),
+                parked=number(fields.get("parked", 0)),
                 total=_totals(fields.get("total", [0, 0, 0])),
-                resumed=None if fields.get("resumed") is None else _text(fields["resumed"]),
+                resumed=None if fields.get("resumed") is None else text(fields["resumed"]),
             )
         except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"not a progress record: {value[:200]!r}") from error
 
 
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
+def number(value: Any) -> int:
+    """Return a number that Postgres can hold, too. Raises TypeError."""
+    if type(value) is not int or abs(value) > _MAX_NUMBER:
         raise TypeError
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
+def text(value: Any) -> str:
+    """Return a text that Postgres can hold, too. Raises TypeError."""
+    if not isinstance(value, str) or "\0" in value:
         raise TypeError
     return value
+
+
+def cursor(value: Any) -> Cursor:
+    """Return a cursor from its two parts. Raises TypeError."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise TypeError
+    batch_id, session_key = value
+    return Cursor(number(batch_id), None if session_key is None else text(session_key))
 
 
 def _totals(value: Any) -> Totals:
     if not isinstance(value, list) or len(value) != 3:
         raise TypeError
-    return Totals(*map(_number, value))
-
-
-def _cursor(value: Any) -> Cursor:
-    if not isinstance(value, list) or len(value) != 2:
-        raise TypeError
-    batch_id, session_key = value
-    return Cursor(_number(batch_id), None if session_key is None else _text(session_key))
+    return Totals(*map(number, value))
 
 
 def progress_key(epoch: int, lane: int) -> bytes:
@@ -144,5 +151,5 @@ def progress_key(epoch: int, lane: int) -> bytes:
 
 def lane_of_key(key: bytes | None) -> tuple[int, int] | None:
     """Return (epoch, lane) of a progress record's key, None where it is none."""
-    epoch, _, lane = (key or b"").partition(b"/")
-    return (int(epoch), int(lane)) if epoch.isdigit() and lane.isdigit() else None
+    found = _KEY.fullmatch(key or b"")
+    return None if found is None else (int(found[1]), int(found[2]))

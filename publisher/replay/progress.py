@@ -7,7 +7,7 @@ from uuid import UUID
 import orjson
 
 from publisher.protocol.cursor import Cursor
-from publisher.protocol.progress import NO_TOTALS, Totals
+from publisher.protocol.progress import NO_TOTALS, Totals, cursor, number, text
 
 PARTITIONS = 16
 """Of the replays' progress topic: an open transaction hides the records behind it from the replays of its partition only."""
@@ -66,18 +66,17 @@ class ReplayProgress:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] != 1:
                 raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
-            batch_id, session_key = fields["cursor"]
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
-                cluster_id=str(fields["cluster_id"]),
+                cluster_id=text(fields["cluster_id"]),
                 replay_uuid=UUID(fields["replay_uuid"]),
-                seq=int(fields["seq"]),
-                cursor=Cursor(int(batch_id), None if session_key is None else str(session_key)),
+                seq=number(fields["seq"]),
+                cursor=cursor(fields["cursor"]),
                 commit_id=UUID(fields["commit_id"]),
-                rows=int(fields["rows"]),
-                events=int(fields["events"]),
-                skipped=int(fields["skipped"]),
-                topics=dict(fields["topics"]),
+                rows=number(fields["rows"]),
+                events=number(fields["events"]),
+                skipped=number(fields["skipped"]),
+                topics={topic: text(topic_id) for topic, topic_id in fields["topics"].items()},
             )
         except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"not a replay's progress record: {value[:200]!r}") from error

@@ -5,12 +5,17 @@ Validated once at the start; unknown keys are refused with the nearest known one
 
 import difflib
 import os
-import tomllib
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from service.errors import SettingsError
 from service.settings.job import (
@@ -24,7 +29,7 @@ from service.settings.metrics import MetricsSettings
 from service.settings.publisher import PublisherSettings
 from service.settings.removed import REMOVED
 from service.settings.retention import RetentionSettings
-from service.settings.section import Section
+from service.settings.section import Section, read_toml
 from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 
 __all__ = [
@@ -104,7 +109,24 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment before file: `load_settings` passes the file as init values."""
-        return env_settings, init_settings
+        return _Environment(settings_cls), init_settings
+
+
+class _Environment(EnvSettingsSource):
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Read a list or a table. Its text is not shown: it may be secret."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except (ValueError, RecursionError) as error:
+            names = [name for name in os.environ if os.environ[name] == value and _names(name, field_name)]
+            raise SettingsError(
+                f"environment variable {' or '.join(names)} is not JSON, as a list or a table must be there "
+                f"""('["a", "b"]', '{{"a": 1}}'): {type(error).__name__}"""
+            ) from error
+
+
+def _names(variable: str, field: str) -> bool:
+    return variable.upper().startswith("OUTBOX_") and variable.lower().endswith(field.lower())
 
 
 def load_settings(path: str | Path | None = None) -> Settings:
@@ -119,9 +141,17 @@ def load_settings(path: str | Path | None = None) -> Settings:
             f"there is no settings file {str(file)!r}: name one with --config or OUTBOX_CONFIG"
         )
     try:
-        values = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = read_toml(file) if file.is_file() else {}
+    except ValueError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error}") from error
+    # BaseSettings would take `_env_file` for a parameter of its own, and leave out one of [job] and [Job].
+    if strange := values.keys() - Settings.model_fields.keys():
+        raise SettingsError(
+            f"wrong settings in {file}:\n"
+            + "\n".join(_explain((name,), "", "extra_forbidden") for name in sorted(strange))
+        )
     _refuse_unknown_environment()
     try:
         return Settings(**values)

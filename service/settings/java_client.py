@@ -24,7 +24,7 @@ _OIDC = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHa
 def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     """Return what of librdkafka's options the Java client has, too; of OAUTHBEARER, the method `oidc`.
 
-    Raises OSError for a file that cannot be read.
+    Raises OSError or ValueError for a file that cannot be read.
     """
     given = {name: str(value) for name, value in with_certificates(options).items()}
     if "sasl.mechanisms" in given:  # librdkafka's older name

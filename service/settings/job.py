@@ -37,7 +37,7 @@ class SessionSettings(Section):
     """Event time: the record's `timestamp`, or a JSON field."""
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
     """How a JSON time field is written."""
-    timeout_s: float = Field(default=60, gt=0, le=86_400)
+    timeout_s: float = Field(default=60, ge=0.001, le=86_400)
     """An event later than its session's greatest timestamp by more than this ends the session as timed out."""
     grace_s: float = Field(default=20, ge=0, le=86_400)
     """Silence is judged by other keys' events only after the timeout and this many seconds more."""
@@ -75,6 +75,17 @@ class SessionSettings(Section):
             raise ValueError(
                 f"start, entry and end must differ: {self.start!r}, {self.entry!r}, {self.end!r}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _fields_differ(self) -> Self:
+        texts = [each for each in (self.key, self.type, self.event_id) if each and each.startswith("$.")]
+        for parent in (*texts, self.time):
+            for field in (*texts, self.time):
+                if field.startswith(f"{parent}."):
+                    raise ValueError(f"{parent} is both a value and the parent of {field}")
+        if self.time_format == "epoch_ms" and self.time in texts:
+            raise ValueError(f"{self.time} cannot be the time in milliseconds and a text")
         return self
 
 

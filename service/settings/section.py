@@ -1,6 +1,8 @@
-"""What every table of the settings file is."""
+"""What every table of the settings file is, and how such a file is read."""
 
-from typing import Annotated
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,3 +13,11 @@ class Section(BaseModel):
     """A table of the TOML file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return what a TOML file holds. Raises OSError, ValueError."""
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None

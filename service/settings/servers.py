@@ -1,6 +1,5 @@
 """Where the two servers are, and how the services log: what both services need."""
 
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +7,14 @@ from typing import Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
 
 from service.errors import SettingsError
 from service.settings.java_client import java_options, with_certificates
-from service.settings.section import Milliseconds, Section
+from service.settings.section import Milliseconds, Section, read_toml
+
+ClientOptions = dict[str, str | int | float | bool]
+_CLIENT_OPTIONS = TypeAdapter(ClientOptions)
 
 
 class PostgresSettings(Section):
@@ -61,7 +63,7 @@ class PostgresSettings(Section):
 class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
-    options: dict[str, str | int | float | bool] = Field(default={}, repr=False)
+    options: ClientOptions = Field(default={}, repr=False)
     """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords. Wins over `options`."""
@@ -70,14 +72,14 @@ class KafkaSettings(Section):
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for an answer to one administrative request."""
 
-    def client(self, **extra: str | int | float | bool) -> dict[str, str | int | float | bool]:
+    def client(self, **extra: str | int | float | bool) -> ClientOptions:
         """Return the configuration of a librdkafka client: these options, then `extra`.
 
         Raises SettingsError where the file of the secret options cannot be read.
         """
         return {"bootstrap.servers": self.bootstrap_servers} | self.options | self._secret_options() | extra
 
-    def portable_client(self) -> dict[str, str | int | float | bool]:
+    def portable_client(self) -> ClientOptions:
         """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
 
         Raises SettingsError where a file that they name cannot be read.
@@ -93,22 +95,26 @@ class KafkaSettings(Section):
         with _files_are_settings():
             return java_options(self.client()) | self.java_options
 
-    def _secret_options(self) -> dict[str, str | int | float | bool]:
+    def _secret_options(self) -> ClientOptions:
         if self.secret_options_file is None:
             return {}
         try:
-            return tomllib.loads(self.secret_options_file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(
-                f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {error}"
-            ) from error
+            return _CLIENT_OPTIONS.validate_python(read_toml(self.secret_options_file), strict=True)
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+            because = f"neither text nor a number: {wrong}"
+        except (OSError, ValueError) as error:
+            because = str(error)
+        raise SettingsError(
+            f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {because}"
+        )
 
 
 @contextmanager
 def _files_are_settings() -> Iterator[None]:
     try:
         yield
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
 
 

@@ -12,7 +12,6 @@ Files are written under another name and renamed, so that there are none by halv
 """
 
 import contextlib
-import json
 import mmap
 import os
 import re
@@ -20,6 +19,8 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+
+import orjson
 
 from service.fault_points import reach
 from spark_job.assembly.slices import Slice
@@ -73,7 +74,7 @@ class SessionCache:
                 names = [self._names.get(id(chunk)) or self._write_chunk(chunk) for chunk in state.chunks]
                 reach("task.during_cache")
                 self._remember(state.chunks, names)
-                refs = json.dumps(names).encode()
+                refs = orjson.dumps(names)
                 table = state.sessions.encoded
                 head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
                 self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
@@ -94,7 +95,7 @@ class SessionCache:
             raise DamagedStateError("it has another format")
         sizes = reader.take(16)
         table = reader.take(int.from_bytes(sizes[:8], "little"))
-        names = json.loads(bytes(reader.take(int.from_bytes(sizes[8:], "little"))))
+        names = orjson.loads(reader.take(int.from_bytes(sizes[8:], "little")))
         if not isinstance(names, list) or not all(
             isinstance(name, str) and _CHUNK_NAME.fullmatch(name) for name in names
         ):

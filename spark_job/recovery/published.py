@@ -3,6 +3,7 @@
 The progress topic is part of the contract: one compacted partition for each lane, values `{"cursor": [batch_id, key], "commit_id": …, …}`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,7 +12,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from db.statements import queries
-from service.errors import UnavailableError
+from service.errors import ContinuityError, UnavailableError
 from service.kafka_client import QUIET, UNAUTHORISED
 from service.kafka_rights import needing
 from service.settings import Settings
@@ -22,6 +23,7 @@ _LEDGER = queries("spark_job", "ledger")
 _TIMEOUT_S = 10.0
 # Offsets at a partition's end that are looked at first; commit markers take offsets, too.
 _WINDOW = 64
+_LANE_KEY = re.compile(rb"\d+/\d+")
 
 
 class Delivered(NamedTuple):
@@ -38,11 +40,25 @@ class Delivered(NamedTuple):
             "commit_id": None if self.commit_id is None else str(self.commit_id),
         }
 
+    @classmethod
+    def decode(cls, value: bytes) -> "Delivered":
+        """Read a progress record's value. Raises ValueError when it is not one that this code knows."""
+        try:
+            record = orjson.loads(value)
+            batch_id, epoch, commit_id = record["cursor"][0], record["epoch"], record.get("commit_id")
+            if record["version"] != 1 or not all(
+                type(each) is int and each < 2**63 for each in (batch_id, epoch)
+            ):
+                raise TypeError
+            return cls(batch_id, None if commit_id is None else UUID(commit_id), epoch)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not a progress record: {value[:200]!r}") from error
+
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     """Return how far each lane is, by its newest committed record; empty where nothing was ever delivered.
 
-    Raises UnavailableError when Kafka does not answer or refuses.
+    Raises UnavailableError when Kafka does not answer or refuses, ContinuityError for a record that no publisher of this version wrote.
     """
     topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
     group = f"{topic}-look"  # never committed; the client wants one
@@ -64,6 +80,11 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     except KafkaException as error:
         raise UnavailableError(
             f"the progress topic {topic} cannot be read: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]"
+        ) from error
+    except ValueError as error:
+        raise ContinuityError(
+            f"{topic}: {error}. Something else writes to this progress topic, or a newer publisher did: use that version of the job, too. "
+            "The publisher's lane stops at it, too (docs/stopped-lanes.md, `other_outbox`)"
         ) from error
     finally:
         consumer.close()
@@ -105,12 +126,8 @@ def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int,
             if failure.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(failure)
             unread.discard(message.partition() or 0)
-        elif (value := message.value()) is not None:
-            record = orjson.loads(value)
-            commit_id = record.get("commit_id")
-            found[message.partition() or 0] = Delivered(
-                record["cursor"][0], None if commit_id is None else UUID(commit_id), record["epoch"]
-            )
+        elif (value := message.value()) is not None and _LANE_KEY.fullmatch(message.key() or b""):
+            found[message.partition() or 0] = Delivered.decode(value)
     return found
 
 

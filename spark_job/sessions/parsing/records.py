@@ -22,6 +22,8 @@ from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, Ass
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+_SHOWN_CHARS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
@@ -237,12 +239,23 @@ def _why(
             return f"no field {'.'.join(path)}"
     type_name = _decoded(given["type"]) if settings.type_path is None else found[settings.type_path]
     if type_name not in settings.names:
-        return "no type" if type_name is None else f"unknown type {type_name!r}, not one of {settings.names}"
+        return (
+            "no type"
+            if type_name is None
+            else f"unknown type {_shown(type_name)}, not one of {settings.names}"
+        )
     if settings.event_id_path is None and "event_id" in given and _decoded(given["event_id"]) is None:
         return "no event id"
     if settings.time_path is not None:
-        return f"field {'.'.join(settings.time_path)} is not a time: {found[settings.time_path]!r}"
+        return f"field {'.'.join(settings.time_path)} is not a time: {_shown(found[settings.time_path])}"
     return f"the record's timestamp {ts} is out of range"
+
+
+def _shown(value: object) -> str:
+    """A value of the record for people; the letter has all of it."""
+    return (
+        f"{value[:_SHOWN_CHARS]!r}…" if isinstance(value, str) and len(value) > _SHOWN_CHARS else repr(value)
+    )
 
 
 def _field_paths(settings: AssemblySettings) -> list[tuple[str, ...]]:

@@ -1,8 +1,10 @@
 """The job without Spark, Kafka and Postgres: its tasks as they are, a log in memory, and the position as the ledger would keep it."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +54,22 @@ def task_settings(cache: Path, **changed: Any) -> TaskSettings:
     function = changed.pop("function", f"{HERE}:told")
     of = TransformOf(
         function,
-        transform.fingerprint(transform.load(function)),
+        _fingerprint(function),
         changed.pop("stop_on_error", False),
         changed.pop("max_row_bytes", 1 << 20),
     )
     settings = TaskSettings(UUID, str(cache), 1 << 30, of, task_code_fingerprint())
     return replace(settings, **changed)
+
+
+@cache
+def _description(session: SessionSettings) -> dict[str, Any]:
+    return described(Settings(session=session))
+
+
+@cache
+def _fingerprint(function: str) -> str:
+    return transform.fingerprint(transform.load(function))
 
 
 def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **changed: Any) -> Slice:
@@ -117,6 +129,7 @@ class Job:
     session: SessionSettings
     sessions: list[SessionRow] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     rebuilt: int = 0
     """Partitions whose open sessions were found again."""
     machine: int = 0
@@ -132,7 +145,7 @@ class Job:
             "first",
             "skip",
             0,
-            described(Settings(session=self.session)),
+            _description(self.session),
         )
         self.position = InputPosition(generation, None)
 
@@ -146,7 +159,7 @@ class Job:
             start=begin.end,
             open=begin.open,
             lineage=begin.lineage,
-            assembly=described(Settings(session=session)),
+            assembly=_description(session),
         )
         self.position = InputPosition(opened, None)
 
@@ -175,6 +188,7 @@ class Job:
         found = batch.read(pa.concat_tables(tables), places)
         self.sessions += found.sessions
         self.letters += found.letters
+        self.counts.update(found.counts)
         self.rebuilt += sum(each.rebuilt_events is not None for each in found.partitions)
         self._move(
             {TopicPartition("id", partition): of.end for partition, of in slices.items()}, found.partitions

@@ -10,7 +10,15 @@ from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import AssembledSessions
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
-from tests.support.reference.model import Expected, ExpectedEvent, ExpectedLetter, ExpectedSession, Record
+from tests.support.reference.message import as_bytes
+from tests.support.reference.model import (
+    Expected,
+    ExpectedEvent,
+    ExpectedLetter,
+    ExpectedSession,
+    Record,
+    text_of,
+)
 
 
 @dataclass
@@ -46,11 +54,11 @@ def table(
         "value": pa.array([record.value for record in records], pa.binary()),
     }
     if settings.key_path is None:
-        columns["key"] = pa.array([_bytes(record.key) for record in records], pa.binary())
+        columns["key"] = pa.array([as_bytes(record.key) for record in records], pa.binary())
     if settings.type_path is None:
-        columns["type"] = pa.array([_bytes(record.type) for record in records], pa.binary())
+        columns["type"] = pa.array([as_bytes(record.type) for record in records], pa.binary())
     if event_ids_in_header:
-        columns["event_id"] = pa.array([_bytes(record.event_id) for record in records], pa.binary())
+        columns["event_id"] = pa.array([as_bytes(record.event_id) for record in records], pa.binary())
     return pa.table(columns)
 
 
@@ -62,7 +70,7 @@ def assembled(
     outcome = Outcome()
     types: dict[tuple[int, int], str | None] = {}
     for batch in batches:
-        types |= {(record.source, record.offset): record.type for record in batch}
+        types |= {(record.source, record.offset): text_of(record.type) for record in batch}
         for source in sorted({record.source for record in batch}):
             records = [record for record in batch if record.source == source]
             new = table(records, settings, event_ids_in_header)
@@ -164,7 +172,3 @@ def check_types(
             assert letter.types is None
         else:
             assert letter.types == [in_headers[source, offset] for offset, _, _ in letter.events]
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

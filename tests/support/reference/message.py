@@ -23,13 +23,19 @@ class Message:
         return self.record.value
 
     def key(self) -> bytes | None:
-        return self.record.key.encode() if isinstance(self.record.key, str) else self.record.key
+        return as_bytes(self.record.key)
 
     def headers(self) -> list[tuple[str, bytes]]:
-        return [] if self.record.type is None else [("type", self.record.type.encode())]
+        given = {"type": as_bytes(self.record.type), "event_id": as_bytes(self.record.event_id)}
+        return [(name, value) for name, value in given.items() if value is not None]
 
     def __len__(self) -> int:
         return len(self.record.value or b"")
+
+
+def as_bytes(text: str | bytes | None) -> bytes | None:
+    """As Kafka has it."""
+    return text.encode() if isinstance(text, str) else text
 
 
 def in_blocks(messages: Iterable[Message]) -> Iterator[list[Message]]:

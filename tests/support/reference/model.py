@@ -32,9 +32,9 @@ class Record:
     key: str | bytes | None
     """The record's key, or the header that names the session; not looked at where the key is a JSON field."""
     value: bytes | None
-    type: str | None = None
+    type: str | bytes | None = None
     """Out of a header, for `type_path=None`."""
-    event_id: str | None = None
+    event_id: str | bytes | None = None
     """Out of a header, for `event_ids_in_header`."""
 
 
@@ -276,13 +276,17 @@ def _letter(
 # Parsing: one record, its own verdict
 
 
+def text_of(given: str | bytes | None) -> str | None:
+    """What a key or a header says; None where it is not UTF-8."""
+    try:
+        return given.decode() if isinstance(given, bytes) else given
+    except UnicodeDecodeError:
+        return None
+
+
 def valid_key(key: str | bytes | None) -> str | None:
     """The key as text, or None where it is no valid session key."""
-    if isinstance(key, bytes):
-        try:
-            key = key.decode()
-        except UnicodeDecodeError:
-            return None
+    key = text_of(key)
     if not key or "\0" in key or len(key.encode()) > MAX_KEY_BYTES:
         return None
     return key
@@ -306,9 +310,9 @@ def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool 
     document = _document(record.value, [path for path in paths if path is not None])
     if document is None or record.value is None:
         return None
-    type_name = record.type if settings.type_path is None else _at(document, settings.type_path)
+    type_name = text_of(record.type) if settings.type_path is None else _at(document, settings.type_path)
     key: Any = record.key if settings.key_path is None else _at(document, settings.key_path)
-    event_id = record.event_id if event_ids_in_header else None
+    event_id = text_of(record.event_id) if event_ids_in_header else None
     if settings.event_id_path is not None:
         event_id = _at(document, settings.event_id_path)
     ts = record.ts

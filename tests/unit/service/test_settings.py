@@ -58,6 +58,24 @@ def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.
         ("[job]\nheartbeat_s = 30\n", "must be at least three times heartbeat_s"),
         ('[postgres]\ndsn_file = "/absent"\n', "dsn_file '/absent' cannot be read"),
         ('[postgres]\ndsn = "postgresql//u:s3cret@h/db"\n', "neither a libpq URI nor key=value pairs"),
+        ('_env_file = "s3cret"\n', "_env_file: unknown key"),
+        (
+            "[publisher]\nlanes = 5\n[Publisher]\nlanes = 4\n",
+            "Publisher: unknown key, did you mean publisher?",
+        ),
+        ("_cli_parse_args = true\n", "_cli_parse_args: unknown key"),
+        ("__pydantic_self__ = 1\n", "__pydantic_self__: unknown key"),
+        (f"a = {'[' * 5_000}", "is not valid TOML: it nests too deeply"),
+        (f"[job]\ntasks = {'9' * 5_000}\n", "is not valid TOML: Exceeds the limit"),
+        (
+            "[session]\ntimeout_s = 0.0004\n",
+            "session.timeout_s: Input should be greater than or equal to 0.001",
+        ),
+        ('[session]\nkey = "$.a"\ntype = "$.a.b"\n', "$.a is both a value and the parent of $.a.b"),
+        (
+            '[session]\nkey = "$.a"\ntime = "$.a"\ntime_format = "epoch_ms"\n',
+            "$.a cannot be the time in milliseconds and a text",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_way_out(text: str, expected: str) -> None:
@@ -65,6 +83,54 @@ def test_a_wrong_setting_is_named_with_the_way_out(text: str, expected: str) -> 
         load_settings(written(text))
     assert expected in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_settings_file_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(SettingsError, match="/proc/self/mem cannot be read"):
+        load_settings("/proc/self/mem")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("OUTBOX_SOURCE__TOPICS", "s3cret", "OUTBOX_SOURCE__TOPICS is not JSON"),
+        ("OUTBOX_SOURCE__TOPICS", "[" * 100_000, "OUTBOX_SOURCE__TOPICS is not JSON"),
+        ("OUTBOX_KAFKA__OPTIONS", "{'sasl.password': 's3cret'}", "OUTBOX_KAFKA__OPTIONS is not JSON"),
+        ("OUTBOX_JOB", "s3cret", "OUTBOX_JOB is not JSON"),
+    ],
+)
+def test_a_list_or_a_table_in_the_environment_that_is_not_json_is_named(
+    variable: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert expected in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a = [1]\n", "[a]\nb = 1\n", f"a = {'[' * 5_000}", f"a = {'9' * 5_000}\n", "a = 1979-05-27\n"]
+)
+def test_secret_options_that_are_none_are_refused(text: str) -> None:
+    Path("secret.toml").write_text(text, "utf-8")
+    kafka = load_settings(written('[kafka]\nsecret_options_file = "secret.toml"\n')).kafka
+    for options in (kafka.client, kafka.java):
+        with pytest.raises(SettingsError, match=r"secret_options_file = 'secret.toml' cannot be read"):
+            options()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'secret_options_file = "a\\u0000b"',
+        '"options" = {"ssl.certificate.location" = "\\u0000", "ssl.key.location" = "a"}',
+    ],
+)
+def test_a_path_that_cannot_be_one_is_refused(text: str) -> None:
+    kafka = load_settings(written(f"[kafka]\n{text}\n")).kafka
+    with pytest.raises(SettingsError, match="cannot be read: embedded null byte"):
+        kafka.java()
 
 
 def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
 
 from devstack.topics import create_topics
-from service.errors import RefusedError, SettingsError, UnavailableError
+from service.errors import ContinuityError, RefusedError, SettingsError, UnavailableError
 from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
@@ -20,6 +20,7 @@ from tests.support.secured.rights import JOB, single
 
 OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
 INPUT, PROGRESS, GROUP = "session-in", f"outbox-progress-{OUTBOX}", "lag"
+RECORD = f'{{"version":1,"epoch":1,"cursor":[7,"k"],"commit_id":"{COMMIT}"}}'
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         producer = Producer({"bootstrap.servers": server.bootstrap_servers})
         for number in range(3):
             producer.produce(INPUT, b"%d" % number, partition=0)
-        producer.produce(PROGRESS, f'{{"epoch":1,"cursor":[7,"k"],"commit_id":"{COMMIT}"}}', key="1/0")
+        producer.produce(PROGRESS, RECORD, key="1/0")
         assert producer.flush(30) == 0
         yield server
     finally:
@@ -93,6 +94,24 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
         if not granted:
             kafka.allow(needed("group", "{group}", "Read"))
     assert not missing
+
+
+def test_a_progress_record_that_cannot_be_read_is_named_and_a_record_of_no_lane_is_passed_over(
+    kafka: SecuredKafka,
+) -> None:
+    outbox = uuid.uuid4()
+    topic = f"outbox-progress-{outbox}"
+    create_topics(kafka.bootstrap_servers, {topic: (2, {"cleanup.policy": "compact"})})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    settings = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap_servers))
+    producer.produce(topic, RECORD, key="1/0", partition=0)
+    producer.produce(topic, b"rubbish", key="of something else", partition=0)
+    assert producer.flush(30) == 0
+    assert newest_delivered(settings, outbox) == [Delivered(7, COMMIT, epoch=1)]
+    producer.produce(topic, b"rubbish", key="1/1", partition=1)
+    assert producer.flush(30) == 0
+    with pytest.raises(ContinuityError, match=rf"{topic}: not a progress record: b'rubbish'"):
+        newest_delivered(settings, outbox)
 
 
 def test_a_compacted_input_topic_is_refused(kafka: SecuredKafka) -> None:

@@ -115,6 +115,9 @@ def test_a_progress_record_reads_back_as_it_was_written() -> None:
         RECORD.encode().replace(b'"seq":7', b'"seq":"7"'),
         RECORD.encode().replace(b"[3,null]", b'["3",null]'),
         RECORD.encode().replace(b"[3,null]", b"[3]"),
+        RECORD.encode().replace(b"[3,null]", rb'[3,"a\u0000"]'),
+        RECORD.encode().replace(b'"seq":7', b'"seq":9223372036854775808'),
+        RECORD.encode().replace(b'"seq":7', b'"seq":true'),
     ],
 )
 def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:

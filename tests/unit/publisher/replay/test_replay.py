@@ -102,7 +102,13 @@ def test_a_record_reads_back_as_it_was_written() -> None:
     for cursor in (Cursor(3), Cursor(3, "kü")):
         record = progress(2, cursor)
         assert ReplayProgress.decode(record.encode()) == record
-    for broken in (b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "cursor": 3}'):
+    whole = progress(2, Cursor(3)).encode()
+    for broken in (
+        *(b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "cursor": 3}'),
+        whole.replace(b"[3,null]", rb'[3,"a\u0000"]'),
+        whole.replace(b'"seq":2', b'"seq":1e300'),
+        whole.replace(b'{"t":"id"}', b'[["t",[]]]'),
+    ):
         with pytest.raises(ValueError, match="progress record"):
             ReplayProgress.decode(broken)
 

@@ -90,3 +90,4 @@ def test_every_row_is_sent_again_skipped_trusted_or_neither(
 def test_a_key_names_its_lane(epoch: int, lane: int) -> None:
     assert lane_of_key(progress_key(epoch, lane)) == (epoch, lane)
     assert lane_of_key(b"replay") is lane_of_key(None) is None
+    assert lane_of_key(b"1" * 5_000 + b"/0") is None

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def name_a_file_elsewhere(folder: Path) -> None:
     state.write_bytes(state.read_bytes().replace(chunk.name.encode(), outside.encode()))
 
 
+def name_files_without_end(folder: Path) -> None:
+    """Not covered by the digest, which is the table's."""
+    file = one(folder, "sessions")
+    content, refs = file.read_bytes(), b"[" * 100_000
+    (size,) = struct.unpack_from("<q", content, 32)
+    end = 48 + size + -size % 8
+    file.write_bytes(content[:40] + struct.pack("<q", len(refs)) + content[48:end] + refs)
+
+
 def put_a_folder(folder: Path) -> None:
     one(folder, "sessions").unlink()
     (folder / f"{LARGE.digest}.sessions").mkdir()
@@ -128,6 +138,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "chunk emptied": lambda folder: one(folder, "events").write_bytes(b""),
     "chunk cut off": lambda folder: os.truncate(one(folder, "events"), 100),
     "table names a file elsewhere": name_a_file_elsewhere,
+    "table names files without end": name_files_without_end,
     "folder open to others": lambda folder: folder.chmod(0o755),
     "folder is a file": put_a_file,
 }

@@ -45,6 +45,10 @@ def wrong(session: Session) -> Iterable[Any]:
     return [OutputEvent("t", b"x"), "text"]
 
 
+def decoding(session: Session) -> Iterable[OutputEvent]:
+    return [OutputEvent("t", event.value) for event in session.events]
+
+
 def log(*events: tuple[str, str], ts: int = 1_000, in_header: bool = False) -> list[Record]:
     """(key, type) at the offsets from 0 on."""
     return [
@@ -139,6 +143,26 @@ def test_a_transform_that_fails_makes_a_dead_letter_with_the_events(
     )
     assert detail in letter["detail"]
     assert "Traceback" in letter["detail"]
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (b"1.8e308", "transform_failed"),
+        (b"9" * 400, "transform_failed"),
+        (b"1e999", "malformed"),
+        (b"0e999", "malformed"),
+    ],
+)
+def test_a_number_that_no_float_holds_makes_a_dead_letter_with_its_bytes(
+    tmp_path: Path, number: bytes, reason: str
+) -> None:
+    records = log(*WHOLE)
+    records[1] = replace(records[1], value=b'{"event_type":"entry_event","n":' + number + b"}")
+    rows_found = found(tmp_path, slice_of(rules=RULES), records, function=f"{HERE}:decoding")
+    letters = [row for row in rows_found if row["kind"] == rows.LETTER]
+    assert [letter["reason"] for letter in letters] == [reason]
+    assert nullable(records[1].value) in letters[0]["values"]
 
 
 @pytest.mark.parametrize("in_header", [True, False])

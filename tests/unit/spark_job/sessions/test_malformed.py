@@ -281,6 +281,20 @@ def test_broken_records_that_add_up_to_the_right_number_of_documents_are_still_m
     assert fields.rows.tolist() == [3]
 
 
+@pytest.mark.parametrize(
+    "number",
+    [b"1.8e308", b"-9E+308", b"0.00018e312", b"9" * 400, b"1" + b"0" * 250 + b"e99", b"1e999", b"0e999"],
+)
+def test_a_number_that_no_float_holds_is_judged_alike_whatever_its_neighbours_are(number: bytes) -> None:
+    value = b'{"e":"v","z":' + number + b"}"
+    alone = len(Decoder(PATHS).decode(pa.array([value], pa.large_binary())).rows) == 1
+    good, bad = b'{"e":"v"}', b'{"e":1}'
+    for before, after in (([], [bad]), ([bad, good], [good]), ([good], [b"{{}"]), ([value], [bad, value])):
+        values = [*before, value, *after]
+        rows = Decoder(PATHS).decode(pa.array(values, pa.large_binary())).rows.tolist()
+        assert rows == [row for row, each in enumerate(values) if each == good or (each == value and alone)]
+
+
 def test_a_slice_of_a_larger_column_is_decoded_as_itself() -> None:
     values = pa.array([b"{", b'{"e":"1"}', b'{"e":\n"2"}', b'{"e":"3"}', b"}"], pa.large_binary())
     fields = Decoder(PATHS).decode(values.slice(1, 3))
@@ -297,6 +311,16 @@ def test_a_configured_event_id_or_time_that_is_missing_is_malformed() -> None:
     found = one(GOOD[:-1] + b',"at":"soon"}', rules=replace(RULES, time_path=("at",)))
     assert found is not None
     assert found[2] == "field at is not a time: 'soon'"
+
+
+def test_what_is_wrong_with_a_record_is_said_shortly_however_long_it_is() -> None:
+    long = "\x01é" * 100_000
+    for field, rules in (("event_type", RULES), ("at", replace(RULES, time_path=("at",)))):
+        document = {"event_type": "start_event", "session_key": "k", "at": "now", field: long}
+        found = one(orjson.dumps(document), rules=rules)
+        assert found is not None
+        assert f"{'x01é' * 10}" in found[2].replace("\\", "")
+        assert len(found[2]) < 1_000
 
 
 @pytest.mark.parametrize("ms", [-62_135_596_800_001, 253_402_300_800_000, 10**15, 2**63 - 1, -(2**63)])
