@@ -67,7 +67,7 @@ def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(
     transform_folder: Path,
     tmp_path: Path,
 ) -> None:
-    assert current(old_database) != HEAD
+    has_migration = current(old_database) != HEAD
     with Pipeline(old_database, kafka.bootstrap_servers, topic_prefix, tmp_path) as pipeline:
         variables = pipeline.variables | {"PYTHONPATH": str(transform_folder)}
 
@@ -91,8 +91,9 @@ def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(
                 assert migrated.returncode == 0, migrated.stderr
                 assert current(old_database) == HEAD
                 see_progress(pipeline, old_job, old_publisher)
-                refused = run(before, "publisher", "run")
-                assert refused.returncode == 3, refused.stderr
+                if has_migration:
+                    refused = run(before, "publisher", "run")
+                    assert refused.returncode == 3, refused.stderr
 
                 pipeline.publisher.start()
                 assert old_publisher.terminate() == 0, old_publisher.tail()

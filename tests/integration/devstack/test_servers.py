@@ -295,6 +295,23 @@ def test_topics_are_created_once_and_a_differing_one_is_refused(
         create_topics(kafka.bootstrap_servers, {"no/such/name": (1, {})})
 
 
+def test_topics_are_created_on_the_kafka_that_the_environment_names(
+    kafka: KafkaServer, topic_prefix: str
+) -> None:
+    """As after `eval "$(devstack up)"`; and without it the message says what to do."""
+    names = [f"{topic_prefix}a", f"{topic_prefix}b"]
+    command = [sys.executable, "-m", "devstack", "create-topics", *names, "--partitions", "3"]
+    environment = {**os.environ, KAFKA_VARIABLE: kafka.bootstrap_servers}
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=30).topics
+    assert [len(found[name].partitions) for name in names] == [3, 3]
+
+    environment.pop(KAFKA_VARIABLE)
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "devstack up" in refused.stderr
+
+
 def test_psql_asks_the_outbox_that_the_environment_names(postgres: PostgresServer) -> None:
     """As after `eval "$(devstack up)"`; and without it the message says what to do."""
     command = [sys.executable, "-m", "devstack", "psql", "-Atc", "SELECT 1 + 1"]
