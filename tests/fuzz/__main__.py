@@ -35,7 +35,13 @@ def _fuzz(name: str, seconds: float) -> bool:
     tokens = work / "tokens.dict"
     tokens.write_text("".join(f'"{_escaped(token)}"\n' for token in TOKENS[name]), "utf-8")
     common = ["-max_len=4096", f"-artifact_prefix={work}/", f"-dict={tokens}"]
-    limits = [f"-max_total_time={round(seconds)}", "-timeout=60", "-print_final_stats=1"]
+    # Atheris itself grows with each run; the checks alone do not.
+    limits = [
+        f"-max_total_time={round(seconds)}",
+        "-timeout=60",
+        "-rss_limit_mb=6144",
+        "-print_final_stats=1",
+    ]
     ended = _run(name, *common, *limits, found, kept)
     _run(name, "-merge=1", *common, kept, found)
     return ended == 0

@@ -113,9 +113,7 @@ def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_
     ("kind", "name", "operation"),
     [
         ("topic", "{topic}", "write"),
-        ("topic", "outbox-progress-", "write"),
         ("topic", "outbox-progress-", "read"),
-        ("transactional_id", "outbox-", "write"),
     ],
 )
 def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
