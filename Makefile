@@ -66,6 +66,10 @@ integration-on-containers: $(INSTALLED) ## All integration tests on Postgres and
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md
 	FAULT_TABLES=docs $(BIN)/pytest -m faults
 
+.PHONY: faults-cluster
+faults-cluster: $(INSTALLED) ## A Spark cluster whose executors, worker, master and driver are killed (< 20 minutes); docs/cluster.md
+	$(BIN)/pytest tests/faults/spark_job/test_cluster.py tests/acceptance/operation/test_secured.py -m faults
+
 .PHONY: faults-publisher
 faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 20 minutes); writes docs/faults-publisher.md
 	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
@@ -133,6 +137,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 
 .PHONY: dist
 dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist/: the same bytes each time, and only what is committed
+	@if [ "$$(git rev-parse --is-shallow-repository)" = true ]; then echo "error: this clone is shallow, so the version is not known; git fetch --unshallow --tags"; exit 1; fi
 	@clone=$$(mktemp -d); trap 'rm -rf "$$clone"' EXIT; git clone --quiet . "$$clone"; \
 	SOURCE_DATE_EPOCH=$$(git -C "$$clone" log -1 --format=%ct) && export SOURCE_DATE_EPOCH; \
 	cd "$$clone" && $(abspath $(BIN))/hatchling build --directory $(abspath $(DIST))

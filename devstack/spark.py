@@ -3,8 +3,10 @@
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import psutil
@@ -24,10 +26,17 @@ class _SparkServer(LocalServer):
     start_timeout_s = 120.0
     main: ClassVar[str]
     host = LOOPBACK
+    properties: Mapping[str, str] = MappingProxyType({})
+    """Spark's properties for it, such as a secret: set them before the start."""
 
     def _launch(self) -> ServerProcess:
         scratch = self.data_dir / "tmp"
         scratch.mkdir(exist_ok=True)
+        properties = self.data_dir / "spark.properties"
+        properties.touch(mode=0o600)
+        properties.write_text(
+            "".join(f"{name} {value}\n" for name, value in self.properties.items()), "utf-8"
+        )
         command = [
             java_executable(),
             "-Xmx256m",
@@ -40,6 +49,8 @@ class _SparkServer(LocalServer):
             self.host,
             "--webui-port",
             "0",
+            "--properties-file",
+            str(properties),
             *self._arguments(),
         ]
         # Executors inherit it: nothing of ours, so that they have what Spark sends them and no more.

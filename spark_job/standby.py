@@ -85,5 +85,8 @@ class Standby:
     def _warm_up(self) -> None:
         session = self._spark.get()
         if session is not self._warm:
-            warm_up(session, self._settings.job.tasks)
+            try:
+                warm_up(session, self._settings.job.tasks)
+            except Exception as error:  # noqa: BLE001 - it is raised again where it matters, in the first batch
+                log.warning("not_warmed_up", because=" ".join(str(error).split())[:300])
             self._warm = session

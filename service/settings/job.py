@@ -113,7 +113,7 @@ class JobSettings(Section):
     """Spark master, where `spark-job` starts Spark itself."""
     driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")
     """Heap of the driver (in local mode: of everything)."""
-    spark_options: dict[str, str] = Field(default={})
+    spark_options: dict[str, str] = Field(default={}, repr=False)
     """Further Spark configuration, as Spark names it."""
     heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
     """Seconds between two heartbeats of the writer, and between two looks for requests of `spark-job` commands."""

@@ -19,6 +19,7 @@ def task_code_fingerprint() -> str:
 def _modules() -> Iterator[Traversable]:
     for folder in ("input", "sessions", "assembly"):
         yield from _below(files("spark_job") / folder)
+    yield files("spark_job") / "api.py"
     yield files("db") / "lanes.py"
 
 

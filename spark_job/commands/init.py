@@ -1,6 +1,7 @@
 """`spark-job init`: a settings file and a transform to start from."""
 
 import json
+import shlex
 import textwrap
 from collections.abc import Iterator
 from importlib.resources import files
@@ -81,7 +82,7 @@ def init(
 
 def _next_steps(folder: Path) -> str:
     steps = {
-        f"cd {folder}": "where both services find the two files",
+        f"cd {shlex.quote(str(folder))}": "where both services find the two files",
         "python -m doctest transform.py": "tests the transform; it says nothing if all is well",
         "export OUTBOX_POSTGRES__DSN=postgresql://...": "an empty database",
         "outbox-migrate up": "makes the tables",

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from service.errors import SettingsError
 from service.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm
@@ -75,15 +76,19 @@ def start_session(settings: JobSettings, folder: WorkFolder, function: str | Non
     """Start Spark, or make the session in the JVM that spark-submit has started. `folder`: of the process.
 
     `function`: the transform, whose code executors on other machines are sent with ours. Raises SettingsError when Java is missing or
-    too old, and when the connector's jars cannot be had.
+    too old, when the connector's jars cannot be had, and for an environment that Spark cannot work in.
     """
     java = java_executable()
     os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
+        raise SettingsError(
+            "PYSPARK_PIN_THREAD=false: the job needs Python's threads to have their own in the JVM; unset it"
+        )
     share_working_directory()
     _silence_pandas_notice()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     _choose_python(settings, submitted=submitted)
-    session = _join(settings) if submitted else _start(settings, folder, java)
+    session = _join(settings, folder) if submitted else _start(settings, folder, java)
     if function is not None and not str(session.sparkContext.master).startswith("local"):
         ship_code(session.sparkContext, function, folder.path)
     return session
@@ -109,10 +114,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         # What a batch returns is in the heap and in this process at once.
         "spark.driver.maxResultSize": half(settings.driver_memory),
     }
-    if settings.master.startswith("local"):
-        options |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
-        options |= {"spark.local.dir": str(folder.path)} | sockets(folder.path)
-    options |= own
+    options |= _local_options(settings.master, folder) | own
     options[_JARS] = ",".join([*map(str, spark_connector_jars()), *filter(None, [own.get(_JARS)])])
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
     java_options = [
@@ -128,16 +130,26 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         return SparkSession.builder.getOrCreate()
 
 
-def _join(settings: JobSettings) -> SparkSession:
+def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
+    """Return what a Spark in this machine's one process needs: nobody else reaches it, and its files go with the process."""
+    if not master.startswith("local"):
+        return {}
+    own = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+    return own | {"spark.local.dir": str(folder.path)} | sockets(folder.path)
+
+
+def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     """Make the session in spark-submit's JVM. Its options win over `[job] spark_options`, and these over ours.
 
     Master, memory and the options of the JVM are spark-submit's alone: it is too late for ours.
     """
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
-    for name, value in added_options(given, settings.spark_options).items():
-        SparkSession.builder.config(name, value)
-    session = SparkSession.builder.getOrCreate()
+    builder = SparkSession.builder  # a new one at each look
+    local = _local_options(given["spark.master"], folder)
+    for name, value in added_options(given, local | settings.spark_options).items():
+        builder.config(name, value)
+    session = builder.getOrCreate()
     _configure_log(settings)
     named = f"{given.get(_JARS, '')},{given.get('spark.jars.packages', '')}"
     if _CONNECTOR not in named:

@@ -1,33 +1,30 @@
-"""Made-up records through the same steps as the real ones, so that real ones do not wait for code."""
+"""Made-up records through the same steps as the real ones, so that real ones do not wait for code.
+
+Executors import this module, with no more than requirements/executor.txt has.
+"""
 
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from spark_job.assembly import rows
-
-log = structlog.get_logger()
 
 _RECORDS = 20_000
 _STREAM_S = 60
 
 
 def warm_up(spark: SparkSession, tasks: int) -> None:
-    """Start the Python workers, load what they import, and let the JVM compile. A failure is none of the job's: the first batch tells."""
-    try:
-        wide = tasks or spark.sparkContext.defaultParallelism
-        frame = spark.range(0, _RECORDS, 1, 2 * wide).select(
-            F.lit(0).alias("source"),
-            F.col("id").alias("offset"),
-            F.col("id").alias("ts"),
-            F.lit(b'{"event_type":"entry_event","session_key":"warm-up"}').alias("value"),
-        )
-        frame.coalesce(wide).mapInArrow(_assemble, rows.DDL).toArrow()
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises, it raises again where it matters
-        log.debug("not_warmed_up", because=type(error).__name__)
+    """Start the Python workers, load what they import, and let the JVM compile. Raises whatever Spark does."""
+    wide = tasks or spark.sparkContext.defaultParallelism
+    frame = spark.range(0, _RECORDS, 1, 2 * wide).select(
+        F.lit(0).alias("source"),
+        F.col("id").alias("offset"),
+        F.col("id").alias("ts"),
+        F.lit(b'{"event_type":"entry_event","session_key":"warm-up"}').alias("value"),
+    )
+    frame.coalesce(wide).mapInArrow(_assemble, rows.DDL).toArrow()
 
 
 def load_streaming(spark: SparkSession, checkpoint: str) -> None:

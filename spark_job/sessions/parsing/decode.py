@@ -124,25 +124,29 @@ class Decoder:
     def _plausible(self, payloads: pa.LargeBinaryArray, low: int, high: int) -> list[tuple[int, int]]:
         """The runs of rows that orjson finds no fault with, halved where it finds none at all.
 
-        Most of what fails is plain rubbish: this is some hundred times cheaper than splitting down to each row.
+        Most of what fails is plain rubbish: this is some hundred times cheaper than splitting down to each row. A row with a number that
+        only Arrow can judge is a run of its own.
         """
-        good = [row for row in range(low, high) if self._acceptable(payloads[row].as_py())]
-        if len(good) == high - low:
+        runs: list[tuple[int, int]] = []
+        joins = False
+        for row in range(low, high):
+            payload = payloads[row].as_py()
+            good = self._acceptable(payload)
+            if good and joins:
+                runs[-1] = (runs[-1][0], row + 1)
+            elif good or _HUGE_NUMBER.search(payload) is not None:
+                runs.append((row, row + 1))
+            joins = good
+        if runs == [(low, high)]:
             middle = (low + high) // 2
             return [(low, middle), (middle, high)]
-        runs: list[tuple[int, int]] = []
-        for row in good:
-            if runs and runs[-1][1] == row:
-                runs[-1] = (runs[-1][0], row + 1)
-            else:
-                runs.append((row, row + 1))
         return runs
 
     def _acceptable(self, payload: bytes) -> bool:
         try:
             document = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            return _HUGE_NUMBER.search(payload) is not None
+            return False
         return isinstance(document, dict) and all(
             _fits(at(document, path), kind) for path, kind in self._paths
         )

@@ -9,14 +9,17 @@ import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from db.migrate import upgrade
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
+from tests.support.pipeline.spark_cluster import SPARK_OPTIONS, spark_cluster
 from tests.support.scraping import asked, free_port
 from tests.support.secured import leaks
 from tests.support.secured.kafka import SecuredKafka
@@ -63,9 +66,27 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield Servers(kafka, postgres)
 
 
+@pytest.fixture
+def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Where the tasks run: `[job]` settings."""
+    if not request.param:
+        yield {"spark_options": SPARK}
+        return
+    with spark_cluster(tmp_path) as cluster:
+        yield {"master": cluster.master.url, "spark_options": SPARK | SPARK_OPTIONS}
+
+
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "placed",
+    [
+        pytest.param(False, id="in the job's process"),
+        pytest.param(True, id="on a cluster", marks=pytest.mark.faults),
+    ],
+    indirect=True,
+)
 def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown(
-    servers: Servers, topic_prefix: str, tmp_path: Path
+    servers: Servers, placed: dict[str, Any], topic_prefix: str, tmp_path: Path
 ) -> None:
     kafka, postgres = servers
     given, events = tmp_path / "given", tmp_path / "events"
@@ -73,7 +94,7 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
     events.mkdir()
     ports = {"job_port": free_port(), "port": free_port()}
     options: Options = {
-        "job": {"spark_options": SPARK | {"spark.eventLog.dir": events.as_uri()}},
+        "job": placed | {"spark_options": placed["spark_options"] | {"spark.eventLog.dir": events.as_uri()}},
         "metrics": ports,
         "log": {"level": "DEBUG"},
     }
@@ -166,12 +187,11 @@ class Scanned:
         pipeline = self._pipeline
         for folder in (self._folder, pipeline.scratch):
             assert list(leaks.in_files(folder, SECRETS, but=[self._given])) == []
-        for path, content in leaks.contents(pipeline.scratch):
+        for path, content in chain(leaks.contents(pipeline.scratch), leaks.contents(self._folder)):
             self.spilled |= path.name.startswith("broadcast_")
             self.pickled |= b"AssemblyTask" in content
-        job, publisher = pipeline.job.processes(), pipeline.publisher.processes()
-        assert leaks.on_command_lines([*job, *publisher], SECRETS) == []
-        assert leaks.in_environments(job, SECRETS) == []
+        assert leaks.on_command_lines(psutil.Process().children(recursive=True), SECRETS) == []
+        assert leaks.in_environments(pipeline.job.processes(), SECRETS) == []
 
     def take(self, page: str, content: bytes) -> None:
         """Search what was answered."""
