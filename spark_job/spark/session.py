@@ -270,6 +270,7 @@ class LazySession:
             self._session = start_session(self._settings, self.folder, self._function)
         except Exception as error:  # noqa: BLE001 - raised by `get`
             self._failure = error
+            stop_context()
 
     def renew(self) -> bool:
         """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
@@ -313,6 +314,14 @@ def stop_session(session: SparkSession) -> None:
     """Stop Spark. A JVM that a signal to the whole process group has ended already needs no stopping."""
     with contextlib.suppress(Py4JError, OSError):
         session.stop()
+
+
+def stop_context() -> None:
+    """Stop a context whose session could not be made, such as one that found no master: the next start would take it for a sound one."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with contextlib.suppress(Exception):
+            context.stop()
 
 
 def _silence_pandas_notice() -> None:

@@ -74,6 +74,22 @@ def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("submitted", [False, True], ids=["spark-job run", "spark-submit"])
+def test_a_job_that_finds_no_master_tries_again_until_there_is_one(
+    pipeline: Pipeline, cluster: SparkCluster, tmp_path: Path, submitted: bool
+) -> None:
+    if submitted:
+        pipeline.job.launcher = spark_submit(tmp_path, "--master", cluster.master.url)
+    pipeline.feed(33, sessions=20)
+    cluster.master.kill()
+    pipeline.job.start()
+    pipeline.wait_until(lambda: "job_restarting" in pipeline.job.log(), "an attempt that failed")
+    cluster.master.start()
+    pipeline.wait_for_input(pipeline.expectation())
+
+
+@pytest.mark.faults
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     "submitted", [False, True], ids=["spark-job run", "spark-submit with a packed environment"]

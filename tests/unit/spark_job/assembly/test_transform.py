@@ -75,8 +75,8 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     folders = ("input", "sessions", "assembly")
     for folder in folders:
         shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
-    for package, module in (("spark_job", "api.py"), ("db", "lanes.py")):
-        shutil.copy(Path(str(files(package))) / module, copy)
+    for package, name in (("spark_job", "api.py"), ("db", "lanes.py")):
+        shutil.copy(Path(str(files(package))) / name, copy)
     monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
     of_copy = task_code_fingerprint.__wrapped__
     assert of_copy() == task_code_fingerprint()
