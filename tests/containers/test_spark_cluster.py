@@ -21,12 +21,15 @@ def test_exactly_once_on_a_cluster_whose_containers_are_killed(stack: Stack) -> 
     with Watcher(stack.bootstrap, *TOPICS) as watcher:
         with Feeder(stack.bootstrap, LOAD, rounds(3, 50, 5.0)):
             _wait_for_batches(stack, dsn)
-            for service in ("spark-worker", "spark-master", "spark-job"):
-                victim = stack.containers(service)[0]
-                stack.kill(victim)
+            # The master remembers the job, and gives it executors again.
+            for service in ("spark-worker", "spark-master", "spark-worker", "spark-job"):
+                stack.kill(stack.containers(service)[0])
                 _wait_for_batches(stack, dsn)
             stack.compose("scale", "spark-worker=3")
             _wait_for_batches(stack, dsn)
+            stack.wait_until(
+                lambda: stack.container("clickstream").exit_code is not None, "the end of the sample"
+            )
         expected = of_inputs(stack.bootstrap)
         stack.wait_until(lambda: is_dealt_with(dsn, expected), "the delivery of everything")
         stack.compose("stop", "spark-job", "publisher")
