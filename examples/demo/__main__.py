@@ -67,7 +67,7 @@ def _carry_through(demo: Demo, console: Console, keep: bool) -> int:
         demo.stop_services()
         demo.display.say("reading all topics back and computing from the input what must be there")
         result = report.examine(demo.kafka, demo.outbox)
-    report.tell(console, result, demo.outbox, demo.kafka, demo.dsn)
+    report.tell(console, result, demo.outbox, demo.dsn)
     if not result.verdict.clean:
         _tell_logs(demo, console)
     if keep:

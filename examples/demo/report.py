@@ -47,7 +47,7 @@ def examine(kafka: KafkaSettings, outbox: Outbox) -> Result:
     return Result(inputs, outputs, expected, judge(expected, outputs, outbox.letters()))
 
 
-def tell(console: Console, result: Result, outbox: Outbox, kafka: KafkaSettings, dsn: str) -> None:
+def tell(console: Console, result: Result, outbox: Outbox, dsn: str) -> None:
     """Print the dead letters, one session's way, and every difference found (the first twenty)."""
     console.print()
     console.print(display.letters(outbox.letter_table()))
@@ -63,7 +63,7 @@ def tell(console: Console, result: Result, outbox: Outbox, kafka: KafkaSettings,
             (f"--topic {FUNNEL}", show.record_table(sent[:_ROWS])),
         ):
             console.print(f"\n[bold]$ {command} {options}[/]", highlight=False, soft_wrap=True)
-            console.print(table)
+            table.print(console)
         console.print(
             f"\n({len(records)} input events became {len(rows)} output events; some are shown.)",
             highlight=False,
