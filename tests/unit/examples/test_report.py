@@ -21,7 +21,7 @@ class FakeOutbox:
     """An outbox with one kind of dead letter."""
 
     def letter_table(self) -> list[tuple[Any, ...]]:
-        return [(13, "malformed", 13, "not JSON")]
+        return [("13", "malformed", "13", "not JSON")]
 
 
 def test_a_session_is_followed_and_every_finding_named(
