@@ -113,6 +113,7 @@ class _Partition:
         self._cache = SessionCache(settings.cache, settings.outbox_uuid, of)
         self._transform = load_for_run(settings.transform)
         self._counts = Counts()
+        self._bytes = 0
         self._seconds = {"open_s": 0.0, "assemble_s": 0.0, "transform_s": 0.0}
         self._rebuilt: dict[str, float | bool] | None = None
         self._state: OpenState | None = None
@@ -134,6 +135,7 @@ class _Partition:
         self._state = assembled.state
         self._check_size(assembled.state)
         _add(self._counts, assembled.counts)
+        self._bytes += new.nbytes
         ended = time.perf_counter()
         self._seconds["assemble_s"] += ended - began
         for closed in assembled.closed:
@@ -158,7 +160,7 @@ class _Partition:
             "events": int(sessions.rows.sum()),
             "bytes": int(sessions.n_bytes.sum()),
             "digest": state.digest,
-            "counts": asdict(self._counts),
+            "counts": {**asdict(self._counts), "bytes": self._bytes},
             "seconds": self._seconds,
             "rebuilt": self._rebuilt,
             "problem": self._cache.problem,

@@ -84,6 +84,12 @@ class BatchResult:
     counts: Mapping[str, int]
     seconds: Mapping[str, float]
 
+    @property
+    def mean_event_bytes(self) -> float | None:
+        """Of the input, with what Kafka says of a record; None without an event."""
+        events = self.counts.get("events", 0)
+        return self.counts.get("bytes", 0) / events if events else None
+
 
 class OutputRow(NamedTuple):
     """One row of session_output, without batch, lane and revision."""

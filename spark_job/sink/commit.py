@@ -58,6 +58,8 @@ class CommittedBatch:
     sessions: int
     output_events: int
     dead_letters: int
+    mean_event_bytes: float | None
+    """Of the input, with what Kafka says of a record; None without an event."""
 
 
 class Sink:
@@ -145,6 +147,7 @@ class Sink:
             sessions=len(result.sessions),
             output_events=sum(session.outputs.events for session in result.sessions),
             dead_letters=sum(written.values()),
+            mean_event_bytes=result.mean_event_bytes,
         )
         seconds = {"prepare": prepared - began, "commit": time.perf_counter() - prepared}
         _count(committed, parts, result, written, resolved, seconds)

@@ -37,8 +37,8 @@ from spark_job.recovery.positions.slices import slices_of
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
+from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
-from spark_job.spark.projections import Projections
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
 from spark_job.spark.task_options import without_secrets
@@ -102,7 +102,9 @@ class QueryLoop:
         self._next_batch = 0
         self._planned: BatchRange | None = None
         self._successes = 0
-        self._projections = Projections.of(run.settings.job.spark_options)
+        self._chosen = dict(run.spark.sparkContext.getConf().getAll())
+        self._options = BatchOptions(self._chosen)
+        self._mean_event_bytes: float | None = None
 
     def run(self) -> JobRequest | None:
         """Run until the end; return the request that ended it, None where `stop` did.
@@ -137,7 +139,7 @@ class QueryLoop:
     def _run_query(self, checkpoint: str) -> BaseException | None:
         """Run one query to its end; return what Spark says ended it."""
         self._batches, self._successes = self._next_batch, 0
-        self._projections = Projections.of(self._run.settings.job.spark_options)
+        self._options = BatchOptions(self._chosen)
         self._started.clear()
         query = self._query = self._start(checkpoint)
         self._started.set()
@@ -191,13 +193,15 @@ class QueryLoop:
         tasks = run.settings.job.tasks or run.spark.sparkContext.defaultParallelism
         slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
-        self._projections.suit(frame, sum(sizes), len(sizes))
+        self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
         task = without_secrets(AssemblyTask(run.task, slices), frame.sparkSession.sparkContext)
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began
         reach("query.after_action")
-        if run.sink.write(table, number, planned) is not None:
+        committed = run.sink.write(table, number, planned)
+        if committed is not None:
             metrics.action(action_s)
+            self._mean_event_bytes = committed.mean_event_bytes
         self._read_to, self._next_batch = Offsets({**self._read_to, **planned.end}), number + 1
         run.kafka.show_progress(planned.end, run.topics)
         self._condition.batch_committed(number)

@@ -32,9 +32,6 @@ log = structlog.get_logger()
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 
 _OPTIONS = {
-    # Few and large: a task assembles all records of a partition at once.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core.
@@ -63,6 +60,12 @@ _OPTIONS = {
 # In local mode Spark gives a task one chance: a worker that is killed once would end the query.
 _LOCAL = re.compile(r"local(\[[\d*]+\])?")
 _TASK_ATTEMPTS = 4
+# A batch repeats the same few loops. What runs ten times as often as HotSpot's defaults ask for is worth its optimising compiler, which
+# otherwise took half of the JVM's time in the first minutes, on code of planning and start.
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JARS = "spark.jars"
 _CONNECTOR = "spark-sql-kafka"
@@ -119,6 +122,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
     java_options = [
         "-XX:+UseParallelGC",
+        _COMPILE_LATER,
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
         f"-D{_LOG_PROPERTY}={spark_log(settings)}",
         class_archive.options(java),

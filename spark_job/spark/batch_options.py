@@ -1,0 +1,51 @@
+"""What suits one batch: how Spark turns Kafka's records into rows, and how it cuts these for the Python workers.
+
+**Projection: by code that Spark compiles, or by interpretation.** It makes the projection anew for each partition that has new records, in
+each batch. Generating the code takes some milliseconds, even where it was compiled before; interpretation takes half a microsecond more for
+each record. So few records of a partition are interpreted.
+
+**Arrow batches: by count, or by weight.** A limit in bytes has Spark weigh what an Arrow batch holds before each row, which takes a quarter
+of the JVM's time where records are small. So small records are counted, and only others are weighed. What the records weigh is known of
+the batch before: should greater ones follow, 1,024 records that Kafka accepts by its default (1 MB) still fit into an Arrow batch (2 GB).
+"""
+
+from collections.abc import Container
+
+from pyspark.sql import DataFrame
+
+_MODE = "spark.sql.codegen.factoryMode"
+_COMPILED, _INTERPRETED = "FALLBACK", "NO_CODEGEN"
+_FEW_RECORDS = 4_000
+
+_MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_COUNTED = {
+    _MAX_RECORDS: "1024",
+    _MAX_BYTES: "2147483647",
+}  # the greatest value means that nothing is weighed
+_WEIGHED = {_MAX_RECORDS: "100000", _MAX_BYTES: "67108864"}
+_SMALL_BYTES = 4_096
+
+
+class BatchOptions:
+    """Of one query. What the user has chosen is not changed."""
+
+    def __init__(self, chosen_by_user: Container[str] = ()) -> None:
+        """`chosen_by_user`: names of options, by `[job] spark_options` or spark-submit."""
+        self._chosen = chosen_by_user
+        self._told: dict[str, str] = {}
+
+    def suit(
+        self, frame: DataFrame, records: int, partitions: int, mean_event_bytes: float | None = None
+    ) -> None:
+        """Choose for the batch `frame`, which has so many records from so many partitions. `mean_event_bytes`: of the batch before."""
+        small = mean_event_bytes is not None and mean_event_bytes <= _SMALL_BYTES
+        options = {
+            _MODE: _INTERPRETED if records < _FEW_RECORDS * partitions else _COMPILED,
+            **(_COUNTED if small else _WEIGHED),
+        }
+        for name, value in options.items():
+            if self._told.get(name) != value and name not in self._chosen:
+                # The batches of a query share a session of their own.
+                frame.sparkSession.conf.set(name, value)
+                self._told[name] = value
