@@ -21,7 +21,7 @@ class FakeOutbox:
     """An outbox with one kind of dead letter."""
 
     def letter_table(self) -> list[tuple[Any, ...]]:
-        return [("13", "malformed", "13", "not JSON")]
+        return [("malformed", 13, 13, "not JSON")]
 
 
 def test_a_session_is_followed_and_every_finding_named(
@@ -42,6 +42,6 @@ def test_a_session_is_followed_and_every_finding_named(
     assert "$ python -m examples.clickstream.show --session-key sess_1 --outbox\n" in said
     assert f"{CLICKS}/0/55" in said
     assert '\n  {"event_type":"start_event"}\n' in said
-    assert f"{FUNNEL}/0/220   T/0/7/0     0\n" in said
+    assert f"{FUNNEL}/0/220       T/0/7/0    0\n" in said
     assert "\nmissing: T/0/7/1 of [sess_1]\n" in said
     assert "Table(" not in said
