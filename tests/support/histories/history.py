@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
+from pyspark import SparkConf
 
 from service import fault_points
 from service.errors import ContinuityError
@@ -333,3 +334,4 @@ class _Spark:
 
     class sparkContext:  # noqa: N801 - Spark's name
         defaultParallelism = 2  # noqa: N815 - Spark's name
+        getConf = SparkConf  # noqa: N815 - Spark's name

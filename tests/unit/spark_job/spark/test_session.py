@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.errors import SettingsError
 from service.settings import JobSettings
 from spark_job.spark import session
 from spark_job.spark.work_folder import WorkFolder
@@ -113,6 +114,14 @@ def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_our
     assert added.keys().isdisjoint(given)
     assert added["spark.ui.enabled"] == "true"
     assert added["spark.sql.adaptive.enabled"] == "false"
+
+
+def test_threads_that_share_one_of_the_jvms_are_refused(
+    start: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "False")
+    with pytest.raises(SettingsError, match=r"PYSPARK_PIN_THREAD=false.*unset it"):
+        start()
 
 
 def test_what_a_user_sets_wins(start: Starting) -> None:
