@@ -131,7 +131,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra job pyproject.toml -c requirements/dev.txt -o requirements/job.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/executor.in -c requirements/dev.txt -o requirements/executor.txt
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra console --extra migrate pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
 

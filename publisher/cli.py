@@ -26,6 +26,11 @@ app = command_line(
             "publisher.commands.find:find",
         ),
         DeferredCommand(
+            "locate",
+            "Show where in Kafka one output is, or of which session a record in Kafka is. Reads only.",
+            "publisher.commands.locate:locate",
+        ),
+        DeferredCommand(
             "lanes",
             "Show who runs which lanes, or change how many there are.",
             "publisher.commands.lanes:app",

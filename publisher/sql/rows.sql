@@ -76,7 +76,8 @@ SELECT e.batch_id, e.outbox_id, e.revision, e.topic,
        d.committed_at AS delivered_at,
        CASE WHEN e.target_partition IS NULL THEN d.kafka_offsets -> e.topic
             WHEN d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text] IS NOT NULL
-               THEN jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets
+               THEN jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets,
+       e.session_key, e.lane, e.epoch, d.seq
 FROM outbox.event e
 LEFT JOIN outbox.delivery d ON d.epoch = e.epoch AND d.lane = e.lane AND d.seq = e.delivery_seq
 WHERE e.session_key = %(session_key)s

@@ -4,7 +4,14 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from publisher.kafka.clients import progress_consumer, reading
 from service.errors import UnavailableError
@@ -57,6 +64,53 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
     finally:
         consumer.close()
     return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
+
+
+class RecordThere(NamedTuple):
+    """A record, by what its headers say. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
+
+    outbox_id: str | None
+    revision: int
+    replay: str | None
+    key: str | None
+    timestamp_ms: int | None
+
+
+def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> RecordThere | None:
+    """Return the committed record at this offset; None: there is none (any more). Raises UnavailableError, KafkaException."""
+    consumer = progress_consumer(settings)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        deadline = time.monotonic() + settings.request_timeout_s
+        with reading(settings, topic):
+            while time.monotonic() < deadline:
+                message = consumer.poll(0.5)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                # Behind it: what was there is an aborted transaction's, a commit marker, compacted or expired.
+                return None if error is not None or message.offset() != offset else _record(message)
+    finally:
+        consumer.close()
+    raise UnavailableError(
+        f"{topic}/{partition}/{offset} was not read within {settings.request_timeout_s:g} s: Kafka does not answer, or a transaction is "
+        "open there. Try again"
+    )
+
+
+def _record(message: Message) -> RecordThere:
+    copy = _copy(message, "", 0, 0)
+    key: Any = message.key()
+    kind, at_ms = message.timestamp()
+    return RecordThere(
+        copy.outbox_id or None,
+        copy.revision,
+        copy.replay,
+        None if key is None else key.decode("utf-8", "backslashreplace"),
+        at_ms if kind != TIMESTAMP_NOT_AVAILABLE else None,
+    )
 
 
 def _take(message: Message, ends: dict[Place, int], outbox_ids: set[str], found: list[Copy]) -> None:

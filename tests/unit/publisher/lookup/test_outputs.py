@@ -1,6 +1,6 @@
 """`publisher find` reads no more of Kafka than it must."""
 
-from publisher.commands.find import layered
+from publisher.lookup.outputs import layered
 
 P0, P1 = ("t", 0), ("t", 1)
 
