@@ -16,6 +16,11 @@ app = command_line(
             "publisher.commands.status:status",
         ),
         DeferredCommand(
+            "console",
+            "Serve the console, read-only pages about the outbox, without delivering anything, until SIGTERM or SIGINT.",
+            "publisher.commands.console:console",
+        ),
+        DeferredCommand(
             "audit",
             "Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.",
             "publisher.commands.audit:audit",

@@ -7,6 +7,7 @@ import threading
 import structlog
 
 from publisher.allocators import suit_transactions
+from publisher.console import server as console_server
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.cursor import Epoch
@@ -37,7 +38,11 @@ def run(config: Config = None) -> None:
     health = ProcessHealth(settings.metrics.hung_s)
     relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), health)
     # The signals first: a thread that began before would take one for itself, and end the process at once.
-    with stop_on_signals(stop), endpoint.served(settings, health):
+    with (
+        stop_on_signals(stop),
+        endpoint.served(settings, health),
+        console_server.served(settings, lambda: endpoint.ready(settings, health).reasons),
+    ):
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.

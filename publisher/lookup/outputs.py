@@ -44,10 +44,21 @@ class Output(NamedTuple):
 
 
 def outputs_of_key(
-    connection: psycopg.Connection[Any], session_key: str, topic: str | None = None
+    connection: psycopg.Connection[Any],
+    session_key: str,
+    topic: str | None = None,
+    *,
+    batch_ids: Sequence[int] | None = None,
+    most: int | None = None,
 ) -> list[Output]:
-    """Return each output of a session key, in order. Raises psycopg.Error."""
-    rows = connection.execute(_ROWS["outputs_of_key"], {"session_key": session_key, "topic": topic})
+    """Return each output of a session key, in order; `batch_ids`, `most`: not of all batches, not all. Raises psycopg.Error."""
+    wanted = {
+        "session_key": session_key,
+        "topic": topic,
+        "batch_ids": None if batch_ids is None else [*batch_ids],
+        "rows": most,
+    }
+    rows = connection.execute(_ROWS["outputs_of_key"], wanted)
     return [Output(*row) for row in rows]
 
 

@@ -118,10 +118,12 @@ def find_there(
         }
         for (batch_id,) in connection.execute(_POSITIONS["batches"], where).fetchall():
             limits = {"batch_id": batch_id, "batches": _BATCHES, "most_sessions": _SESSIONS}
-            for *who, start, end in connection.execute(_POSITIONS["sessions"], where | limits):
+            for key, batch, of, partition, start, end in connection.execute(
+                _POSITIONS["sessions"], where | limits
+            ):
                 if end == place.offset or not only_ends:
                     exact = place.offset in (start, end)
-                    found.candidates.append(Candidate(*who, start_offset=start, end_offset=end, exact=exact))
+                    found.candidates.append(Candidate(key, batch, of, partition, start, end, exact))
     return _with_letters(connection, place, found)
 
 

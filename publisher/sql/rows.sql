@@ -82,4 +82,6 @@ FROM outbox.event e
 LEFT JOIN outbox.delivery d ON d.epoch = e.epoch AND d.lane = e.lane AND d.seq = e.delivery_seq
 WHERE e.session_key = %(session_key)s
   AND (%(topic)s::text IS NULL OR e.topic = %(topic)s::text)
+  AND (%(batch_ids)s::bigint[] IS NULL OR e.batch_id = ANY (%(batch_ids)s::bigint[]))
 ORDER BY e.batch_id, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer
+LIMIT %(rows)s::bigint

@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from service.errors import SettingsError
+from service.settings.console import ConsoleSettings
 from service.settings.job import (
     JobSettings,
     RestartSettings,
@@ -33,6 +34,7 @@ from service.settings.section import Section, read_toml
 from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 
 __all__ = [
+    "ConsoleSettings",
     "InjectionSettings",
     "JobSettings",
     "KafkaSettings",
@@ -74,6 +76,7 @@ class Settings(BaseSettings):
     restart: RestartSettings = RestartSettings()
     publisher: PublisherSettings = PublisherSettings()
     metrics: MetricsSettings = MetricsSettings()
+    console: ConsoleSettings = ConsoleSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()

@@ -1,0 +1,110 @@
+"""Who may see the console, and the headers that keep a page from loading or sending anything elsewhere."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.settings import ConsoleSettings
+
+COOKIE = "outbox_console"
+_LASTS_S = 12 * 3600
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_OPEN = ("/login", "/static/")
+SECURITY: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # An address may hold a session key.
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Access:
+    """ASGI middleware: the login, the host's name, the methods, the headers."""
+
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        app = self._refusal(scope) or self._app
+        await app(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """Return what answers a request that does not go through."""
+        path, headers = scope["path"], Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD") and not (scope["method"] == "POST" and path == "/login"):
+            return PlainTextResponse("the console only shows\n", 405, headers={"Allow": "GET, HEAD"})
+        if not self._is_known_host(headers.get("host", "")):
+            return PlainTextResponse(
+                "the console answers by this host's own name only: set a token, or behind_proxy = true ([console])\n",
+                403,
+            )
+        if path.startswith(_OPEN) or self._is_logged_in(headers):
+            return None
+        if path.startswith("/live"):
+            return PlainTextResponse("log in first\n", 401)
+        return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
+
+    def _is_known_host(self, host: str) -> bool:
+        """Without a login a page of somebody else must not get here by a name that leads to this host."""
+        if self._settings.token is not None or self._settings.behind_proxy:
+            return True
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        return name in (*_LOCAL, self._settings.host)
+
+    def _is_logged_in(self, headers: Headers) -> bool:
+        if self._settings.token is None:
+            return True
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._settings.is_token(given.strip()):
+            return True
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        return cookie is not None and is_valid(self._settings, cookie.value, time.time())
+
+
+def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:
+    """Return the value of a cookie for whoever gave the token, and for how many seconds it is good."""
+    until = int(now) + _LASTS_S
+    return f"{until}.{_sign(settings, until)}", _LASTS_S
+
+
+def is_valid(settings: ConsoleSettings, value: str, now: float) -> bool:
+    """Whether this console made the cookie, with the token of today, and not too long ago."""
+    until, _, signature = value.partition(".")
+    if not (until.isascii() and until.isdigit() and len(until) < 12):
+        return False
+    signed = hmac.compare_digest(signature.encode("utf-8", "replace"), _sign(settings, int(until)).encode())
+    return signed and now < int(until)
+
+
+def _sign(settings: ConsoleSettings, until: int) -> str:
+    assert settings.token is not None
+    key = hashlib.sha256(b"outbox console\0" + settings.token.get_secret_value().encode()).digest()
+    return hmac.new(key, str(until).encode(), hashlib.sha256).hexdigest()

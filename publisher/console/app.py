@@ -1,0 +1,197 @@
+"""The console as an ASGI application: routes, errors in words, the login."""
+
+import asyncio
+import time
+from functools import partial
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import anyio.to_thread
+import psycopg
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from publisher.console.access import COOKIE, Access, new_cookie
+from publisher.console.flow import NotReady
+from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
+from publisher.console.pages import (
+    PAGES,
+    Asked,
+    ConsolePage,
+    NotThereError,
+    WrongAddressError,
+    read_page,
+)
+from publisher.console.reader import MOST_CONNECTIONS, Reader
+from publisher.console.rendering import Rendering, query
+from publisher.console.search import SearchOutcome
+from service.errors import OutboxError
+from service.settings import Settings
+
+_log = structlog.get_logger()
+
+_STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_MOST_LOGIN_BYTES = 4_096
+_WRONG_TOKEN_S = 0.5
+
+
+class ConsoleApp:
+    """The pages over one reader."""
+
+    def __init__(self, settings: Settings, reader: Reader, not_ready: NotReady = lambda: ()) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._not_ready = not_ready
+        self._rendering = Rendering(settings.console)
+        self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
+        self._logins = asyncio.Lock()
+        self._watchers = Watchers()
+        self._live: dict[str, LivePage] = {}
+        routes = [Route(page.path, partial(self._page, page)) for page in PAGES]
+        routes += [
+            Route("/live", self._events),
+            Route("/login", self._login, methods=["GET", "POST"]),
+            Route("/static/{name}", self._static),
+        ]
+        app = Starlette(
+            routes=routes,
+            exception_handlers={HTTPException: self._refused, Exception: self._broke},
+        )
+        self.asgi: ASGIApp = Access(app, settings.console)
+
+    async def _page(self, page: ConsolePage, request: Request) -> Response:
+        status, html = await self._render(page, dict(request.query_params), part=False)
+        if status == 303:
+            return RedirectResponse(html, 303)
+        return HTMLResponse(html, status)
+
+    async def _render(self, page: ConsolePage, values: dict[str, str], *, part: bool) -> tuple[int, str]:
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: self._rendered(page, values, part=part), limiter=self._limiter
+            )
+        except Exception as error:  # noqa: BLE001 - said to whoever looks, and the console continues
+            status, said = explain(error)
+            if status == 500:
+                _log.error("console_page_failed", page=page.path, exc_info=error)
+            if part:
+                return status, said
+            return status, self._error(status, said)
+
+    def _rendered(self, page: ConsolePage, values: dict[str, str], *, part: bool) -> tuple[int, str]:
+        """In a thread that may wait for Postgres."""
+        with self._reader.connection() as connection:
+            found = read_page(page, Asked(connection, self._settings, values, self._not_ready))
+        outcome = found.get("outcome")
+        if isinstance(outcome, SearchOutcome) and outcome.key is not None:
+            return 303, f"{self._settings.console.path_prefix}/session?{query({'key': outcome.key})}"
+        # What is behind "older" is a list that somebody reads; only its beginning follows the outbox.
+        live = page.live and "before" not in values
+        return 200, self._rendering.page(page.template, found, path=page.path, live=live, part=part)
+
+    async def _events(self, request: Request) -> Response:
+        page = next(
+            (each for each in PAGES if each.live and each.path == request.query_params.get("page")), None
+        )
+        if page is None:
+            raise HTTPException(404, "There is no such live page.")
+        if self._watchers.count >= MOST_WATCHERS:
+            raise HTTPException(
+                503, f"{MOST_WATCHERS} pages are open already, which is as many as are served."
+            )
+        if page.path not in self._live:
+            self._live[page.path] = LivePage(partial(self._live_part, page), self._settings.console.refresh_s)
+        events = self._watchers.counted(self._live[page.path].events())
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _live_part(self, page: ConsolePage) -> tuple[str, str]:
+        status, text = await self._render(page, {}, part=True)
+        return ("page" if status == 200 else "trouble"), text
+
+    async def _login(self, request: Request) -> Response:
+        console = self._settings.console
+        home = f"{console.path_prefix}/"
+        if console.token is None:
+            return RedirectResponse(home, 303)
+        if request.method != "POST":
+            return HTMLResponse(self._rendering.page("login.html", {"wrong": False}, path="/login"))
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MOST_LOGIN_BYTES:
+                raise HTTPException(413, "That is too long for a token.")
+        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        # One at a time, so that guessing is slow however many try.
+        async with self._logins:
+            if not console.is_token(given):
+                await asyncio.sleep(_WRONG_TOKEN_S)
+                return HTMLResponse(self._rendering.page("login.html", {"wrong": True}, path="/login"), 403)
+        value, lasts_s = new_cookie(console, time.time())
+        response = RedirectResponse(home, 303)
+        response.set_cookie(
+            COOKIE,
+            value,
+            max_age=lasts_s,
+            path=home,
+            httponly=True,
+            samesite="strict",
+            secure=request.headers.get("x-forwarded-proto") == "https",
+        )
+        return response
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            raise HTTPException(404, "There is no such file.")
+        content = files("publisher.console").joinpath("static", name).read_bytes()
+        return Response(content, media_type=_STATIC[name], headers={"Cache-Control": "max-age=300"})
+
+    def _error(self, status: int, said: str) -> str:
+        return self._rendering.page("error.html", {"status": status, "said": said}, path="")
+
+    async def _refused(self, _request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        said = error.detail if error.status_code != 404 or " " in error.detail.strip() else "Not found."
+        return HTMLResponse(self._error(error.status_code, said), error.status_code)
+
+    async def _broke(self, _request: Request, error: Exception) -> Response:
+        _log.error("console_page_failed", exc_info=error)
+        return HTMLResponse(self._error(500, explain(error)[1]), 500)
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """Return the status and the words for what ended a page."""
+    said: Any = str(error).strip()
+    match error:
+        case NotThereError():
+            return 404, said
+        case WrongAddressError():
+            return 400, f"The address is wrong: {said}."
+        case psycopg.errors.QueryCanceled() | psycopg.errors.LockNotAvailable():
+            return (
+                503,
+                "Postgres took longer than [console] statement_timeout_ms. Nothing else waited for this page.",
+            )
+        case psycopg.errors.InsufficientPrivilege():
+            first = said.splitlines()[0] if said else "permission denied"
+            return 403, (
+                f"The console's login may not read this ({first}). Let [console] dsn (OUTBOX_CONSOLE__DSN) name a login with the role "
+                "outbox_auditor."
+            )
+        case OutboxError():
+            return 503, said
+        case psycopg.OperationalError():
+            return 503, f"Postgres does not answer: {said.splitlines()[0] if said else type(error).__name__}."
+        case psycopg.DataError():
+            return 400, "The address is wrong: Postgres cannot read a value of it."
+    return (
+        500,
+        f"The page failed: {type(error).__name__}. The traceback is in the log (`console_page_failed`).",
+    )

@@ -1,0 +1,107 @@
+"""The flow at a glance: rates, lag, latency, services and what needs a person."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from db.statements import queries
+from publisher.console.findings import COUNT_LIMIT, Observed, findings
+from publisher.console.reader import Connection, Found, may_read_all, permitted, read
+from publisher.outbox import parked_topics
+from publisher.status.publisher_status import LaneStatus, read_lanes
+
+_FLOW = queries("publisher.console", "flow")
+_PARKED = queries("publisher", "parked")
+
+STEP_S, SPAN_S = 2, 120
+_RATE_STEPS = 5
+_LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
+
+NotReady = Callable[[], Sequence[str]]
+"""Why the process that serves the console is not ready; nothing where it is none that delivers."""
+
+
+def read_flow(connection: Connection, not_ready: NotReady = lambda: ()) -> Found:
+    """Return what the page of the flow shows. Raises psycopg.Error."""
+    login, is_auditor = may_read_all(connection)
+    lanes = read_lanes(connection, COUNT_LIMIT)
+    span = {"step_s": STEP_S, "span_s": SPAN_S}
+    committed = read(connection, _FLOW["committed"], **span)
+    delivered = read(connection, _FLOW["delivered"], **span)
+    services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
+    letters = permitted(connection, lambda: _letters(connection), None)
+    parked = dict(connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall())
+    replays = permitted(connection, lambda: read(connection, _FLOW["interrupted_replays"]), None)
+    seen = Observed(
+        lanes=lanes,
+        services=services if is_auditor else None,
+        parked=parked,
+        parked_topics=parked_topics.standing(connection),
+        letters=letters,
+        interrupted_replays=[each["replay_id"] for each in replays or ()],
+        not_ready=not_ready(),
+    )
+    newest = read(connection, _FLOW["newest"])
+    return {
+        "login": login,
+        "rates": _rates(committed, delivered),
+        "series": {
+            "input events": series(committed, "input_events"),
+            "outputs committed": series(committed, "output_events"),
+            "outputs delivered": series(delivered, "events"),
+        },
+        "newest": newest[0] if newest else None,
+        "lag": _lag(lanes),
+        "latency": read(connection, _FLOW["latency"], **_LATENCY)[0],
+        "services": services,
+        "findings": findings(seen),
+        "input": permitted(connection, lambda: read(connection, _FLOW["input"]), None),
+    }
+
+
+def _letters(connection: Connection) -> dict[str, int]:
+    rows = read(connection, _FLOW["open_letters"], count_limit=COUNT_LIMIT)
+    return {row["reason"]: row["letters"] for row in rows}
+
+
+def _rates(committed: Sequence[Found], delivered: Sequence[Found]) -> dict[str, dict[str, float]]:
+    """Per second, over the last ten seconds and the last two minutes."""
+    return {
+        label: {
+            "now": rate(rows, column, _RATE_STEPS),
+            "mean": rate(rows, column, SPAN_S // STEP_S),
+        }
+        for label, rows, column in (
+            ("input events", committed, "input_events"),
+            ("sessions", committed, "sessions"),
+            ("outputs committed", committed, "output_events"),
+            ("outputs delivered", delivered, "events"),
+        )
+    }
+
+
+def rate(rows: Sequence[Found], column: str, steps: int) -> float:
+    """Return the mean per second over the last `steps` steps."""
+    total: float = sum(int(row[column]) for row in rows if row["step"] < steps)
+    return total / (steps * STEP_S)
+
+
+def series(rows: Sequence[Found], column: str) -> list[float]:
+    """Return the rate of each step, the oldest first."""
+    steps = SPAN_S // STEP_S
+    per_s = [0.0] * steps
+    for row in rows:
+        if 0 <= row["step"] < steps:
+            per_s[steps - 1 - row["step"]] += int(row[column]) / STEP_S
+    return per_s
+
+
+def _lag(lanes: Sequence[LaneStatus]) -> dict[str, Any]:
+    return {
+        "rows": sum(lane.lag_rows for lane in lanes),
+        "is_more": any(lane.lag_rows >= COUNT_LIMIT for lane in lanes),
+        "batches": max((lane.lag_batches for lane in lanes), default=0),
+        "oldest_s": max((lane.oldest_undelivered_s or 0.0 for lane in lanes), default=0.0),
+        "lanes": len(lanes),
+        "held": sum(lane.holder is not None for lane in lanes),
+        "stopped": sum(lane.stopped_reason is not None for lane in lanes),
+    }

@@ -1,0 +1,51 @@
+"""What the console shows of events and of messages that may quote them. Pure."""
+
+import re
+from typing import Any
+
+_MOST_SHOWN = 4_000
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*")
+HIDDEN = "…"
+
+
+def shown_bytes(value: bytes | None, *, show: bool) -> str:
+    """Return the value or key of a record; only its size unless `show`."""
+    if value is None:
+        return "null"
+    if not show:
+        return f"{len(value):,} bytes, hidden"
+    text = value[:_MOST_SHOWN].decode("utf-8", "backslashreplace")
+    return text if len(value) <= _MOST_SHOWN else f"{text}… ({len(value):,} bytes)"
+
+
+def shown_key(key: bytes | None, session_key: str, *, show: bool) -> str:
+    """Return a record's key: the session's own is no secret to whoever found the session by it."""
+    return session_key if key == session_key.encode() else shown_bytes(key, show=show)
+
+
+def shown_headers(headers: list[Any] | None, *, show: bool) -> str:
+    """Return a transform's own headers; only their names unless `show`."""
+    pairs = [(str(each[0]), each[1]) for each in headers or [] if isinstance(each, list) and len(each) == 2]
+    return ", ".join(f"{name}={value}" if show else name for name, value in pairs)
+
+
+def shown_detail(detail: str, reason: str, *, show: bool) -> str:
+    """Return why a letter was written or a row parked, on one line; unless `show` without what it quotes of events.
+
+    Of a failed transform the last line of the traceback, or only the exception's name: its message may be any text.
+    """
+    lines = detail.rstrip("\n").splitlines() or [""]
+    if reason == "transform_failed":
+        last = lines[-1]
+        if show:
+            return last[:_MOST_SHOWN]
+        name = _EXCEPTION.match(last)
+        return f"{name[0] if name else 'exception'}: {HIDDEN}"
+    text = " ".join(lines)
+    return text[:_MOST_SHOWN] if show else _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
+
+
+def shown_traceback(detail: str, *, show: bool) -> str | None:
+    """Return a traceback whole, None unless `show`."""
+    return detail[: 4 * _MOST_SHOWN] if show and "\n" in detail.rstrip("\n") else None

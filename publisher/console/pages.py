@@ -1,0 +1,276 @@
+"""The pages: which there are, and what each reads. Every one is a few bounded queries in one snapshot."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from db.connection import snapshot
+from db.statements import queries
+from publisher.console.flow import NotReady, read_flow
+from publisher.console.masking import shown_bytes, shown_detail, shown_traceback
+from publisher.console.reader import Connection, Found, read
+from publisher.console.search import search
+from publisher.console.story import add_places, read_story
+from publisher.retention.survey import survey
+from publisher.status.publisher_status import read_lanes
+from service.settings import Settings
+
+_DELIVERY = queries("publisher.console", "delivery")
+_LEDGER = queries("publisher.console", "ledger")
+
+ROWS = 50
+_LAST = 2**62
+_COUNT_LIMIT = 10_000
+_CHECKED_BATCHES = 200
+_LATENCY_ROWS = 2_000
+_EVENTS_SHOWN = 200
+
+
+class NotThereError(Exception):
+    """The page is of something that the outbox does not have."""
+
+
+class WrongAddressError(Exception):
+    """A parameter of the address is not what the page takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a page is read with. `values`: the address' parameters."""
+
+    connection: Connection
+    settings: Settings
+    values: Mapping[str, str]
+    not_ready: NotReady
+
+    @property
+    def show(self) -> bool:
+        """Whether values are shown."""
+        return self.settings.console.show_values
+
+    def text(self, name: str, otherwise: str = "") -> str:
+        """Return a parameter as text."""
+        return self.values.get(name, otherwise)
+
+    def number(self, name: str, otherwise: int) -> int:
+        """Return a parameter as a natural number. Raises WrongAddressError."""
+        text = self.values.get(name)
+        if text is None or text == "":
+            return otherwise
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise WrongAddressError(f"{name}={text!r} is no number")
+        return int(text)
+
+
+class ConsolePage(NamedTuple):
+    """A page. `live`: it follows the outbox while it is open."""
+
+    path: str
+    template: str
+    read: Callable[[Asked], Found]
+    live: bool = False
+    waits_for_kafka: bool = False
+
+
+def _flow(asked: Asked) -> Found:
+    return read_flow(asked.connection, asked.not_ready) | {"time": asked.settings.session.time}
+
+
+def _lanes(asked: Asked) -> Found:
+    return {"lanes": read_lanes(asked.connection, _COUNT_LIMIT), "count_limit": _COUNT_LIMIT}
+
+
+def _runs(asked: Asked) -> Found:
+    before, generation = asked.number("before", _LAST), asked.number("generation", 2**31 - 1)
+    runs = read(asked.connection, _LEDGER["runs"], before=before, rows=ROWS)
+    generations = read(asked.connection, _LEDGER["generations"], before=min(generation, 2**31 - 1), rows=ROWS)
+    return {
+        "runs": runs,
+        "generations": generations,
+        "next": runs[-1]["number"] if len(runs) == ROWS else None,
+        "next_generation": generations[-1]["generation"] if len(generations) == ROWS else None,
+    }
+
+
+def _batches(asked: Asked) -> Found:
+    rows = read(asked.connection, _LEDGER["batches"], before=asked.number("before", _LAST), rows=ROWS)
+    return {"batches": rows, "next": rows[-1]["batch_id"] if len(rows) == ROWS else None}
+
+
+def _batch(asked: Asked) -> Found:
+    batch_id = asked.number("id", 0)
+    found = read(asked.connection, _LEDGER["batch"], batch_id=batch_id)
+    if not found:
+        raise NotThereError(f"The ledger has no batch {batch_id}.")
+    lane = asked.number("lane", 0)
+    after = asked.text("after")
+    rows = read(
+        asked.connection, _LEDGER["batch_sessions"], batch_id=batch_id, lane=lane, after=after, rows=ROWS
+    )
+    return {
+        "batch": found[0],
+        "latency": read(asked.connection, _LEDGER["batch_latency"], batch_id=batch_id, rows=_LATENCY_ROWS)[0],
+        "latency_rows": _LATENCY_ROWS,
+        "time": asked.settings.session.time,
+        "sessions": rows,
+        "next": (rows[-1]["lane"], rows[-1]["session_key"]) if len(rows) == ROWS else None,
+    }
+
+
+def _deliveries(asked: Asked) -> Found:
+    if "lane" in asked.values:
+        epoch, lane = asked.number("epoch", 1), asked.number("lane", 0)
+        rows = read(
+            asked.connection,
+            _DELIVERY["of_lane"],
+            epoch=min(epoch, 2**31 - 1),
+            lane=min(lane, 2**31 - 1),
+            seq=asked.number("before", _LAST),
+            rows=ROWS,
+        )
+        older = f"epoch={epoch}&lane={lane}&before={rows[-1]['seq']}" if len(rows) == ROWS else None
+        return {"deliveries": rows, "next": older, "of": (epoch, lane)}
+    at, epoch, lane, seq = _place(asked.text("before"))
+    rows = read(asked.connection, _DELIVERY["deliveries"], at=at, epoch=epoch, lane=lane, seq=seq, rows=ROWS)
+    older = None
+    if len(rows) == ROWS:
+        last = rows[-1]
+        stamp = last["committed_at"].isoformat().replace("+00:00", "Z")
+        older = f"before={stamp}~{last['epoch']}~{last['lane']}~{last['seq']}"
+    return {"deliveries": rows, "next": older, "of": None}
+
+
+def _place(text: str) -> tuple[str, int, int, int]:
+    """Where a page of deliveries ended."""
+    if not text:
+        return "infinity", 0, 0, 0
+    try:
+        at, epoch, lane, seq = text.split("~")
+        return datetime.fromisoformat(at).isoformat(), int(epoch), int(lane), int(seq)
+    except ValueError:
+        raise WrongAddressError(f"before={text!r} is no place in the list") from None
+
+
+def _replays(asked: Asked) -> Found:
+    rows = read(asked.connection, _DELIVERY["replays"], before=asked.number("before", _LAST), rows=ROWS)
+    return {"replays": rows, "next": rows[-1]["replay_id"] if len(rows) == ROWS else None}
+
+
+def _parked(asked: Asked) -> Found:
+    state = asked.text("state", "parked")
+    batch_id, key = asked.number("batch", _LAST), asked.text("key")
+    rows = read(asked.connection, _DELIVERY["parked"], state=state, batch_id=batch_id, key=key, rows=ROWS)
+    for row in rows:
+        row["detail"] = shown_detail(row["detail"], "parked", show=asked.show)
+    older = (rows[-1]["batch_id"], rows[-1]["session_key"]) if len(rows) == ROWS else None
+    return {"parked": rows, "state": state, "next": older}
+
+
+def _letters(asked: Asked) -> Found:
+    reason = asked.text("reason")
+    before = asked.number("before", _LAST)
+    reasons = read(asked.connection, _DELIVERY["reasons"], count_limit=_COUNT_LIMIT)
+    if reason:
+        at = asked.text("at", "infinity")
+        if at != "infinity":
+            at, *_ = _place(f"{at}~0~0~0")
+        rows = read(
+            asked.connection, _DELIVERY["letters_of_reason"], reason=reason, at=at, before=before, rows=ROWS
+        )
+    else:
+        rows = read(asked.connection, _DELIVERY["letters"], before=before, rows=ROWS)
+    for row in rows:
+        row["detail"] = shown_detail(row["detail"], row["reason"], show=asked.show)
+    for row in reasons:
+        row["detail"] = shown_detail(row["detail"] or "", row["reason"], show=asked.show)
+    older = None
+    if len(rows) == ROWS:
+        older = f"before={rows[-1]['dead_letter_id']}"
+        if reason:
+            stamp = rows[-1]["created_at"].isoformat().replace("+00:00", "Z")
+            older += f"&reason={reason}&at={stamp}"
+    return {"letters": rows, "reasons": reasons, "reason": reason, "next": older, "limit": _COUNT_LIMIT}
+
+
+def _letter(asked: Asked) -> Found:
+    number = asked.number("id", 0)
+    found = read(asked.connection, _DELIVERY["letter"], dead_letter_id=number)
+    if not found:
+        raise NotThereError(f"There is no dead letter {number}.")
+    letter = found[0]
+    kinds = letter["event_types"] or [None] * len(letter["event_offsets"])
+    events = zip(
+        letter["event_offsets"], letter["event_times_ms"], kinds, letter["event_values"], strict=True
+    )
+    return {
+        "letter": letter,
+        "detail": shown_detail(letter["detail"], letter["reason"], show=asked.show),
+        "traceback": shown_traceback(letter["detail"], show=asked.show),
+        "events": [
+            {"offset": offset, "ms": ms, "type": kind, "value": shown_bytes(value, show=asked.show)}
+            for offset, ms, kind, value in [*events][:_EVENTS_SHOWN]
+        ],
+    }
+
+
+def _storage(asked: Asked) -> Found:
+    found = survey(asked.connection, asked.settings.retention)
+    with snapshot(asked.connection):
+        sizes = read(asked.connection, _DELIVERY["sizes"])
+        total = asked.connection.execute(_DELIVERY["database_size"]).fetchone()
+    return {
+        "survey": found,
+        "per_day": found.growth.per_day(found.growth.bytes),
+        "sizes": sizes,
+        "total": None if total is None else total[0],
+        "retention": asked.settings.retention,
+    }
+
+
+def _checks(asked: Asked) -> Found:
+    rows = read(asked.connection, _LEDGER["findings"], batches=_CHECKED_BATCHES, rows=200)
+    return {"checks": rows, "batches": _CHECKED_BATCHES}
+
+
+def _search(asked: Asked) -> Found:
+    return {"outcome": search(asked.connection, asked.settings.kafka, asked.text("q")[:2_000])}
+
+
+def _session(asked: Asked) -> Found:
+    key = asked.text("key")
+    if "\0" in key:
+        raise WrongAddressError("a session key has no NUL")
+    story = read_story(asked.connection, key, asked.number("before", _LAST), show=asked.show)
+    if not story["sessions"] and not story["letters"] and not story["parked"]:
+        raise NotThereError(f"The outbox has neither a session nor a dead letter with the key {key!r}.")
+    story["kafka"] = None
+    if asked.text("kafka"):
+        add_places(asked.settings.kafka, story)
+    return story
+
+
+PAGES = (
+    ConsolePage("/", "flow.html", _flow, live=True),
+    ConsolePage("/lanes", "lanes.html", _lanes, live=True),
+    ConsolePage("/runs", "runs.html", _runs),
+    ConsolePage("/batches", "batches.html", _batches, live=True),
+    ConsolePage("/batch", "batch.html", _batch),
+    ConsolePage("/deliveries", "deliveries.html", _deliveries, live=True),
+    ConsolePage("/replays", "replays.html", _replays, live=True),
+    ConsolePage("/parked", "parked.html", _parked),
+    ConsolePage("/letters", "letters.html", _letters),
+    ConsolePage("/letter", "letter.html", _letter),
+    ConsolePage("/storage", "storage.html", _storage),
+    ConsolePage("/checks", "checks.html", _checks),
+    ConsolePage("/search", "search.html", _search, waits_for_kafka=True),
+    ConsolePage("/session", "session.html", _session, waits_for_kafka=True),
+)
+
+
+def read_page(page: ConsolePage, asked: Asked) -> Found:
+    """Read a page, in one snapshot unless it waits for Kafka or makes its own. Raises psycopg.Error, NotThereError, WrongAddressError."""
+    if page.waits_for_kafka or page.read is _storage:
+        return page.read(asked)
+    with snapshot(asked.connection):
+        return page.read(asked)

@@ -1,0 +1,103 @@
+"""The console's connections: few, read-only, each query bounded. Nothing here shares anything with the delivery."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.rows import dict_row
+
+from db.connection import connect
+from db.migrate import require_current
+from db.statements import queries
+from service.errors import UnavailableError
+from service.settings import PostgresSettings, Settings
+
+_SESSION = queries("publisher.console", "session")
+
+MOST_CONNECTIONS = 4
+_WAIT_S = 5.0
+_CONNECT_TIMEOUT_S = 3
+
+Connection = psycopg.Connection[Any]
+Found = dict[str, Any]
+T = TypeVar("T")
+
+
+class Reader:
+    """Lends connections that can only read; at most `MOST_CONNECTIONS` at a time. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is opened."""
+        console = settings.console
+        self._postgres = PostgresSettings.model_construct(
+            **settings.postgres.model_dump()
+            | {"connect_timeout_s": min(_CONNECT_TIMEOUT_S, settings.postgres.connect_timeout_s)}
+            | ({} if console.dsn is None else {"dsn": console.dsn, "dsn_file": None})
+        )
+        self._timeout_ms = console.statement_timeout_ms
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection in autocommit mode. Raises UnavailableError, SchemaError, psycopg.Error."""
+        if not self._free.acquire(timeout=_WAIT_S):
+            raise UnavailableError(f"the console's {MOST_CONNECTIONS} connections to Postgres are all in use")
+        try:
+            connection = self._take() or self._open()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            with self._lock:
+                self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        while (connection := self._take()) is not None:
+            connection.close()
+
+    def _take(self) -> Connection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _open(self) -> Connection:
+        connection = connect(self._postgres, "publisher console", autocommit=True)
+        try:
+            require_current(connection)
+            # Waiting for Kafka, a page holds a snapshot for some seconds at the most.
+            limits = {"timeout": f"{self._timeout_ms}ms", "idle": "30s"}
+            connection.execute(_SESSION["set"], limits)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def read(connection: Connection, query: LiteralString, **values: object) -> list[Found]:
+    """Return the rows of a query of the console by the names of their columns. Raises psycopg.Error."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query, values).fetchall()
+
+
+def permitted(connection: Connection, ask: Callable[[], T], otherwise: T) -> T:
+    """Return what `ask` finds, `otherwise` where the login may not read it. Raises psycopg.Error."""
+    try:
+        # Within a snapshot this is a savepoint, which the refusal does not outlive.
+        with connection.transaction():
+            return ask()
+    except psycopg.errors.InsufficientPrivilege:
+        return otherwise
+
+
+def may_read_all(connection: Connection) -> tuple[str, bool]:
+    """Return the login, and whether it has an auditor's rights. Raises psycopg.Error."""
+    row = connection.execute(_SESSION["who"]).fetchone()
+    assert row is not None
+    return row[0], bool(row[1])

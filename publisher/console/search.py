@@ -1,0 +1,114 @@
+"""The search: a session by its key, an outbox-id, or a record's position in the input or in an output topic."""
+
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+
+from db.statements import queries
+from publisher.console.reader import Connection, permitted
+from publisher.lookup.positions import Candidate, LetterThere, OutboxId, Position, find_there, parse_place
+from publisher.lookup.records import RecordThere, record_at
+from service.errors import OutboxError
+from service.settings import KafkaSettings
+
+_STORY = queries("publisher.console", "story")
+
+_KAFKA_TIMEOUT_S = 5
+
+
+@dataclass(slots=True)
+class SearchOutcome:
+    """`key`: the one session key that was meant. Else what may have been meant, and what was said on the way."""
+
+    query: str
+    key: str | None = None
+    meant: str = ""
+    candidates: list[Candidate] = field(default_factory=list)
+    letters: list[LetterThere] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOutcome:
+    """Return what was meant. Raises psycopg.Error."""
+    query = query.strip()
+    outcome = SearchOutcome(query)
+    if not query or "\0" in query:
+        return outcome
+    # A key may look like anything.
+    if _is_key(connection, query):
+        outcome.key, outcome.meant = query, "a session key"
+        return outcome
+    try:
+        place = parse_place(query)
+    except ValueError:
+        outcome.notes.append("no session and no dead letter has this key")
+        return outcome
+    if isinstance(place, OutboxId):
+        outcome.meant = "an outbox-id"
+        _input(connection, kafka, place.end, outcome, is_end=True)
+    else:
+        outcome.meant = "a position in Kafka"
+        _position(connection, kafka, place, outcome)
+    return outcome
+
+
+def _is_key(connection: Connection, query: str) -> bool:
+    row = connection.execute(_STORY["has_key"], {"key": query}).fetchone()
+    return (row is not None and row[0]) or permitted(
+        connection,
+        lambda: bool((connection.execute(_STORY["has_letter"], {"key": query}).fetchone() or [False])[0]),
+        False,
+    )
+
+
+def _position(connection: Connection, kafka: KafkaSettings, place: Position, outcome: SearchOutcome) -> None:
+    _input(connection, kafka, place, outcome)
+    if outcome.key is not None or outcome.candidates or outcome.letters:
+        return
+    record = _record(kafka, place, outcome)
+    if record is None or record.outbox_id is None:
+        return
+    outcome.notes.append(f"the record there has the outbox-id {record.outbox_id}")
+    try:
+        sent = parse_place(record.outbox_id)
+    except ValueError:
+        return
+    if isinstance(sent, OutboxId):
+        _input(connection, kafka, sent.end, outcome, is_end=True)
+
+
+def _input(
+    connection: Connection,
+    kafka: KafkaSettings,
+    place: Position,
+    outcome: SearchOutcome,
+    *,
+    is_end: bool = False,
+) -> None:
+    there = find_there(connection, place, only_ends=is_end)
+    if there.letters_hidden:
+        outcome.notes.append("the console's login may not read dead letters, so that none was looked for")
+    exact = there.keys(exact=True)
+    if len(exact) == 1 and not any(letter.session_key is None for letter in there.letters):
+        outcome.key = exact[0]
+        return
+    outcome.candidates, outcome.letters = there.candidates, there.letters
+    if not exact and there.candidates and not is_end:
+        # Sessions overlap there; the record's key tells whose event it is, where producers use the session's.
+        record = _record(kafka, place, outcome)
+        keys = {each.session_key for each in there.candidates}
+        if record is not None and record.key in keys:
+            outcome.key = record.key
+
+
+def _record(kafka: KafkaSettings, place: Position, outcome: SearchOutcome) -> RecordThere | None:
+    limited = kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)})
+    try:
+        record = record_at(limited, *place)
+    except (KafkaException, OutboxError) as error:
+        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        outcome.notes.append(f"Kafka was not read: {said}")
+        return None
+    if record is None:
+        outcome.notes.append(f"Kafka has no committed record at {place} (any more)")
+    return record

@@ -1,0 +1,137 @@
+"""The console's server: a thread of its own, of which nothing else waits for anything."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import structlog
+
+from publisher.console.flow import NotReady
+from service.errors import SettingsError
+from service.settings import Settings
+
+_log = structlog.get_logger()
+
+MOST_REQUESTS = 64
+_RETRY_S = 10.0
+_JOIN_S = 3.0
+_MISSING = "its packages are not installed: pip install 'spark-outbox[console]'"
+
+
+@contextmanager
+def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[None]:
+    """Serve it as `[console]` says until the block ends, or not at all: a port that is taken is tried again, and no failure gets out."""
+    if settings.console.port == 0:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_serve_until, args=(settings, not_ready, ended), name="console", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_JOIN_S)
+
+
+@contextmanager
+def serving(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[int]:
+    """Serve it until the block ends; yield the port, which the system chooses for 0. Raises SettingsError where it cannot be served."""
+    try:
+        console = _Console(settings, not_ready)
+    except ImportError as error:
+        raise SettingsError(f"the console cannot be served: {_MISSING} ({error})") from error
+    except (OSError, UnicodeError) as error:
+        raise SettingsError(
+            f"the console cannot listen on {settings.console.host}:{settings.console.port}: "
+            f"{getattr(error, 'strerror', None) or error}. Correct [console] host and port (OUTBOX_CONSOLE__PORT)"
+        ) from error
+    thread = threading.Thread(target=console.run, name="console", daemon=True)
+    thread.start()
+    try:
+        yield console.port
+    finally:
+        console.stop()
+        thread.join(_JOIN_S)
+
+
+def _serve_until(settings: Settings, not_ready: NotReady, ended: threading.Event) -> None:
+    said = ""
+    while not ended.is_set():
+        try:
+            with serving(settings, not_ready) as port:
+                _log.info(
+                    "console", address=f"http://{settings.console.host}:{port}{settings.console.path_prefix}/"
+                )
+                ended.wait()
+        except Exception as error:  # noqa: BLE001 - the delivery does not need it
+            if str(error) != said:
+                said = str(error)
+                _log.warning("console_not_served", reason=said)
+            ended.wait(_RETRY_S)
+
+
+class _Console:
+    """A listening socket and what answers on it."""
+
+    def __init__(self, settings: Settings, not_ready: NotReady) -> None:
+        """Listen. Raises ImportError, OSError, UnicodeError."""
+        import uvicorn
+
+        from publisher.console.app import ConsoleApp
+        from publisher.console.reader import Reader
+
+        console = settings.console
+        self._socket = _listen(console.host, console.port)
+        self.port: int = self._socket.getsockname()[1]
+        self._reader = Reader(settings)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                ConsoleApp(settings, self._reader, not_ready).asgi,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=MOST_REQUESTS,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=1,
+                h11_max_incomplete_event_size=32_768,
+            )
+        )
+
+    def run(self) -> None:
+        """Answer until `stop`."""
+        try:
+            self._server.run(sockets=[self._socket])
+        except Exception as error:  # noqa: BLE001 - the delivery does not need it
+            _log.error("console_ended", exc_info=error)
+        finally:
+            self._socket.close()
+            with suppress(Exception):
+                self._reader.close()
+
+    def stop(self) -> None:
+        """End; requests under way have a second."""
+        self._server.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(64)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,78 @@
+-- Deliveries, replays, parked rows and dead letters; newest first, page by page.
+
+-- name: deliveries
+SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets, d.committed_at, d.note
+FROM outbox.delivery d
+WHERE (d.committed_at, d.epoch, d.lane, d.seq) < (%(at)s, %(epoch)s, %(lane)s, %(seq)s) AND d.committed_at <= %(at)s
+ORDER BY d.committed_at DESC, d.epoch DESC, d.lane DESC, d.seq DESC
+LIMIT %(rows)s
+
+-- name: of_lane
+SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets, d.committed_at, d.note
+FROM outbox.delivery d
+WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq < %(seq)s
+ORDER BY d.seq DESC
+LIMIT %(rows)s
+
+-- name: replays
+SELECT r.replay_id, r.state, r.began_at, r.ended_at, r.from_batch, r.to_batch, r.topics, r.only_keys, r.target_topic, r.rows_sent, r.rows_total,
+       r.events_sent, r.events_total, r.rows_skipped, r.cursor_batch, r.reason, r.replay_uuid
+FROM outbox.audit_replay r
+WHERE r.replay_id < %(before)s
+ORDER BY r.replay_id DESC
+LIMIT %(rows)s
+
+-- name: parked
+-- As `publisher parked list`: by batch. What is parked is an exception; the table is read whole.
+SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.reason, p.detail, p.state, p.requeued_batch, p.created_at
+FROM outbox.parked p
+WHERE (p.batch_id, p.session_key) < (%(batch_id)s, %(key)s) AND (%(state)s = 'all' OR p.state = %(state)s)
+ORDER BY p.batch_id DESC, p.session_key DESC
+LIMIT %(rows)s
+
+-- name: letters
+-- By number, newest first; of one reason only by the index of the open ones.
+SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.event_count, d.batch_id,
+       d.resolved_batch, d.created_at
+FROM outbox.dead_letter d
+WHERE d.dead_letter_id < %(before)s
+ORDER BY d.dead_letter_id DESC
+LIMIT %(rows)s
+
+-- name: letters_of_reason
+SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.event_count, d.batch_id,
+       d.resolved_batch, d.created_at
+FROM outbox.dead_letter d
+WHERE d.state = 'open' AND d.reason = %(reason)s AND (d.created_at, d.dead_letter_id) < (%(at)s, %(before)s) AND d.created_at <= %(at)s
+ORDER BY d.created_at DESC, d.dead_letter_id DESC
+LIMIT %(rows)s
+
+-- name: reasons
+-- Open letters by reason, counted up to a limit, each with its newest letter as an example.
+SELECT r.reason, n.letters, x.dead_letter_id, x.session_key, x.detail, x.created_at, o.oldest
+FROM unnest(ARRAY['malformed', 'no_start', 'restarted', 'timed_out', 'too_large', 'transform_failed']) AS r (reason)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS letters FROM (
+        SELECT FROM outbox.dead_letter d WHERE d.state = 'open' AND d.reason = r.reason LIMIT %(count_limit)s) c
+) n
+LEFT JOIN LATERAL (
+    SELECT d.dead_letter_id, d.session_key, d.detail, d.created_at FROM outbox.dead_letter d
+    WHERE d.state = 'open' AND d.reason = r.reason ORDER BY d.created_at DESC LIMIT 1
+) x ON true
+LEFT JOIN LATERAL (
+    SELECT min(d.created_at) AS oldest FROM outbox.dead_letter d WHERE d.state = 'open' AND d.reason = r.reason
+) o ON true
+ORDER BY n.letters DESC, r.reason
+
+-- name: letter
+SELECT d.*, cardinality(d.event_values) AS kept_events FROM outbox.dead_letter d WHERE d.dead_letter_id = %(dead_letter_id)s
+
+-- name: sizes
+SELECT c.relname AS name, pg_total_relation_size(c.oid) AS size
+FROM pg_class c
+WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^session_output'
+ORDER BY 2 DESC
+LIMIT 10
+
+-- name: database_size
+SELECT pg_database_size(current_database())

@@ -1,0 +1,85 @@
+-- Runs, generations and batches.
+
+-- name: runs
+SELECT r.number, r.run_id, r.generation, r.restored, r.attempt, r.host, r.pid, r.started_at, r.ended_at, r.ended_because, r.rebuild_offsets, r.explanation
+FROM outbox.run r
+WHERE r.number < %(before)s
+ORDER BY r.number DESC
+LIMIT %(rows)s
+
+-- name: generations
+SELECT g.generation, g.reason, g.policy, g.revision, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation
+FROM outbox.generation g
+WHERE g.generation < %(before)s
+ORDER BY g.generation DESC
+LIMIT %(rows)s
+
+-- name: batches
+-- The last delivery that reached a batch says when all of it was delivered, once every lane has passed it.
+SELECT b.batch_id, b.kind, b.generation, b.run_id, b.spark_batch, b.input_events, b.sessions, b.output_events, b.dead_letters, b.output_bytes, b.created_at,
+       d.delivered_at, extract(epoch FROM d.delivered_at - b.created_at)::double precision AS delivered_s,
+       b.batch_id <= p.through_batch AS is_delivered
+FROM (SELECT * FROM outbox.batch n WHERE n.batch_id < %(before)s ORDER BY n.batch_id DESC LIMIT %(rows)s) b
+CROSS JOIN (SELECT coalesce(min(l.through_batch) FILTER (WHERE NOT l.ended), max(l.through_batch)) AS through_batch FROM outbox.lane_position l) p
+LEFT JOIN LATERAL (
+    SELECT max(n.committed_at) AS delivered_at FROM (
+        SELECT e.committed_at FROM outbox.delivery e
+        WHERE e.kind = 'delivery' AND e.sessions > 0 AND int8range(LEAST(e.after_batch, e.to_batch), e.to_batch, '[]') @> b.batch_id
+          AND (e.after_batch < b.batch_id OR e.after_key IS NOT NULL)
+        LIMIT 2000) n
+) d ON true
+ORDER BY b.batch_id DESC
+
+-- name: batch
+SELECT b.batch_id, b.kind, b.generation, b.run_id, b.spark_batch, b.part, b.commit_id, b.input_events, b.sessions, b.output_events, b.dead_letters,
+       b.duplicate_events, b.output_bytes, b.transform_fingerprint, b.created_at, b.start_offsets, b.end_offsets
+FROM outbox.batch b
+WHERE b.batch_id = %(batch_id)s
+
+-- name: batch_latency
+-- As `latency` of the flow, of one batch.
+SELECT count(*) AS sessions,
+       percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.delivered_s) AS delivered_s,
+       percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.ended_s) FILTER (WHERE m.ended_s BETWEEN -5 AND 86400) AS ended_s,
+       count(*) FILTER (WHERE m.ended_s BETWEEN -5 AND 86400) AS timed
+FROM (
+    SELECT o.lane, o.batch_id, o.session_key, o.session_ended_ms FROM outbox.batch_rows(%(batch_id)s, %(batch_id)s) o LIMIT %(rows)s
+) o
+JOIN outbox.batch b ON b.batch_id = o.batch_id
+CROSS JOIN LATERAL (
+    SELECT min(d.committed_at) AS committed_at FROM outbox.delivery d
+    WHERE d.lane = o.lane AND d.kind = 'delivery' AND int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+      AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
+) d
+CROSS JOIN LATERAL unnest(o.session_ended_ms) AS e (ended_ms)
+CROSS JOIN LATERAL (
+    SELECT extract(epoch FROM d.committed_at - b.created_at)::double precision AS delivered_s,
+           (extract(epoch FROM d.committed_at) - e.ended_ms / 1000.0)::double precision AS ended_s
+) m
+WHERE d.committed_at IS NOT NULL
+
+-- name: batch_sessions
+-- Rows of a batch lane by lane, as the index has them.
+SELECT r.lane, r.session_key, r.topic_id, r.partition, r.start_offset, r.end_offset, r.events, r.outputs
+FROM (
+    SELECT o.lane, o.session_key, s.*
+    FROM generate_series(0, (SELECT max(e.lanes) FROM outbox.lane_epoch e) - 1) AS n (lane)
+    CROSS JOIN LATERAL (
+        SELECT x.lane, x.session_key, x.session_topic_ids, x.session_partitions, x.session_starts, x.session_ends, x.session_events, x.session_outputs
+        FROM outbox.session_output x
+        WHERE x.lane = n.lane AND x.batch_id = %(batch_id)s AND (x.lane, x.session_key) > (%(lane)s, %(after)s)
+        ORDER BY x.batch_id, x.session_key LIMIT %(rows)s
+    ) o
+    CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_events, o.session_outputs)
+        AS s (topic_id, partition, start_offset, end_offset, events, outputs)
+    WHERE n.lane >= %(lane)s
+) r
+ORDER BY r.lane, r.session_key, r.end_offset
+LIMIT %(rows)s
+
+-- name: findings
+-- What `audit_reconciliation` says of the newest batches.
+SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key, r.detail
+FROM (SELECT max(b.batch_id) AS batch_id FROM outbox.batch b) n
+CROSS JOIN LATERAL outbox.audit_reconcile(greatest(1, n.batch_id - %(batches)s + 1), n.batch_id) r
+LIMIT %(rows)s

@@ -1,0 +1,11 @@
+-- What a connection of the console may do.
+
+-- name: set
+-- Nothing can be written, however a query of the console is wrong. Compiling would take longer than these queries.
+SELECT set_config('default_transaction_read_only', 'on', false), set_config('statement_timeout', %(timeout)s, false),
+       set_config('lock_timeout', %(timeout)s, false), set_config('idle_in_transaction_session_timeout', %(idle)s, false),
+       set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false)
+
+-- name: who
+SELECT current_user, pg_has_role(current_user, 'outbox_auditor', 'usage') OR bool_and(has_table_privilege('outbox.' || t, 'SELECT'))
+FROM unnest(ARRAY['dead_letter', 'run', 'writer']) AS t

@@ -1,0 +1,124 @@
+"""One session's whole story: where it came from, its batch, its outputs and where each went, replays, parked rows, letters."""
+
+from typing import Any
+
+from db.statements import queries
+from publisher.console.masking import shown_bytes, shown_detail, shown_headers, shown_key
+from publisher.console.reader import Connection, Found, permitted, read
+from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
+from publisher.lookup.records import Copy
+from service.errors import OutboxError
+from service.settings import KafkaSettings
+
+_STORY = queries("publisher.console", "story")
+
+SESSIONS, ROWS = 20, 200
+_KAFKA_TIMEOUT_S = 5
+_MOST_RECORDS = 500_000
+
+
+def read_story(connection: Connection, key: str, before: int, *, show: bool) -> Found:
+    """Return what the page of a session key shows: its newest sessions before a batch. Raises psycopg.Error."""
+    sessions = read(connection, _STORY["sessions"], key=key, before=before, rows=SESSIONS + 1)
+    more = sessions[SESSIONS:]
+    sessions = sessions[:SESSIONS]
+    batch_ids = sorted({each["batch_id"] for each in sessions})
+    outputs = outputs_of_key(connection, key, batch_ids=batch_ids, most=ROWS)
+    values = read(connection, _STORY["values"], key=key, batch_ids=batch_ids, rows=ROWS)
+    by_output = {(each["batch_id"], each["outbox_id"], each["revision"]): each for each in values}
+    letters = permitted(connection, lambda: read(connection, _STORY["letters"], key=key, rows=ROWS), None)
+    parked = read(connection, _STORY["parked"], key=key, rows=ROWS)
+    return {
+        "key": key,
+        "sessions": sessions,
+        "next": sessions[-1]["batch_id"] if more else None,
+        "outputs": [_output(each, by_output, key, show=show) for each in outputs],
+        "outputs_cut": len(outputs) == ROWS,
+        "found": outputs,
+        "history": _history(connection, key, show=show),
+        "letters": None if letters is None else [_letter(each, show=show) for each in letters],
+        "parked": [each | {"detail": shown_detail(each["detail"], "parked", show=show)} for each in parked],
+        "replays": permitted(
+            connection, lambda: read(connection, _STORY["replays"], key=key, rows=ROWS), None
+        )
+        or [],
+    }
+
+
+def _history(connection: Connection, key: str, *, show: bool) -> list[Found] | None:
+    rows = permitted(connection, lambda: read(connection, _STORY["history"], key=key, rows=ROWS), None)
+    if rows is None:
+        return None
+    for row in rows:
+        # The only lines that may quote an event: the reason stands first, in our own words.
+        if row["what"] in ("dead-lettered", "parked"):
+            row["detail"] = _quoting(row["detail"], show=show)
+    return rows
+
+
+def _quoting(detail: str, *, show: bool) -> str:
+    said, separator, quoted = detail.partition(": ")
+    reason = "transform_failed" if said.startswith("transform_failed") else "other"
+    return f"{said}{separator}{shown_detail(quoted, reason, show=show)}" if separator else said
+
+
+def _letter(row: Found, *, show: bool) -> Found:
+    return row | {"detail": shown_detail(row["detail"], row["reason"], show=show)}
+
+
+def _output(
+    output: Output, values: dict[tuple[int, str, int], Found], key: str, *, show: bool
+) -> dict[str, Any]:
+    carried = values.get((output.batch_id, *output.identity))
+    shown = output._asdict() | {
+        "place": None,
+        "key": "",
+        "value": "",
+        "headers": "",
+        "identity": output.identity,
+    }
+    if carried is not None:
+        shown |= {
+            "key": shown_key(carried["key"], key, show=show),
+            "value": shown_bytes(carried["value"], show=show),
+            "headers": shown_headers(carried["headers"], show=show),
+        }
+    return shown
+
+
+def add_places(kafka: KafkaSettings, story: Found) -> None:
+    """Add each output's place in Kafka, read within the offsets of the deliveries, and what could not be read."""
+    outputs: list[Output] = story["found"]
+    spans = {
+        (each.topic, partition, first, last)
+        for each in outputs
+        for partition, (first, last) in (each.kafka_offsets or {}).items()
+    }
+    records = sum(last - first + 1 for _, _, first, last in spans)
+    if records > _MOST_RECORDS:
+        story["kafka"] = f"{records:,} records would have to be read: `publisher find` does it"
+        return
+    try:
+        found = found_in_kafka(
+            kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)}),
+            outputs,
+        )
+    except OutboxError as error:
+        story["kafka"] = str(error)
+        return
+    story["kafka"] = f"read {records:,} records"
+    for shown, output in zip(story["outputs"], outputs, strict=True):
+        shown["place"] = _places(output, found)
+
+
+def _places(output: Output, found: dict[Identity, list[Copy]]) -> str:
+    copies = found.get(output.identity, [])
+    if copies:
+        return ", ".join(
+            f"{copy.topic}/{copy.partition}/{copy.offset}"
+            + ("" if copy.replay is None else f" (replay {copy.replay})")
+            for copy in copies
+        )
+    if looked_for(output, scan=False):
+        return "not in Kafka (any more)"
+    return "offsets are not recorded" if output.state == "delivered" else ""

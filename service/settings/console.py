@@ -1,0 +1,85 @@
+"""The settings of the console: the read-only pages that `publisher run` and `publisher console` serve."""
+
+import hmac
+import ipaddress
+from pathlib import Path
+from typing import Self
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import Field, SecretStr, model_validator
+
+from service.settings.section import Section
+
+_LEAST_TOKEN = 16
+
+
+class ConsoleSettings(Section):
+    port: int = Field(default=0, ge=0, le=65_535)
+    """TCP port on which `publisher run` serves the console (docs/console.md); 0: none."""
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address it listens on. One that is not of this host alone needs `token` or `behind_proxy`."""
+    token: SecretStr | None = None
+    """What a person logs in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
+    token_file: Path | None = None
+    """A file that holds the token, for secrets mounted as files. Wins over `token`."""
+    behind_proxy: bool = False
+    """A reverse proxy in front of it lets in only who may see it, under any host name."""
+    path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """The path under which that proxy shows it, `/outbox` for instance; the proxy takes it off."""
+    dsn: SecretStr | None = None
+    """The outbox, for a login that may read and write nothing (role `outbox_auditor`). Empty: that of [postgres]. A secret."""
+    dsn_file: Path | None = None
+    """A file that holds this DSN. Wins over `dsn`."""
+    show_values: bool = False
+    """Show keys, headers and values of events, and what error messages quote of them. Off: their sizes only."""
+    refresh_s: float = Field(default=1.0, ge=0.2, le=60)
+    """Seconds between two looks of a live page at Postgres. There are none while nobody has one open."""
+    statement_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
+    """Milliseconds after which Postgres ends a query of the console."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        for name in ("token", "dsn"):
+            file = getattr(self, f"{name}_file")
+            if file is not None:
+                object.__setattr__(self, name, SecretStr(_read(file, f"{name}_file")))
+            secret = getattr(self, name)
+            if secret is not None and not secret.get_secret_value():
+                # An environment variable is never absent where a template names it.
+                object.__setattr__(self, name, None)
+        if self.token is not None and len(self.token.get_secret_value()) < _LEAST_TOKEN:
+            raise ValueError(f"the token has fewer than {_LEAST_TOKEN} characters (its text is not shown)")
+        if self.dsn is not None:
+            try:
+                conninfo_to_dict(self.dsn.get_secret_value())
+            except ProgrammingError:
+                raise ValueError(
+                    "the DSN is neither a libpq URI nor key=value pairs (its text is not shown: it may be secret)"
+                ) from None
+        if not (self.is_local or self.token is not None or self.behind_proxy):
+            raise ValueError(
+                f"host {self.host!r} is not of this host alone: set a token, or behind_proxy = true where a reverse proxy lets in only who "
+                "may see it"
+            )
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this host can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the token; takes as long for any other one of its length."""
+        token = "" if self.token is None else self.token.get_secret_value()
+        return bool(token) and hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))
+
+
+def _read(file: Path, name: str) -> str:
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None

@@ -1,0 +1,160 @@
+"""Who may see the console, and what its answers forbid. With a real server, and no Postgres behind it."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from publisher.console.access import SECURITY, is_valid, new_cookie
+from publisher.console.server import served, serving
+from service.errors import SettingsError
+from service.settings import ConsoleSettings, PostgresSettings, Settings
+from tests.support.console import Console, console_of
+
+TOKEN = "correct horse battery"
+
+
+def settings() -> Settings:
+    """Nobody listens there."""
+    return Settings.model_construct(
+        postgres=PostgresSettings(dsn=SecretStr("postgresql://127.0.0.1:1/outbox"), connect_timeout_s=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def open_console() -> Iterator[Console]:
+    with console_of(settings()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def locked_console() -> Iterator[Console]:
+    with console_of(settings(), token=TOKEN, host="127.0.0.1") as found:
+        yield found
+
+
+def test_every_answer_has_the_policy(open_console: Console) -> None:
+    for path in ("/", "/static/console.css", "/nowhere", "/session?key=x"):
+        headers = open_console.get(path).headers
+        for name, value in SECURITY.items():
+            assert headers[name.lower()] == value, path
+    assert "default-src 'none'" in SECURITY["Content-Security-Policy"]
+    assert "unsafe" not in SECURITY["Content-Security-Policy"]
+
+
+def test_nothing_can_be_written(open_console: Console) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert open_console.get("/lanes", method=method).status == 405
+
+
+def test_a_page_says_that_postgres_is_away(open_console: Console) -> None:
+    answer = open_console.get("/lanes")
+    assert answer.status == 503
+    assert "127.0.0.1:1/outbox cannot be used" in answer.text
+    assert open_console.first_event("/lanes")[0] == "trouble"
+
+
+def test_what_does_not_exist_is_not_found(open_console: Console) -> None:
+    for path in ("/nowhere", "/static/../app.py", "/static/app.py", "/live?page=/runs"):
+        assert open_console.get(path).status == 404, path
+
+
+def test_without_a_login_it_answers_by_this_hosts_name_only(open_console: Console) -> None:
+    assert open_console.get("/static/console.js", Host="localhost:80").status == 200
+    assert open_console.get("/static/console.js", Host="[::1]").status == 200
+    assert open_console.get("/static/console.js", Host="evil.example").status == 403
+
+
+def test_behind_a_proxy_any_name_is_answered() -> None:
+    with console_of(settings(), behind_proxy=True) as found:
+        assert found.get("/static/console.js", Host="ops.example").status == 200
+
+
+def test_without_the_token_nothing_is_shown(locked_console: Console) -> None:
+    for path in ("/", "/lanes", "/session?key=x"):
+        answer = locked_console.get(path)
+        assert (answer.status, answer.headers["location"]) == (303, "/login"), path
+    assert locked_console.get("/live?page=/").status == 401
+    assert locked_console.get("/login").status == 200
+    for given in ("Bearer wrong", f"Basic {TOKEN}", "Bearer"):
+        assert locked_console.get("/", Authorization=given).status == 303
+    for given in ("outbox_console=1", "outbox_console=9999999999.0", "outbox_console=²."):
+        assert locked_console.get("/", Cookie=given.encode().decode("latin-1")).status == 303
+
+
+def test_the_token_logs_in(locked_console: Console) -> None:
+    wrong = locked_console.get("/login", method="POST", body="token=wrong")
+    assert wrong.status == 403
+    assert "That is not the token." in wrong.text
+    assert "set-cookie" not in wrong.headers
+    right = locked_console.get("/login", method="POST", body=f"token={TOKEN.replace(' ', '+')}")
+    assert (right.status, right.headers["location"]) == (303, "/")
+    cookie = right.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert TOKEN not in cookie
+    # Postgres is away; that it says so means that it let us in.
+    assert locked_console.get("/lanes", Cookie=cookie.split(";")[0]).status == 503
+    assert locked_console.get("/lanes", Authorization=f"Bearer {TOKEN}").status == 503
+
+
+def test_a_login_ends_and_does_not_outlive_its_token() -> None:
+    mine, other = ConsoleSettings(token=SecretStr(TOKEN)), ConsoleSettings(token=SecretStr(TOKEN + "!"))
+    value, lasts_s = new_cookie(mine, 1_000.0)
+    assert is_valid(mine, value, 1_000.0 + lasts_s - 1)
+    assert not is_valid(mine, value, 1_000.0 + lasts_s + 1)
+    assert not is_valid(other, value, 1_000.0)
+    until, _, signature = value.partition(".")
+    assert not is_valid(mine, f"{int(until) + 1}.{signature}", 1_000.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"host": "0.0.0.0"}, "is not of this host alone"),
+        ({"host": "ops.example"}, "is not of this host alone"),
+        ({"token": "short"}, "fewer than 16"),
+        ({"path_prefix": "ops"}, "path_prefix"),
+        ({"dsn": "postgresql://[x"}, "neither a libpq URI"),
+        ({"token_file": "/nonexistent/token"}, "cannot be read"),
+    ],
+)
+def test_settings_that_would_open_it_to_others_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ConsoleSettings.model_validate(wrong)
+
+
+def test_settings_that_are_right() -> None:
+    assert ConsoleSettings().port == 0
+    assert ConsoleSettings(host="0.0.0.0", token=SecretStr(TOKEN)).is_token(TOKEN)
+    assert ConsoleSettings(host="::1").is_local
+    assert ConsoleSettings(token=SecretStr("")).token is None
+    assert not ConsoleSettings().is_token("")
+    assert TOKEN not in repr(ConsoleSettings(token=SecretStr(TOKEN)))
+
+
+def test_a_port_that_is_taken_stops_the_command_and_not_the_publisher() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = ConsoleSettings(port=taken.getsockname()[1])
+        mine = settings().model_copy(update={"console": chosen})
+        with pytest.raises(SettingsError, match="cannot listen on"), serving(mine):
+            pass
+        began = time.monotonic()
+        with served(mine):
+            assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 2
+
+
+def test_it_ends_though_somebody_watches(open_console: Console) -> None:
+    with console_of(settings()) as found:
+        watching = threading.Thread(target=found.first_event, args=("/",))
+        with socket.create_connection(("127.0.0.1", found.port)) as idle:
+            idle.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            watching.start()
+            watching.join(30)
+            began = time.monotonic()
+    assert time.monotonic() - began < 5

@@ -1,0 +1,57 @@
+"""What events carry is shown only where the settings say so."""
+
+import pytest
+
+from publisher.console.masking import (
+    shown_bytes,
+    shown_detail,
+    shown_headers,
+    shown_key,
+    shown_traceback,
+)
+
+SECRET = "4111 1111 1111 1111"
+
+
+def test_a_value_is_its_size_unless_values_are_shown() -> None:
+    assert shown_bytes(SECRET.encode(), show=False) == "19 bytes, hidden"
+    assert shown_bytes(SECRET.encode(), show=True) == SECRET
+    assert shown_bytes(None, show=False) == "null"
+    assert shown_bytes(b"\xff\x00", show=True) == "\\xff\x00"
+    assert len(shown_bytes(b"x" * 1_000_000, show=True)) < 5_000
+
+
+def test_the_sessions_own_key_is_no_secret() -> None:
+    assert shown_key(b"k1", "k1", show=False) == "k1"
+    assert shown_key(SECRET.encode(), "k1", show=False) == "19 bytes, hidden"
+
+
+def test_of_headers_only_the_names() -> None:
+    assert shown_headers([["trace", SECRET], ["b", None]], show=False) == "trace, b"
+    assert shown_headers([["trace", SECRET]], show=True) == f"trace={SECRET}"
+    assert shown_headers(None, show=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("detail", "reason", "hidden"),
+    [
+        (
+            f"Traceback …\n  card = {SECRET}\nValueError: no card {SECRET}\n",
+            "transform_failed",
+            "ValueError: …",
+        ),
+        (f"shop.errors.CardError: {SECRET}", "transform_failed", "shop.errors.CardError: …"),
+        (SECRET, "transform_failed", "exception: …"),
+        (f"field at is not a time: '{SECRET}'", "malformed", "field at is not a time: …"),
+        (f'type "{SECRET}\\" x" is unknown', "malformed", "type … is unknown"),
+    ],
+)
+def test_a_message_does_not_quote_the_event(detail: str, reason: str, hidden: str) -> None:
+    assert shown_detail(detail, reason, show=False) == hidden
+    assert SECRET in shown_detail(detail, reason, show=True)
+
+
+def test_a_traceback_is_shown_whole_or_not_at_all() -> None:
+    assert shown_traceback("a\nb\n", show=True) == "a\nb\n"
+    assert shown_traceback("a\nb\n", show=False) is None
+    assert shown_traceback("one line\n", show=True) is None
