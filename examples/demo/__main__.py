@@ -76,6 +76,7 @@ def _carry_through(demo: Demo, console: Console, keep: bool) -> int:
         print("source .venv/bin/activate")
         for name, value in demo.exports().items():
             print(f"export {name}={value}")
+        print(f"The console, in a browser: {demo.console_address()}")
         console.print("Ask with SQL, as a login that may only read (docs/audit.md has the questions):")
         print(f"devstack psql {shlex.quote(demo.auditor_dsn())}")
     console.print()

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from rich.console import Console
 
 from db import migrate
+from devstack.processes.port import LOOPBACK, ReservedPort
 from devstack.stack import Stack
 from devstack.topics import create_topics
 from examples.clickstream.anomalies import Anomalies
@@ -56,6 +57,9 @@ class Demo:
         self.services: list[Service] = []
         self.feeds: list[Feed] = []
         self._cleanup = ExitStack()
+        # Kept over the publisher's kills.
+        self._console = ReservedPort()
+        self._cleanup.callback(self._console.close)
         self._deadline = time.monotonic() + DEADLINE_S
 
     def start(self) -> None:
@@ -77,6 +81,7 @@ class Demo:
         self.display.say(f"starting spark-job and publisher on {self.kafka.bootstrap_servers}")
         self.job.start()
         self.publisher.start()
+        self.display.say(f"the console is at {self.console_address()}")
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
         load = list(generate(Shape(**SHAPE, start_ms=now_ms), ANOMALIES))  # type: ignore[arg-type] # counts and rates
         for topic, records in ((CLICKS, clicks), (LOAD, load)):
@@ -127,6 +132,10 @@ class Demo:
         """The outbox, for a login that may read everything and change nothing."""
         return make_conninfo(self.dsn, user=AUDITOR)
 
+    def console_address(self) -> str:
+        """Where the publisher serves the console."""
+        return f"http://{LOOPBACK}:{self._console.number}/"
+
     def keep_logs(self) -> Path:
         """Copy the services' logs to a folder that stays."""
         folder = Path(tempfile.mkdtemp(prefix="spark-outbox-demo-logs-"))
@@ -155,6 +164,8 @@ class Demo:
     def _service(self, name: str) -> Service:
         # Small batches, so that each kill finds some done and some not.
         settings = {**self.exports(), "OUTBOX_JOB__MAX_EVENTS_PER_BATCH": str(EVENTS_PER_BATCH)}
+        # Made up, all of it, so that the values may be seen.
+        settings |= {"OUTBOX_CONSOLE__PORT": str(self._console.number), "OUTBOX_CONSOLE__SHOW_VALUES": "true"}
         service = Service(name, self.directory / f"{name}.log", CONFIG, clean_environment(settings))
         self._cleanup.callback(service.kill_if_alive)
         self.services.append(service)

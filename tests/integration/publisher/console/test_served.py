@@ -1,0 +1,68 @@
+"""The console of a publisher that delivers: a part of its process that the delivery never waits for."""
+
+import socket
+from pathlib import Path
+
+import psycopg
+
+from service.settings import Settings
+from tests.support.console import Console
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.deliveries import drained
+from tests.support.processes.publishers import publisher_service
+from tests.support.waiting import wait_until
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def answers(console: Console, path: str) -> bool:
+    try:
+        return console.get(path).status == 200
+    except OSError:
+        return False
+
+
+def test_a_publisher_serves_it_and_ends_though_somebody_watches(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    port = free_port()
+    console = Console(port)
+    variables = {"OUTBOX_CONSOLE__PORT": str(port), "OUTBOX_CONSOLE__REFRESH_S": "0.2"}
+    with publisher_service(settings, tmp_path / "log", variables) as publisher:
+        wait_until(lambda: answers(console, "/"), "the console")
+        outbox.batch(simple(1, keys=20))
+        wait_until(lambda: drained(outbox.dsn), "the delivery")
+        assert "is not ready" not in console.shown("/")
+        with socket.create_connection(("127.0.0.1", port)) as watching:
+            watching.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert watching.recv(100).startswith(b"HTTP/1.1 200")
+            assert publisher.terminate() == 0
+
+
+def test_a_publisher_delivers_while_its_console_hangs_and_its_port_is_taken(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        variables = {"OUTBOX_CONSOLE__PORT": str(port), "OUTBOX_CONSOLE__STATEMENT_TIMEOUT_MS": "20000"}
+        with publisher_service(settings, log, variables):
+            outbox.batch(simple(1, keys=20))
+            wait_until(lambda: drained(outbox.dsn), "the delivery without a console")
+            assert "console_not_served" in log.read_text("utf-8")
+            taken.close()
+            console = Console(port)
+            wait_until(lambda: answers(console, "/batches"), "the console on its port")
+            with psycopg.connect(outbox.dsn) as blocker:
+                # Nothing that a lane reads.
+                blocker.execute("LOCK TABLE outbox.dead_letter IN ACCESS EXCLUSIVE MODE")
+                waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+                for each in waiting:
+                    each.sendall(b"GET /letters HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                outbox.batch(simple(2, keys=20))
+                wait_until(lambda: drained(outbox.dsn), "the delivery beside pages that hang")
+                for each in waiting:
+                    each.close()
