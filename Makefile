@@ -12,6 +12,7 @@ INSTALLED := $(VENV)/.installed
 DIST := dist
 AUDIT := build/audit-tools
 FUZZER := build/fuzz/atheris
+AXE := build/axe/node_modules/axe-core/axe.min.js
 MINUTES ?= 60
 
 .PHONY: help
@@ -49,6 +50,13 @@ test: check ## Everything but the long runs and what needs a container engine; i
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## The tests that need no server
 	$(BIN)/pytest tests/unit
+
+$(AXE):
+	npm install --no-save --no-package-lock --no-audit --no-fund --silent --prefix build/axe axe-core@4.14.1
+
+.PHONY: test-console
+test-console: $(INSTALLED) $(AXE) ## The console in a real Chromium; needs npm and Chromium (apt-get install chromium), or CHROMIUM=/path; writes docs/images
+	$(BIN)/pytest tests/browser -m browser
 
 .PHONY: check-manifests
 check-manifests: $(INSTALLED) ## deploy/kubernetes as kustomize builds it; needs Go, or KUSTOMIZE="kubectl kustomize" (`make test` reads the files)

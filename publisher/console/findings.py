@@ -98,7 +98,10 @@ def _rows(seen: Observed) -> Iterable[ConsoleFinding]:
     for reason, count in seen.parked.items():
         if count:
             yield ConsoleFinding(
-                "warning", f"{_count(count)} rows are parked: {reason}", "publisher parked list", "parked"
+                "warning",
+                f"{_count(count)} {'row is' if count == 1 else 'rows are'} parked: {reason}",
+                "publisher parked list",
+                "parked",
             )
     for topic, since in seen.parked_topics.items():
         yield ConsoleFinding(

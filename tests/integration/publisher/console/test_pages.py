@@ -104,7 +104,7 @@ def test_the_flow_shows_rates_lag_latency_and_what_needs_a_person(console: Conso
         "rows not delivered",
         "no publisher runs",
         "no spark-job runs",
-        "1 rows are parked: too_large",
+        "1 row is parked: too_large",
     ):
         assert said in page, said
     assert "nobody delivers them" in page
