@@ -49,7 +49,9 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT o.batch_id, o.session_ended_ms
     FROM outbox.session_output o
+    -- batch_id twice: the row comparison begins in the index where the delivery did, the plain one prunes partitions.
     WHERE o.lane = d.lane AND o.batch_id >= d.after_batch AND o.batch_id <= d.to_batch
+      AND (o.batch_id, o.session_key) > (d.after_batch + (d.after_key IS NULL)::integer, coalesce(d.after_key, ''))
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
     ORDER BY o.batch_id, o.session_key LIMIT %(rows)s
 ) o

@@ -76,6 +76,12 @@ class ReplayProcess:
             self.process.wait()
 
 
+class ConsoleProcess(ReplayProcess):
+    """`publisher console` in a process of its own."""
+
+    command = "console"
+
+
 class ResumeProcess(ReplayProcess):
     """`publisher resume` in a process of its own."""
 

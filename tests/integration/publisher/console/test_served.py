@@ -1,5 +1,6 @@
 """The console of a publisher that delivers: a part of its process that the delivery never waits for."""
 
+import signal
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from service.settings import Settings
 from tests.support.console import Console
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import drained
+from tests.support.outbox.replays import ConsoleProcess
 from tests.support.processes.publishers import publisher_service
 from tests.support.waiting import wait_until
 
@@ -66,3 +68,21 @@ def test_a_publisher_delivers_while_its_console_hangs_and_its_port_is_taken(
                 wait_until(lambda: drained(outbox.dsn), "the delivery beside pages that hang")
                 for each in waiting:
                     each.close()
+
+
+def test_the_command_serves_it_without_a_publisher(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, keys=3))
+    port = free_port()
+    console = Console(port)
+    with ConsoleProcess(settings, tmp_path / "log", "--port", str(port)) as running:
+        wait_until(lambda: answers(console, "/"), running.log)
+        assert "no publisher runs" in console.shown("/")
+        assert "k0001" in console.shown("/batch?id=1")
+        with ConsoleProcess(settings, tmp_path / "second", "--port", str(port)) as second:
+            assert second.wait() == 2
+            assert "cannot listen on" in second.log()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert f"http://127.0.0.1:{port}/" in running.log()
