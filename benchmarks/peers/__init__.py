@@ -1,0 +1,1 @@
+"""Other ways to do the same work, started and measured as this project's own services are."""
