@@ -1,5 +1,6 @@
 """Whether a topic holds the outputs of these sessions, each once: what a read_committed consumer sees."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ _END = b'{"event_type":"end_event"'
 _PADDING = b"x" * (OUTPUT_BYTES - 17)
 _TIMEOUT_S = 60.0
 _SILENCE_S = 60.0
+_POLL_S = 0.1
 _AT_ONCE = 10_000
 
 
@@ -190,10 +192,14 @@ class TopicReader:
     def messages_to_the_end(self) -> Iterator[Message]:
         """Yield all that is committed now and was not read yet. Raises KafkaException, RuntimeError after a minute's silence."""
         wanted = self._stable_offsets()
+        moved = time.monotonic()
         while any(self._reached[number] < offset for number, offset in wanted.items()):
             before = dict(self._reached)
-            records = self.poll(_SILENCE_S)
-            if not records and self._reached == before:
+            # `consume` waits for as many records as it was asked for: a short time, or the end is noticed late.
+            records = self.poll(_POLL_S)
+            if records or self._reached != before:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > _SILENCE_S:
                 raise RuntimeError(f"topic {self._topic}: no record and no end within {_SILENCE_S:g} s")
             yield from records
 

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.suite import capacity, latency, throughput
+from benchmarks.suite import capacity, faults, growth, latency, outage, smoke, throughput
 from benchmarks.suite.contenders import contenders
-from benchmarks.suite.results import RESULTS, Measured, Results, ResultsError
+from benchmarks.suite.report import page
+from benchmarks.suite.results import PAGE, RESULTS, Results, ResultsError
 from benchmarks.suite.workload import Bench
-from benchmarks.support.report import screen
 from benchmarks.support.servers import started_servers
 
 app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
@@ -162,6 +162,123 @@ def measure_capacity(
                 proof_s=proof,
             )
             kept.add(name, found, load_before=load)
+
+
+@app.command("growth")
+def measure_growth(
+    smaller: Annotated[
+        float, typer.Option(min=1, help="Backlogs of the whole path are so many times smaller.")
+    ] = 1.0,
+    only: Annotated[str, typer.Option(help="Points that are measured, by the start of their names.")] = "",
+    rounds: Rounds = 1,
+    folder: Folder = RESULTS,
+) -> None:
+    """What an event costs with more open sessions, events of a session, bytes of an event, partitions, work of the transform."""
+    kept = results(folder, "growth", growth.TITLE, growth.LABELS, {"smaller": smaller})
+    sizes = growth.Sizes(factor=1 / smaller)
+    with _bench() as bench:
+        for number in range(1, rounds + 1):
+            for point in sizes.names():
+                if point.startswith(only) and kept.taken("ours", point) < number:
+                    load = os.getloadavg()[0]
+                    for _, found in growth.measure(bench, sizes, {point}):
+                        kept.add("ours", found, point, load_before=load)
+
+
+@app.command("faults")
+def measure_faults(
+    kills: Annotated[
+        int, typer.Option(min=1, help="How often each is killed in a run; each counts as a round.")
+    ] = 3,
+    rate: Annotated[float, typer.Option(min=1, help="Sessions a second meanwhile.")] = 100.0,
+    who: Names = "ours,flink-heap-1s",
+    partitions: Partitions = 4,
+    folder: Folder = RESULTS,
+) -> None:
+    """From kill -9 of each part to the first new output."""
+    kept = results(
+        folder, "faults", faults.TITLE, faults.LABELS, {"sessions/s": rate, "partitions": partitions}
+    )
+    with _bench() as bench:
+        for contender in contenders(names(who), bench.servers):
+            for scenario in faults.scenarios(contender):
+                left = kills - kept.taken(contender.name, scenario.name)
+                if left < 1:
+                    continue
+                load = os.getloadavg()[0]
+                for found in faults.measure(
+                    bench, contender, scenario, kills=left, rate=rate, partitions=partitions
+                ):
+                    kept.add(contender.name, found, scenario.name, load_before=load)
+
+
+@app.command("outage")
+def measure_outage(
+    timeout: Annotated[
+        int, typer.Option(min=5, help="Seconds a peer's Kafka transactions may be open.")
+    ] = 20,
+    rate: Annotated[float, typer.Option(min=1, help="Sessions a second meanwhile.")] = 100.0,
+    who: Names = "ours,flink-heap-1s",
+    rounds: Rounds = 2,
+    partitions: Partitions = 4,
+    folder: Folder = RESULTS,
+) -> None:
+    """All of a contender is killed as it is about to commit, and is away for longer than its transactions may be open: what is lost?"""
+    parameters = {"sessions/s": rate, "transaction timeout s": timeout, "partitions": partitions}
+    kept = results(folder, "outage", outage.OUTAGE_TITLE, outage.OUTAGE, parameters)
+    with _bench() as bench:
+        chosen = {one.name: one for one in contenders(names(who), bench.servers, None, timeout)}
+        for name, _ in kept.missing(list(chosen), rounds):
+            load = os.getloadavg()[0]
+            found = outage.beyond_timeout(
+                bench, chosen[name], timeout_s=timeout, rate=rate, partitions=partitions
+            )
+            kept.add(name, found, load_before=load)
+
+
+@app.command("catch-up")
+def measure_catch_up(
+    seconds: Annotated[float, typer.Option("--outage", min=1, help="Seconds of the outage.")] = 600.0,
+    hurry: Annotated[
+        float,
+        typer.Option(min=1, help="The sessions of the outage arrive so many times as fast, to save time."),
+    ] = 15.0,
+    rate: Annotated[float, typer.Option(min=1, help="Sessions a second.")] = 100.0,
+    who: Names = "ours,flink-heap-1s",
+    rounds: Rounds = 1,
+    partitions: Partitions = 4,
+    folder: Folder = RESULTS,
+) -> None:
+    """How fast a contender catches up after an outage of ten minutes."""
+    parameters = {"outage s": seconds, "sessions/s": rate, "arriving x": hurry, "partitions": partitions}
+    kept = results(folder, "catch-up", outage.CATCH_UP_TITLE, outage.CATCH_UP, parameters)
+    with _bench() as bench:
+        chosen = {one.name: one for one in contenders(names(who), bench.servers)}
+        for name, _ in kept.missing(list(chosen), rounds):
+            load = os.getloadavg()[0]
+            found = outage.catch_up(
+                bench, chosen[name], outage_s=seconds, rate=rate, hurry=hurry, partitions=partitions
+            )
+            kept.add(name, found, load_before=load)
+
+
+@app.command("smoke")
+def run_smoke(folder: Annotated[Path, typer.Option("--results", help="Folder for what it writes.")]) -> None:
+    """A minute: whether the machinery works, and nothing of speed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _bench() as bench:
+        for path in smoke.run(bench, folder, command()):
+            print(path)
+
+
+@app.command("report")
+def render_report(
+    target: Annotated[Path, typer.Option("--page", help="The page.", exists=True)] = PAGE,
+    folder: Folder = RESULTS,
+) -> None:
+    """Render the page and its pictures from the JSON files."""
+    for path in page.write(target, folder):
+        print(path)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def contenders(
     baseline: Path | None = None,
     transaction_timeout_s: int | None = None,
 ) -> list[Contender]:
-    """Return the contenders of these names, and this project's other checkout at `baseline` as `before`. Raises ValueError for an unknown name.
+    """Return the contenders of these names, and the checkout at `baseline` as `before`. Raises ValueError for an unknown name.
 
     `ours-cluster-2`: ours with the tasks on a Spark cluster of two workers of one core. `transaction_timeout_s`: of a peer's Kafka
     transactions, None: as the peer would have it.

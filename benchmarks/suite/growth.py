@@ -28,7 +28,7 @@ _TRANSFORMS = {"0": "twenty", "1": "twenty_in_1_ms", "10": "twenty_in_10_ms"}
 
 @dataclass(frozen=True)
 class Point:
-    """The whole path with one thing at one size; the rest as usual: 102 events of 150 bytes, 4 partitions, a transform that costs nothing."""
+    """The whole path with one thing at one size; else 102 events of 150 bytes, 4 partitions, a transform that costs nothing."""
 
     name: str
     sessions: int

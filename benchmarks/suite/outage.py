@@ -1,4 +1,4 @@
-"""Outages: a contender that is away while sessions arrive and catches up later; one that is away for longer than its transactions may be open."""
+"""Outages: a contender that catches up with what arrived meanwhile; one that was away for longer than its transactions may be open."""
 
 import time
 from collections.abc import Sequence
@@ -172,6 +172,9 @@ def _blocked(bootstrap_servers: str, seconds: float) -> float:
 def _ends(client: AdminClient, isolation: IsolationLevel) -> Sequence[int]:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = client.list_offsets(
-        {TopicPartition(TOPIC, number): latest for number in range(OUTPUT_PARTITIONS)}, isolation_level=isolation
+        {TopicPartition(TOPIC, number): latest for number in range(OUTPUT_PARTITIONS)},
+        isolation_level=isolation,
     )
-    return [asked_one.result().offset for _, asked_one in sorted(asked.items(), key=lambda one: one[0].partition)]
+    return [
+        asked_one.result().offset for _, asked_one in sorted(asked.items(), key=lambda one: one[0].partition)
+    ]

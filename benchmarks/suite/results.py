@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
 from benchmarks.support.report import screen
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "performance"
+PAGE = ROOT / "docs" / "performance.md"
 FORMAT = 1
 
 Measured = Mapping[str, float]
@@ -116,12 +117,6 @@ class Results:
         scratch = self.path.with_suffix(".json.new")
         scratch.write_text(json.dumps(self._document, indent=1) + "\n", "utf-8")
         scratch.replace(self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def values(document: Mapping[str, Any], contender: str, point: str, measure: str) -> list[float]:
