@@ -1,65 +1,36 @@
 """python -m benchmarks.suite COMMAND: each starts its own servers and adds rounds to a JSON file. Run it alone on the machine."""
 
 import os
-import shlex
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchmarks.suite import capacity, faults, growth, latency, outage, smoke, throughput
+from benchmarks.suite import smoke
 from benchmarks.suite.contenders import contenders
+from benchmarks.suite.load.workload import Bench
+from benchmarks.suite.measures import capacity, faults, growth, latency, outage, throughput
+from benchmarks.suite.options import (
+    Baseline,
+    Folder,
+    Names,
+    Partitions,
+    Rounds,
+    Setting,
+    command,
+    names,
+    numbers,
+    results,
+    settings,
+)
 from benchmarks.suite.report import page
-from benchmarks.suite.results import PAGE, RESULTS, Results, ResultsError
-from benchmarks.suite.workload import Bench
+from benchmarks.suite.results import PAGE, RESULTS
+from benchmarks.support.report import screen
 from benchmarks.support.servers import started_servers
 
 app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
-
-Names = Annotated[
-    str,
-    typer.Option(
-        "--contenders", help="Who is measured, in turn: names with commas between (see docs/benchmarks.md)."
-    ),
-]
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds that there shall be; those in the file count.")]
-Folder = Annotated[Path, typer.Option("--results", help="Folder of the JSON files.")]
-Baseline = Annotated[
-    Path | None,
-    typer.Option(help="Another checkout (a git worktree) to measure in turn, as `before`.", exists=True),
-]
-Partitions = Annotated[int, typer.Option(min=1, help="Partitions of the input topic.")]
-Numbers = Annotated[str, typer.Option(help="Numbers with commas between.")]
-
-
-def command() -> list[str]:
-    """How this process was called, as it can be called again."""
-    return ["python", "-m", "benchmarks.suite", *map(shlex.quote, sys.argv[1:])]
-
-
-def numbers(text: str) -> list[float]:
-    """Numbers with commas between."""
-    return [float(one) for one in text.split(",")]
-
-
-def names(text: str) -> list[str]:
-    """Names with commas between."""
-    return [one.strip() for one in text.split(",") if one.strip()]
-
-
-def results(
-    folder: Path, name: str, title: str, labels: Mapping[str, str], parameters: Mapping[str, object]
-) -> Results:
-    """The file of a measurement; a usage error where it cannot be continued."""
-    try:
-        return Results(
-            folder / f"{name}.json", title=title, labels=labels, parameters=parameters, command=command()
-        )
-    except ResultsError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 @contextmanager
@@ -75,13 +46,25 @@ def measure_throughput(
     rounds: Rounds = 5,
     partitions: Partitions = 4,
     baseline: Baseline = None,
+    setting: Setting = None,
+    scan: Annotated[
+        bool,
+        typer.Option("--scan", help="Also say how fast a warm Spark scan of the topic is that does nothing."),
+    ] = False,
     folder: Folder = RESULTS,
 ) -> None:
     """A backlog, as fast as it goes, and what it costs each part: speed, CPU, memory, WAL; each output is checked."""
-    parameters = {"sessions": sessions, "partitions": partitions}
+    given = settings(setting)
+    parameters = {"sessions": sessions, "partitions": partitions, **given}
     kept = results(folder, "throughput", throughput.TITLE, throughput.LABELS, parameters)
     with _bench() as bench:
-        chosen = {one.name: one for one in contenders(names(who), bench.servers, baseline)}
+        chosen = {
+            one.name: one for one in contenders(names(who), bench.servers, baseline=baseline, settings=given)
+        }
+        if scan:
+            work = bench.preloaded(sessions, partitions)
+            speed = work.events / throughput.scan_s(bench.servers, work.topic)
+            screen.print(f"a warm scan by Spark that does nothing: {speed:,.0f} events/s")
         for name, _ in kept.missing(list(chosen), rounds):
             work = bench.preloaded(sessions, partitions)
             load = os.getloadavg()[0]
@@ -97,15 +80,19 @@ def measure_latency(
     rounds: Rounds = 1,
     partitions: Partitions = 4,
     baseline: Baseline = None,
+    setting: Setting = None,
     folder: Folder = RESULTS,
 ) -> None:
     """End event at the broker to outputs that a read_committed consumer has, at steady rates."""
     wanted = numbers(rates)
-    parameters = {"seconds": seconds, "warm_up": warm_up, "partitions": partitions}
+    given = settings(setting)
+    parameters = {"seconds": seconds, "warm_up": warm_up, "partitions": partitions, **given}
     kept = results(folder, "latency", latency.TITLE, latency.LABELS, parameters)
     points = {f"{rate:g}": rate for rate in wanted}
     with _bench() as bench:
-        chosen = {one.name: one for one in contenders(names(who), bench.servers, baseline)}
+        chosen = {
+            one.name: one for one in contenders(names(who), bench.servers, baseline=baseline, settings=given)
+        }
         for number in range(1, rounds + 1):
             for name in list(chosen) if number % 2 else list(chosen)[::-1]:
                 left = [point for point in points if kept.taken(name, point) < number]
@@ -137,19 +124,24 @@ def measure_capacity(
     rounds: Rounds = 1,
     partitions: Partitions = 4,
     baseline: Baseline = None,
+    setting: Setting = None,
     folder: Folder = RESULTS,
 ) -> None:
     """The highest rate held for two minutes with p99 below a second."""
+    given = settings(setting)
     parameters = {
         "ladder": ladder,
         "warm_up": warm_up,
         "attempt": attempt,
         "proof": proof,
         "partitions": partitions,
+        **given,
     }
     kept = results(folder, "capacity", capacity.TITLE, capacity.LABELS, parameters)
     with _bench() as bench:
-        chosen = {one.name: one for one in contenders(names(who), bench.servers, baseline)}
+        chosen = {
+            one.name: one for one in contenders(names(who), bench.servers, baseline=baseline, settings=given)
+        }
         for name, _ in kept.missing(list(chosen), rounds):
             load = os.getloadavg()[0]
             found = capacity.measure(
@@ -227,7 +219,9 @@ def measure_outage(
     parameters = {"sessions/s": rate, "transaction timeout s": timeout, "partitions": partitions}
     kept = results(folder, "outage", outage.OUTAGE_TITLE, outage.OUTAGE, parameters)
     with _bench() as bench:
-        chosen = {one.name: one for one in contenders(names(who), bench.servers, None, timeout)}
+        chosen = {
+            one.name: one for one in contenders(names(who), bench.servers, transaction_timeout_s=timeout)
+        }
         for name, _ in kept.missing(list(chosen), rounds):
             load = os.getloadavg()[0]
             found = outage.beyond_timeout(

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from benchmarks.suite import latency, throughput
-from benchmarks.suite.ours import Ours
+from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.workload import Bench
+from benchmarks.suite.measures import latency, throughput
 from benchmarks.suite.report import page
 from benchmarks.suite.results import Results
-from benchmarks.suite.workload import Bench
 
 PAGE = """# Smoke
 

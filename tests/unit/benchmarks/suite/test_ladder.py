@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.suite.ladder import highest
+from benchmarks.suite.measures.ladder import highest
 
 LADDER = (100.0, 200.0, 400.0, 800.0, 1_600.0)
 

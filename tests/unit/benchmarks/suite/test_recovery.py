@@ -5,7 +5,7 @@ import math
 import pytest
 
 from benchmarks.pipeline.latency import SentEnd
-from benchmarks.suite.faults import recovery
+from benchmarks.suite.measures.faults import recovery
 
 
 def ended(*moments: float) -> dict[bytes, SentEnd]:

@@ -2,8 +2,8 @@
 
 import orjson
 
-from benchmarks.suite.schedule import TICK_MS, Due, Schedule, patterns
-from benchmarks.suite.senders import Sent
+from benchmarks.suite.load.schedule import TICK_MS, Due, Schedule, patterns
+from benchmarks.suite.load.senders import Sent
 
 PER_SECOND = 1000 // TICK_MS
 

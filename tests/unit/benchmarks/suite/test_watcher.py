@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.suite.throughput import speeds
-from benchmarks.suite.watcher import Arrivals
+from benchmarks.suite.load.watcher import Arrivals
+from benchmarks.suite.measures.throughput import speeds
 from benchmarks.transforms import OUTPUTS
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Producer
 
 from benchmarks.pipeline.latency import SentEnd
-from benchmarks.suite.schedule import TICK_MS, Schedule, patterns
+from benchmarks.suite.load.schedule import TICK_MS, Schedule, patterns
 
 RATE_OF_A_PROCESS = 1_000.0
 """Sessions of 102 events that one process sends a second with two thirds of a core; more come from several."""

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 from benchmarks.peers.contender import Contender
 from benchmarks.pipeline.latency import SentEnd, first_after
-from benchmarks.suite.latency import warmed
-from benchmarks.suite.ours import JOB, PUBLISHER, Ours, RunningOurs
-from benchmarks.suite.senders import Senders
-from benchmarks.suite.workload import COMPLETENESS, Bench, Run, completeness
+from benchmarks.suite.load.ours import JOB, PUBLISHER, Ours, RunningOurs
+from benchmarks.suite.load.senders import Senders
+from benchmarks.suite.load.workload import COMPLETENESS, Bench, Run, completeness
+from benchmarks.suite.measures.latency import warmed
 
 TITLE = "kill -9 of a part to the next new output"
 LABELS = {

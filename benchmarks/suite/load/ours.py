@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.peers.contender import Work
-from benchmarks.pipeline import cost
 from benchmarks.pipeline.checkout import OURS, Checkout
 from benchmarks.pipeline.services import Services, running
+from benchmarks.suite.load.cluster import cluster
 from benchmarks.support.servers import Servers
 
 JOB, PUBLISHER = "job", "publisher"
@@ -81,7 +81,7 @@ class Ours:
         """Make an outbox, and start both on it."""
         settings = SETTINGS | {"JOB__MASTER": f"local[{work.parallelism}]"} | dict(self.settings)
         with ExitStack() as cleanup:
-            placed, executors = cleanup.enter_context(cost.cluster(self.servers, self.spark_workers))
+            placed, executors = cleanup.enter_context(cluster(self.servers, self.spark_workers))
             services = cleanup.enter_context(
                 running(self.servers, self.checkout, work.input_topic, settings | placed)
             )

@@ -7,9 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from benchmarks import open_sessions
-from benchmarks.suite import throughput
-from benchmarks.suite.ours import Ours
-from benchmarks.suite.workload import COMPLETENESS, Bench
+from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.workload import COMPLETENESS, Bench
+from benchmarks.suite.measures import throughput
 
 TITLE = "What an event costs as things grow"
 LABELS = {

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from benchmarks.peers.contender import Contender
 from benchmarks.pipeline.latency import Latencies, latencies
-from benchmarks.suite import usage
-from benchmarks.suite.senders import Senders, Sent
-from benchmarks.suite.workload import COMPLETENESS, EVENTS, Bench, Run, completeness
+from benchmarks.suite.load import usage
+from benchmarks.suite.load.senders import Senders, Sent
+from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, completeness
 from benchmarks.support.report import screen
 
 TITLE = "End event at the broker to outputs that a read_committed consumer has"

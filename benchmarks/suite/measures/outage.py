@@ -10,9 +10,9 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from benchmarks.peers.contender import Contender, RunningContender
-from benchmarks.suite.latency import warmed
-from benchmarks.suite.senders import Senders
-from benchmarks.suite.workload import COMPLETENESS, OUTPUT_PARTITIONS, Bench, Run, completeness
+from benchmarks.suite.load.senders import Senders
+from benchmarks.suite.load.workload import COMPLETENESS, OUTPUT_PARTITIONS, Bench, Run, completeness
+from benchmarks.suite.measures.latency import warmed
 from benchmarks.support.report import screen
 from benchmarks.transforms import TOPIC
 

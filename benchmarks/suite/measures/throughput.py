@@ -1,13 +1,17 @@
 """A backlog, as fast as it goes, by what a reader sees: sessions a second, warm and from the start, and what they cost each part."""
 
+import json
+import subprocess
+import sys
 import time
 from typing import Protocol, runtime_checkable
 
 from benchmarks.peers.contender import Contender
-from benchmarks.suite import usage
-from benchmarks.suite.watcher import Arrivals
-from benchmarks.suite.workload import COMPLETENESS, EVENTS, Bench, Run, Workload, completeness
+from benchmarks.suite.load import usage
+from benchmarks.suite.load.watcher import Arrivals
+from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, Workload, completeness
 from benchmarks.support.report import screen
+from benchmarks.support.servers import Servers
 
 TITLE = "A backlog of sessions, as fast as it goes"
 LABELS = {
@@ -67,6 +71,13 @@ def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, flo
         raise ValueError(f"{sessions} sessions are too few: they came before anything was warm")
     warm = (ended - begun) / (end_s - begin_s)
     return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
+
+
+def scan_s(servers: Servers, topic: str) -> float:
+    """Seconds of one warm scan of the topic by Spark, which throws the records away: what nothing that reads by Spark can beat."""
+    command = [sys.executable, "-m", "benchmarks.scan", servers.bootstrap_servers, topic]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])
 
 
 def _delivered(run: Run, work: Workload) -> dict[str, float]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.peers.contender import Contender
-from benchmarks.suite.ladder import highest
-from benchmarks.suite.latency import MOST_BEHIND_S, Phase, phase, warmed
-from benchmarks.suite.workload import Bench, Run
+from benchmarks.suite.load.workload import Bench, Run
+from benchmarks.suite.measures.ladder import highest
+from benchmarks.suite.measures.latency import MOST_BEHIND_S, Phase, phase, warmed
 from benchmarks.support.report import screen
 
 TITLE = "The highest rate that is held with p99 below a second"

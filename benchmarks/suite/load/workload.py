@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.peers.contender import Contender, RunningContender, Work
 from benchmarks.peers.outputs import Judgement, TopicReader, session_ends
 from benchmarks.pipeline.traffic import BROKER_STAMPS, preload
-from benchmarks.suite.senders import Sent
-from benchmarks.suite.watcher import Watcher
+from benchmarks.suite.load.senders import Sent
+from benchmarks.suite.load.watcher import Watcher
 from benchmarks.support.report import screen
 from benchmarks.support.servers import Servers
 from benchmarks.transforms import TOPIC
