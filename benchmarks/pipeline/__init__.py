@@ -1,1 +1,1 @@
-"""The whole path, what `benchmarks.suite` does not measure: an idle job, many partitions, rebuilds; this checkout's and another one's in turn."""
+"""What `benchmarks.suite` does not measure of the whole path: an idle job, many partitions in small batches, rebuilds."""

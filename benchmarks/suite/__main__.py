@@ -267,7 +267,7 @@ def run_smoke(folder: Annotated[Path, typer.Option("--results", help="Folder for
 
 @app.command("report")
 def render_report(
-    target: Annotated[Path, typer.Option("--page", help="The page.", exists=True)] = PAGE,
+    target: Annotated[Path, typer.Option("--page", help="The page; made where it is not there.")] = PAGE,
     folder: Folder = RESULTS,
 ) -> None:
     """Render the page and its pictures from the JSON files."""

@@ -70,9 +70,10 @@ def rendered(page: str, folder: Path, address: str) -> tuple[str, dict[str, str]
 
 
 def write(page: Path, folder: Path) -> list[Path]:
-    """Render the page and its pictures where they are; return the files."""
+    """Render the page and its pictures where they are; return the files. A page that is not there gets everything there is."""
     address = folder.resolve().relative_to(page.resolve().parent).as_posix()
-    text, pictures = rendered(page.read_text("utf-8"), folder, address)
+    before = page.read_text("utf-8") if page.exists() else f"<!-- measured: {OTHERS} -->\n<!-- end -->\n"
+    text, pictures = rendered(before, folder, address)
     page.write_text(text, "utf-8")
     for name, picture in pictures.items():
         (folder / name).write_text(picture, "utf-8")
