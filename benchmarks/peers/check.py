@@ -23,6 +23,8 @@ class Checked(NamedTuple):
     verdict: Verdict
     seconds: float
     """From the start of the processes until a read_committed consumer had all outputs."""
+    warm_seconds: float
+    """Of it those from the moment it had a third of them."""
     work: Work
 
 
@@ -42,12 +44,14 @@ def check(
                     screen.print(f"  {judgement.sessions:,} sessions received: kill -9 of {part}")
                     running.kill(part)
                     running.start(part)
+            _read_until(reader, judgement, len(ends) // 3, running)
+            third = time.monotonic()
             _read_until(reader, judgement, len(ends), running)
-            seconds = time.monotonic() - began
+            ended = time.monotonic()
         # What comes after the last expected one counts too.
         for key, value in reader.to_the_end():
             judgement.add(key, value)
-    return Checked(judgement.verdict(), seconds, work)
+    return Checked(judgement.verdict(), ended - began, ended - third, work)
 
 
 def prepared(servers: Servers, sessions: int, partitions: int) -> Work:
