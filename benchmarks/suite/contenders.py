@@ -1,8 +1,9 @@
 """Contenders by name, as the commands take them: ours in its variants, and the peers of `benchmarks.peers`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.contender import Contender
 from benchmarks.pipeline.checkout import Checkout
@@ -24,9 +25,11 @@ def contenders(
     """Return the contenders of these names, and the checkout at `baseline` as `before`. Raises ValueError for an unknown name.
 
     `ours-cluster-2`: ours with the tasks on a Spark cluster of two workers of one core. `settings`: further ones of ours, environment
-    names without OUTBOX_. `transaction_timeout_s`: of a peer's Kafka transactions, None: as the peer would have it.
+    names without OUTBOX_. `transaction_timeout_s`: how long a Kafka transaction may be open, None: as each would have it.
     """
     own = dict(settings or {})
+    if transaction_timeout_s is not None:
+        own |= {"PUBLISHER__TRANSACTION_TIMEOUT_MS": str(1000 * transaction_timeout_s)}
     found: list[Contender] = []
     for name in names:
         if name == OURS:
@@ -46,7 +49,8 @@ def _peer(name: str, transaction_timeout_s: int | None) -> Contender:
     # Imported late: what a peer needs (a JDK, jars) is not needed for ours.
     from benchmarks.peers import registry
 
-    found = registry.contender(name)
-    if transaction_timeout_s is not None and is_dataclass(found) and hasattr(found, "transaction_timeout_s"):
-        return replace(found, transaction_timeout_s=transaction_timeout_s)  # type: ignore[call-arg, return-value]
-    return found
+    found: Any = registry.contender(name)
+    if transaction_timeout_s is not None and hasattr(found, "transaction_timeout_s"):
+        found = replace(found, transaction_timeout_s=transaction_timeout_s)
+    contender: Contender = found
+    return contender

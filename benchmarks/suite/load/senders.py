@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -62,6 +63,11 @@ class Senders:
     def __enter__(self) -> Self:
         for process in self._processes:
             process.start()
+        # Each says None when it begins: what follows counts from there, however long a process takes to start.
+        for each in self._answers:
+            answer = each.recv() if each.poll(_SLOW_S) else "no answer"
+            if answer is not None:
+                raise RuntimeError(f"a process that sends the events did not start: {answer}")
         return self
 
     def __exit__(
@@ -99,12 +105,19 @@ def _send(
     bootstrap_servers: str, topic: str, rate: float, prefix: str, stop: Event, answer: Connection
 ) -> None:
     try:
-        answer.send(_sent(bootstrap_servers, topic, rate, prefix, stop))
+        answer.send(_sent(bootstrap_servers, topic, rate, prefix, stop, lambda: answer.send(None)))
     except Exception as error:  # noqa: BLE001 - raised by the process that asks
         answer.send(f"{type(error).__name__}: {error}")
 
 
-def _sent(bootstrap_servers: str, topic: str, rate: float, prefix: str, stop: Event) -> Sent:
+def _sent(
+    bootstrap_servers: str,
+    topic: str,
+    rate: float,
+    prefix: str,
+    stop: Event,
+    begun: Callable[[], None],
+) -> Sent:
     sent, refused = Sent(), []
     schedule = Schedule(rate, prefix, patterns(prefix))
 
@@ -117,6 +130,7 @@ def _sent(bootstrap_servers: str, topic: str, rate: float, prefix: str, stop: Ev
 
     producer = Producer(dict(_OPTIONS) | {"bootstrap.servers": bootstrap_servers})
     produce = producer.produce
+    begun()
     began, ticks = time.monotonic(), 0
     while not (stopping := stop.is_set()) or not schedule.is_empty:
         late = time.monotonic() - (began + ticks * TICK_MS / 1000)

@@ -36,10 +36,13 @@ class Scenario:
     """Before each kill."""
 
 
-def _restarted(part: str) -> Callable[[Run], float]:
+def _restarted(part: str | None) -> Callable[[Run], float]:
+    """None: the first part that it has."""
+
     def kill(run: Run) -> float:
-        moment = run.contender.kill(part)
-        run.contender.start(part)
+        killed = part or next(iter(run.contender.pids()))
+        moment = run.contender.kill(killed)
+        run.contender.start(killed)
         return moment
 
     return kill
@@ -70,7 +73,9 @@ OURS = (
 
 def scenarios(contender: Contender) -> tuple[Scenario, ...]:
     """Return what can be killed of it: of a peer its one part, which is started again at once."""
-    return OURS if isinstance(contender, Ours) else (Scenario("job, started again at once", _restarted(JOB)),)
+    return (
+        OURS if isinstance(contender, Ours) else (Scenario("job, started again at once", _restarted(None)),)
+    )
 
 
 def measure(

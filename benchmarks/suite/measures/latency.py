@@ -30,7 +30,7 @@ MOST_BEHIND_S = 0.5
 """Where the senders were later than that, the load was not the one asked for, and there is no figure."""
 
 _FIRST_S = 300.0
-_LAST_S = 60.0
+_LAST_S = 300.0
 
 
 class SendersBehindError(RuntimeError):
@@ -85,7 +85,7 @@ def warmed(bench: Bench, contender: Contender, partitions: int, rate: float = 10
 
 
 def phase(run: Run, rate: float, warm_up_s: float, seconds: float) -> Phase:
-    """Send at a rate: for `warm_up_s` that do not count, then for `seconds`; then wait for what is under way, a minute at the most."""
+    """Send at a rate: for `warm_up_s` that do not count, then for `seconds`; then wait for what is under way, five minutes at the most."""
     with Senders(run.servers.bootstrap_servers, run.topic, rate, f"l{uuid4().hex[:6]}-") as senders:
         run.wait(2.5 + warm_up_s)  # the first sessions end after one to two seconds
         begin, before = time.time(), _own_cpu_s(run)
