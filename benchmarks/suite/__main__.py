@@ -74,7 +74,7 @@ def measure_throughput(
 @app.command("latency")
 def measure_latency(
     rates: Annotated[str, typer.Option(help="Sessions a second, with commas between.")] = "10,100,500,1000",
-    seconds: Annotated[float, typer.Option(min=1, help="Measured at each rate.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Measured at each rate.")] = 45.0,
     warm_up: Annotated[float, typer.Option(min=0, help="Before that, at the same rate.")] = 10.0,
     who: Names = "ours,flink-heap-1s,flink-heap-200ms",
     rounds: Rounds = 1,
@@ -118,7 +118,7 @@ def measure_capacity(
         str, typer.Option(help="Rates that are tried, ascending, sessions a second.")
     ] = "200,400,600,800,1000,1200,1400,1700,2000,2400,2800",
     warm_up: Annotated[float, typer.Option(min=0, help="Seconds at a rate before it counts.")] = 10.0,
-    attempt: Annotated[float, typer.Option(min=1, help="Seconds of the first try of a rate.")] = 20.0,
+    attempt: Annotated[float, typer.Option(min=1, help="Seconds of the first try of a rate.")] = 15.0,
     proof: Annotated[float, typer.Option(min=1, help="Seconds for which a rate must be held.")] = 120.0,
     who: Names = "ours,flink-heap-1s",
     rounds: Rounds = 1,
