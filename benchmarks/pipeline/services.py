@@ -63,8 +63,12 @@ class Services:
 
     def kill_job(self) -> float:
         """SIGKILL to the job and everything under it; return the moment, in seconds since 1970."""
+        return self.kill("spark_job")
+
+    def kill(self, name: str) -> float:
+        """The same for `spark_job` or `publisher`."""
         moment = time.time()
-        self._processes["spark_job"].kill()
+        self._processes[name].kill()
         return moment
 
     def close(self) -> None:
