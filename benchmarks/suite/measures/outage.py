@@ -112,15 +112,20 @@ def beyond_timeout(
     """Kill all of it between the preparation of outputs and their commit as near as can be, and keep it away for longer than `timeout_s`.
 
     Where the contender keeps checkpoints in its folder, the moment is that at which one was completed: then its outputs are prepared,
-    and the commit comes next; else that at which an open transaction has records. Afterwards it is started again, and all outputs are compared with what they have to be.
+    and the commit comes next; else that at which an open transaction has records. Afterwards it is started again, and all outputs are
+    compared with what they have to be.
     """
     bootstrap = bench.servers.bootstrap_servers
     with warmed(bench, contender, partitions, rate) as run:
         parts = _all_parts(run.contender)
         with Senders(bootstrap, run.topic, rate, f"t{uuid4().hex[:6]}-") as senders:
             run.wait(_SETTLE_S)
+            # Asked for beforehand: to find them takes longer than a commit.
+            pids = [pid for part in parts for pid in run.contender.pids()[part]]
             _await_unfinished(bootstrap, run.folder)
-            _freeze(run.contender, parts)
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
             for part in parts:
                 run.contender.kill(part)
             killed = time.time()
@@ -144,13 +149,6 @@ def beyond_timeout(
         "blocked_s": blocked_s,
         "back_s": first - started,
     }
-
-
-def _freeze(running: RunningContender, parts: Sequence[str]) -> None:
-    """SIGSTOP at once: to find all processes below the parts takes longer than a commit."""
-    for part in parts:
-        for pid in running.pids()[part]:
-            os.kill(pid, signal.SIGSTOP)
 
 
 def _wait_while_it_moves(run: Run) -> None:
