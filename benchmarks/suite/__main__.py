@@ -29,6 +29,7 @@ from benchmarks.suite.report import page
 from benchmarks.suite.results import PAGE, RESULTS
 from benchmarks.support.report import screen
 from benchmarks.support.servers import started_servers
+from devstack.processes.errors import DevstackError
 
 app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
 
@@ -50,7 +51,7 @@ def _round(bench: Bench, what: str) -> Iterator[float]:
     """One round, which may fail without the others. Yields the load average before."""
     try:
         yield os.getloadavg()[0]
-    except (RuntimeError, ValueError, TimeoutError) as error:
+    except (DevstackError, RuntimeError, TimeoutError, ValueError) as error:
         bench.failed.append(f"{what}: {error}")
         screen.print(f"{what} failed: {error}", markup=False)
 
@@ -58,7 +59,7 @@ def _round(bench: Bench, what: str) -> Iterator[float]:
 @app.command("throughput")
 def measure_throughput(
     sessions: Annotated[int, typer.Option(min=30, help="Sessions of 102 events in the backlog.")] = 60_000,
-    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,kafka-streams,spark",
+    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,streams-rocksdb",
     rounds: Rounds = 5,
     partitions: Partitions = 4,
     baseline: Baseline = None,
