@@ -1,8 +1,11 @@
 """CPU and memory of processes by part, and what Postgres wrote."""
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -53,6 +56,13 @@ def roots(pids: Sequence[int]) -> list[int]:
             if named.isdisjoint(parent.pid for parent in psutil.Process(pid).parents()):
                 found.append(pid)
     return found
+
+
+def started_s(pid: int) -> float:
+    """When a process was started, in seconds since 1970, to a hundredth: psutil knows it to the second."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    up_s = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - (up_s - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def cpu_s(parts: Parts) -> dict[str, float]:

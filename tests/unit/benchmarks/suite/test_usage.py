@@ -1,10 +1,13 @@
 """What something cost between two moments: CPU by part and input event, bytes by session written."""
 
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
-from benchmarks.suite.load.usage import MemoryPeaks, Written, cpu_s, cpu_us
+from benchmarks.suite.load.usage import MemoryPeaks, Written, cpu_s, cpu_us, roots, started_s
 
 
 def test_cpu_is_by_part_and_input_event_and_only_what_was_used_between() -> None:
@@ -31,3 +34,22 @@ def test_this_process_uses_cpu_and_memory() -> None:
     memory.look({"here": []})
     assert memory.measured() == {"memory_here": first}
     assert first > 1
+
+
+def test_a_child_that_is_named_beside_its_parent_is_not_counted_twice() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert roots([child.pid, os.getpid()]) == [os.getpid()]
+        assert roots([child.pid]) == [child.pid]
+    finally:
+        child.communicate(b"\n")
+    assert roots([child.pid]) == []
+
+
+def test_when_a_process_was_started() -> None:
+    before = time.time()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert before - 0.05 <= started_s(child.pid) <= time.time() + 0.05
+    finally:
+        child.communicate(b"\n")
