@@ -131,12 +131,14 @@ class Bench:
         renewed(bootstrap, TOPIC, OUTPUT_PARTITIONS)
         folder = self.servers.folder / f"run-{uuid4().hex[:8]}"
         folder.mkdir()
-        with Watcher(bootstrap, TOPIC, OUTPUT_PARTITIONS) as watcher:
-            with contender.running(Work(bootstrap, topic, TOPIC, folder)) as running:
-                # What comes before is no part of it: a schema in a new database, a build.
-                own = (pid for part, pids in running.pids().items() if part != "postgres" for pid in pids)
-                started = min(map(usage.started_s, own))
-                yield Run(running, watcher, self.servers, started, topic, folder)
+        with (
+            Watcher(bootstrap, TOPIC, OUTPUT_PARTITIONS) as watcher,
+            contender.running(Work(bootstrap, topic, TOPIC, folder)) as running,
+        ):
+            # What comes before is no part of it: a schema in a new database, a build.
+            own = (pid for part, pids in running.pids().items() if part != "postgres" for pid in pids)
+            started = min(map(usage.started_s, own))
+            yield Run(running, watcher, self.servers, started, topic, folder)
 
 
 def fill(
