@@ -16,7 +16,7 @@ PAGE = """# Smoke
 <!-- measured: latency -->
 <!-- end -->
 """
-_SESSIONS = 900
+_SESSIONS = 3_000
 _RATE = 20.0
 _SECONDS = 4.0
 
@@ -24,7 +24,7 @@ _SECONDS = 4.0
 def run(bench: Bench, folder: Path, command: list[str]) -> list[Path]:
     """Measure into the folder, and render a page there. Returns the page and its pictures."""
     # Several batches, so that some come after the first third.
-    contender = ours({"JOB__MAX_EVENTS_PER_BATCH": "15000"})
+    contender = ours({"JOB__MAX_EVENTS_PER_BATCH": "30000"})
     work = bench.preloaded(_SESSIONS)
     kept = Results(
         folder / "throughput.json",

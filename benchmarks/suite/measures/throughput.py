@@ -75,7 +75,8 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
     memory = usage.MemoryPeaks()
     dsn = run.contender.services.dsn if isinstance(run.contender, RunningOurs) else None
     begin: tuple[dict[str, float], int] | None = None
-    written: usage.Written | None = None
+    # Of the whole run: what a session takes there does not depend on what is warm, and the job may be far ahead of the reader.
+    written = usage.Written.now(dsn) if dsn else None
     backlog = 0.0
     began = looked = shown = time.monotonic()
     while (sessions := run.watcher.sessions) < work.sessions:
@@ -83,7 +84,6 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
         now = time.monotonic()
         if begin is None and 3 * sessions >= work.sessions:
             begin = (usage.cpu_s(run.parts()), sessions)
-            written = usage.Written.now(dsn) if dsn else None
         if now - looked > _LOOK_EVERY_S:
             looked = now
             memory.look(run.parts())
