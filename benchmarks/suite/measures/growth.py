@@ -76,7 +76,7 @@ class Sizes:
 def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, float]:
     """Run a backlog of that kind through the whole path."""
     settings = {
-        "JOB__MAX_EVENTS_PER_BATCH": str(max(1, min(point.max_events, point.events // 4))),
+        "JOB__MAX_EVENTS_PER_BATCH": str(max(1, min(point.max_events, point.events // 8))),
         "TRANSFORM__FUNCTION": f"benchmarks.transforms:{_TRANSFORMS[point.transform]}",
     }
     sessions = max(30, int(point.sessions * factor))
