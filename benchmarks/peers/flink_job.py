@@ -1,13 +1,14 @@
 """Apache Flink: a job of our own in Java (flink/), in one JVM with a mini cluster, with Flink's exactly-once Kafka sink."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from benchmarks.peers import properties
 from benchmarks.peers.contender import Work
 from benchmarks.peers.java import built
 from benchmarks.peers.process import SingleProcess, started
@@ -96,9 +97,8 @@ class Flink:
         prefix = f"flink-{uuid4().hex[:12]}"
 
         def command() -> list[str]:
-            settings = work.folder / "flink.properties"
-            settings.write_text(_properties(self._settings(work, prefix)), "utf-8")
-            return build.command(_JVM, _MAIN, str(settings))
+            file = properties.write(work.folder / "flink.properties", self._settings(work, prefix))
+            return build.command(_JVM, _MAIN, str(file))
 
         with started(SingleProcess(PART, command, work.folder / "flink.log")) as process:
             yield process
@@ -165,8 +165,3 @@ def checkpoints(work: Work) -> Checkpoints:
         len(sizes),
         sum(sizes),
     )
-
-
-def _properties(settings: Mapping[str, str]) -> str:
-    """As a Java properties file. The values hold no backslash and no line break."""
-    return "".join(f"{name}={value}\n" for name, value in settings.items())

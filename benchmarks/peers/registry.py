@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.flink_job import Flink
 from benchmarks.peers.ours import Ours
+from benchmarks.peers.spark_peer import SparkStateful
+from benchmarks.peers.streams_job import KafkaStreams
 
 _MAKERS: Mapping[str, Callable[[], Contender]] = {
     "ours": Ours,
@@ -12,6 +14,12 @@ _MAKERS: Mapping[str, Callable[[], Contender]] = {
     "flink-heap-200ms": lambda: Flink(checkpoint_ms=200),
     "flink-rocksdb-1s": lambda: Flink("rocksdb"),
     "flink-rocksdb-200ms": lambda: Flink("rocksdb", checkpoint_ms=200),
+    "streams-rocksdb": KafkaStreams,
+    "streams-memory": lambda: KafkaStreams("memory"),
+    "streams-rocksdb-1s": lambda: KafkaStreams(commit_ms=1_000),
+    "streams-memory-1s": lambda: KafkaStreams("memory", commit_ms=1_000),
+    "spark-stateful": SparkStateful,
+    "spark-stateful-rocksdb": lambda: SparkStateful("rocksdb"),
 }
 
 

@@ -1,0 +1,85 @@
+"""Spark's own stateful operator in Python, with its Kafka sink: at least once, since that sink knows no transactions."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.peers.contender import Work
+from benchmarks.peers.process import SingleProcess, started
+
+PART = "job"
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+# Each with its reason in README.md, section Spark's stateful operator.
+_SPARK = {
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_SOURCE = {
+    "startingOffsets": "earliest",
+    "failOnDataLoss": "true",
+    "maxOffsetsPerTrigger": "600000",
+    "kafka.isolation.level": "read_committed",
+    "kafka.max.poll.records": "5000",
+    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(1024 * 1024),
+}
+_SINK = {
+    "kafka.compression.type": "lz4",
+    "kafka.linger.ms": "5",
+    "kafka.batch.size": str(256 * 1024),
+}
+
+
+@dataclass(frozen=True)
+class SparkStateful:
+    """One setting of the job."""
+
+    state: Literal["memory", "rocksdb"] = "memory"
+
+    @property
+    def name(self) -> str:
+        """As it stands in tables."""
+        return f"Spark applyInPandasWithState, {'RocksDB' if self.state == 'rocksdb' else 'memory'} (at least once)"
+
+    @contextmanager
+    def running(self, work: Work) -> Iterator[SingleProcess]:
+        """Run it with the interpreter and the libraries of this process."""
+        file = work.folder / "spark.json"
+        file.write_text(json.dumps(self._settings(work)), "utf-8")
+        command = [sys.executable, "-m", "benchmarks.peers.spark_stateful", str(file)]
+        environment = {"PYTHONPATH": str(_CHECKOUT), "PYSPARK_PYTHON": sys.executable}
+        with started(SingleProcess(PART, lambda: command, work.folder / "spark.log", environment)) as process:
+            yield process
+
+    def _settings(self, work: Work) -> dict[str, object]:
+        bootstrap = {"kafka.bootstrap.servers": work.bootstrap_servers}
+        spark = _SPARK | (_ROCKSDB if self.state == "rocksdb" else {})
+        return {
+            "master": f"local[{work.parallelism}]",
+            "spark": spark
+            | {"spark.sql.shuffle.partitions": str(work.parallelism), "spark.local.dir": str(work.folder)},
+            "source": _SOURCE | bootstrap | {"subscribe": work.input_topic},
+            "sink": _SINK
+            | bootstrap
+            | {"topic": work.output_topic, "checkpointLocation": str(work.folder / "checkpoint")},
+        }
