@@ -59,7 +59,7 @@ def _round(bench: Bench, what: str) -> Iterator[float]:
 @app.command("throughput")
 def measure_throughput(
     sessions: Annotated[int, typer.Option(min=30, help="Sessions of 102 events in the backlog.")] = 60_000,
-    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,streams-rocksdb",
+    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,streams-rocksdb,spark-stateful",
     rounds: Rounds = 5,
     partitions: Partitions = 4,
     baseline: Baseline = None,

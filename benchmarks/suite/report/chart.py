@@ -56,7 +56,7 @@ def svg(title: str, unit: str, groups: Sequence[Group], *, logarithmic: bool = F
         for group in groups
         for bar in group.bars
     ]
-    left = min(330.0, 24 + _LETTER * max(map(len, heads)))
+    left = min(430.0, 24 + _LETTER * max(map(len, heads)))
     room = _WIDTH - left - _RIGHT
     parts: list[str] = []
     y = float(_TOP)
