@@ -19,9 +19,7 @@ _END = "end_event"
 _TYPES = ["start_event", "entry_event", _END]
 
 
-def assemble(
-    key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
+def assemble(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Add the key's new events to those that are open; an end emits the session's outputs."""
     rows = pd.concat(list(frames)).sort_values("offset")
     open_events = list(state.get[0]) if state.exists else []
