@@ -1,8 +1,8 @@
 """What a benchmark asks of a pipeline that it measures: this project's two services, or a peer that does the same work.
 
-The work: read sessions of 102 JSON events from an input topic with LogAppendTime, key by the record's key, take the type from `$.event_type`
-in the value, and at a session's end send the twenty outputs of `benchmarks.transforms.twenty`, byte for byte, with the session's key as the
-record's key, exactly once.
+The work: read sessions of 102 JSON events from an input topic with LogAppendTime, key by the record's key, take the type from
+`$.event_type` in the value, and at a session's end send the twenty outputs of `benchmarks.transforms.twenty`, byte for byte, with the
+session's key as the record's key, exactly once.
 """
 
 from collections.abc import Mapping, Sequence

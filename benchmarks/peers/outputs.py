@@ -94,7 +94,7 @@ class Judgement:
 
     def _number(self, key: bytes | None, value: bytes | None) -> int | None:
         """Of an expected output; None for any other record."""
-        if key not in self._ends or value is None or not value[14:16].isdigit():
+        if key is None or key not in self._ends or value is None or not value[14:16].isdigit():
             return None
         number = int(value[14:16])
         return number if number < OUTPUTS and value == output(self._ends[key], number) else None
@@ -187,7 +187,10 @@ class TopicReader:
                 records.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 # A position stops short of the marker that ends a transaction; the end of the partition does not.
-                self._reached[message.partition()] = message.offset()
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                self._reached[partition] = offset
             else:
                 raise KafkaException(error)
         return records

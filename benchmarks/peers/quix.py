@@ -40,7 +40,7 @@ def interpreter() -> Path:
             screen.print(f"quix: installing quixstreams {VERSION} into {folder} ...")
             venv.create(folder, with_pip=True)
             command = [
-                python,
+                str(python),
                 "-m",
                 "pip",
                 "install",

@@ -15,8 +15,12 @@ from benchmarks.peers.outputs import Output, judge, output
 from benchmarks.peers.transactions import decode
 from benchmarks.transforms import OUTPUTS, twenty
 from spark_job import Session
+from spark_job.spark.jars import java_executable
 
 ENDS = {b"s-1": 1_795_000_000_123, b"s-2": 1_795_000_000_456}
+
+
+VALUE = output(ENDS[b"s-1"], 0)
 
 
 def outputs() -> list[Output]:
@@ -58,8 +62,8 @@ def test_a_doubled_output_is_found() -> None:
         pytest.param((b"s-3", outputs()[0][1]), id="a key that nobody sent"),
         pytest.param((None, outputs()[0][1]), id="no key"),
         pytest.param((b"s-1", None), id="no value"),
-        pytest.param((b"s-1", outputs()[0][1] + b"x"), id="longer"),
-        pytest.param((b"s-1", outputs()[0][1][:-1] + b"y"), id="another last byte"),
+        pytest.param((b"s-1", VALUE + b"x"), id="longer"),
+        pytest.param((b"s-1", VALUE[:-1] + b"y"), id="another last byte"),
         pytest.param((b"s-1", output(ENDS[b"s-1"] + 1, 0)), id="another time"),
         pytest.param((b"s-1", output(ENDS[b"s-1"], OUTPUTS)), id="a twenty-first"),
         pytest.param((b"s-1", b"short"), id="short"),
@@ -165,7 +169,7 @@ def test_a_failed_build_says_what_maven_said_and_is_tried_again(
 
 
 def test_without_maven_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = java.java_executable()
+    found = java_executable()
     monkeypatch.setattr(java, "java_executable", lambda: found)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(java.BuildError, match="apt-get install maven"):
