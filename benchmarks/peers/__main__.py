@@ -49,6 +49,7 @@ def run_check(
         f"transactional ids {seen.ids:,}, transactions committed {seen.committed:,}, aborted {seen.aborted:,}, open {seen.open:,}"
     )
     print(f"{chosen.name}: {found.verdict}")
+    # Only a contender that promises less says so.
     exact = getattr(chosen, "is_exactly_once", True)
     if not (found.verdict.is_exact if exact else found.verdict.has_all):
         raise typer.Exit(1)
