@@ -76,7 +76,7 @@ def _read_until(reader: TopicReader, judgement: Judgement, sessions: int, runnin
     while judgement.sessions < sessions:
         running.check_alive()
         for message in reader.poll(0.2):
-            judgement.add(None if message.headers() else message.key(), message.value())
+            judgement.add(message.key(), message.value())
         if time.monotonic() > shown + _SHOW_EVERY_S:
             shown = time.monotonic()
             screen.print(f"  {judgement.sessions:,} sessions received")

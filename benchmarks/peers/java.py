@@ -13,6 +13,8 @@ from pathlib import Path
 from benchmarks.support.report import screen
 from spark_job.spark.jars import java_executable
 
+_SHARED = "common"
+"""Sources that the projects beside each other have in common."""
 _DONE = ".complete"
 _TAIL = 30
 
@@ -51,8 +53,11 @@ def built(project: Path, cache: Path | None = None) -> Build:
     """
     pom = project / "pom.xml"
     folder = (cache or build_cache()) / project.name
+    sources = sorted(
+        each for root in (project / "src", project.parent / _SHARED) for each in root.rglob("*.java")
+    )
     found = Build(
-        classes=folder / f"classes-{_digest([pom, *sorted((project / 'src').rglob('*.java'))])}" / "classes",
+        classes=folder / f"classes-{_digest([pom, *sources])}" / "classes",
         libraries=folder / f"libraries-{_digest([pom])}",
     )
     with _locked(folder):

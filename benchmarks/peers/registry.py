@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.flink_job import Flink
 from benchmarks.peers.ours import Ours
+from benchmarks.peers.quix import Quix
 from benchmarks.peers.spark_peer import SparkStateful
 from benchmarks.peers.streams_job import KafkaStreams
 
@@ -20,6 +21,7 @@ _MAKERS: Mapping[str, Callable[[], Contender]] = {
     "streams-memory-1s": lambda: KafkaStreams("memory", commit_ms=1_000),
     "spark-stateful": SparkStateful,
     "spark-stateful-rocksdb": lambda: SparkStateful("rocksdb"),
+    "quix": Quix,
 }
 
 

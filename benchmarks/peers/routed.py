@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 from benchmarks.transforms import TOPIC, twenty
 from spark_job import OutputEvent, Session
@@ -13,4 +12,4 @@ _TOPIC = os.environ.get(TOPIC_VARIABLE, TOPIC)
 
 def twenty_routed(session: Session) -> Iterable[OutputEvent]:
     """Return the outputs of `twenty`."""
-    return [replace(output, topic=_TOPIC) for output in twenty(session)]
+    return [OutputEvent(_TOPIC, output.value) for output in twenty(session)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from benchmarks.peers.contender import Work
 from benchmarks.peers.process import SingleProcess, started
@@ -55,6 +55,7 @@ class SparkStateful:
     """One setting of the job."""
 
     state: Literal["memory", "rocksdb"] = "memory"
+    is_exactly_once: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

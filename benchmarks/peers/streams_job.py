@@ -29,7 +29,6 @@ _JVM = [
 _STREAMS = {
     "processing.guarantee": "exactly_once_v2",
     "replication.factor": "1",
-    "max.task.idle.ms": "-1",
     "buffered.records.per.partition": "10000",
     "main.consumer.auto.offset.reset": "earliest",
     "main.consumer.session.timeout.ms": "10000",

@@ -59,7 +59,7 @@ def main(settings: dict[str, Any]) -> None:
         .where(F.col("key").isNotNull() & F.col("type").isin(_TYPES))
     )
     outputs = events.groupBy("key").applyInPandasWithState(
-        assemble,  # type: ignore[arg-type]
+        assemble,
         "key binary, value binary",
         "events array<binary>",
         "append",
