@@ -1,6 +1,7 @@
 """The job itself: python -m benchmarks.peers.spark_stateful SETTINGS.json."""
 
 import json
+import pickle
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ _TYPES = ["start_event", "entry_event", _END]
 def assemble(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Add the key's new events to those that are open; an end emits the session's outputs."""
     rows = pd.concat(list(frames)).sort_values("offset")
-    open_events = list(state.get[0]) if state.exists else []
+    open_events: list[bytes] = pickle.loads(state.get[0]) if state.exists else []
     outputs: list[bytes] = []
     for kind, at_ms, value in zip(rows["type"], rows["at_ms"], rows["value"], strict=True):
         if kind != _END:
@@ -31,7 +32,7 @@ def assemble(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupStat
             outputs += [output(int(at_ms), number) for number in range(OUTPUTS)]
             open_events = []
     if open_events:
-        state.update((open_events,))
+        state.update((pickle.dumps(open_events),))
     elif state.exists:
         state.remove()
     yield pd.DataFrame({"key": [key[0]] * len(outputs), "value": outputs})
@@ -61,7 +62,7 @@ def main(settings: dict[str, Any]) -> None:
     outputs = events.groupBy("key").applyInPandasWithState(
         assemble,
         "key binary, value binary",
-        "events array<binary>",
+        "events binary",  # PySpark 4.2 cannot read the schema of an array there: KeyError: elementType
         "append",
         GroupStateTimeout.NoTimeout,
     )
