@@ -36,7 +36,7 @@ class ConnectWorker:
     """The worker's process, and the one connector that it runs."""
 
     def __init__(self, bootstrap: str, folder: Path, name: str, choice: Choice) -> None:
-        """`folder`: for its log, properties and plugins. `name`: of connector, slot, publication and group; lower-case letters, digits, `_`."""
+        """`folder`: for its log and files. `name`: of connector, slot, publication and group, so lower-case letters, digits, `_`."""
         self.choice = choice
         self._name, self._folder, self._bootstrap = name, folder, bootstrap
         self._port = ReservedPort()
@@ -96,6 +96,7 @@ class ConnectWorker:
         """Stop the worker, and give its port back."""
         if self._process is not None:
             self._process.terminate(SIGTERM, timeout_s=STOP_S)
+            self._process = None
         self._port.close()
 
     def _order(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:

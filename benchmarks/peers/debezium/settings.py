@@ -28,9 +28,10 @@ class Choice:
         return "Debezium, exactly once" if self.is_exactly_once else "Debezium"
 
 
-def debezium_choices(at_least_once: bool, exactly_once: bool) -> list[Choice]:
+def debezium_choices(at_least_once: bool, exactly_once: bool, offset_flush_ms: int = 1_000) -> list[Choice]:
     """Those that were asked for."""
-    return [Choice()] * at_least_once + [Choice(is_exactly_once=True)] * exactly_once
+    asked = {False: at_least_once, True: exactly_once}
+    return [Choice(which, offset_flush_ms) for which, is_asked in asked.items() if is_asked]
 
 
 def worker_settings(
