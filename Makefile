@@ -103,11 +103,19 @@ fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progr
 	PYTHONPATH=$(FUZZER) $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure throughput and latency of the whole path, the relay and its latency
-	$(BIN)/python -m benchmarks.pipeline throughput
-	$(BIN)/python -m benchmarks.pipeline latency
-	$(BIN)/python -m benchmarks.relay
-	$(BIN)/python -m benchmarks.relay_latency
+bench: $(INSTALLED) ## The measurements of docs/performance.md beside the peers (about 80 minutes, alone on the machine); goes on where it was cut off
+	$(BIN)/spark-job prepare
+	for each in throughput latency capacity growth faults outage catch-up; do $(BIN)/python -m benchmarks.suite $$each; done
+	$(MAKE) bench-report
+
+.PHONY: bench-report
+bench-report: $(INSTALLED) ## Render docs/performance.md and its pictures from docs/performance/*.json
+	$(BIN)/python -m benchmarks.suite report
+
+.PHONY: bench-smoke
+bench-smoke: $(INSTALLED) ## A minute of the benchmark suite: whether it works, nothing of speed; writes build/bench-smoke
+	rm -rf build/bench-smoke
+	$(BIN)/python -m benchmarks.suite smoke --results build/bench-smoke
 
 $(AUDIT)/.installed: requirements/audit.txt
 	$(PYTHON) -m venv $(AUDIT)

@@ -51,13 +51,18 @@ class Partition:
             "bench", topic_id, number, start=0, end=0, safe=0, digest="", tombstones=b"", judges=(judge,)
         )
 
-    def fill(self) -> Iterator[pa.RecordBatch]:
-        """Open all sessions, each with as many events as it has on average by now."""
+    def fill(self, most_events: int = EVENTS - 1) -> Iterator[pa.RecordBatch]:
+        """Open all sessions, each with as many events as it has on average by now, and not more than `most_events`.
+
+        Where that is fewer, the sessions go on as if they had more: the table of open sessions is as large, the input is not.
+        """
         sessions = len(self._next)
-        has = self._random.integers(1, EVENTS, sessions)
+        at = self._random.integers(1, EVENTS, sessions)
+        has = np.minimum(at, most_events)
         for first in range(0, sessions, share := max(1, _FILL_EVENTS // EVENTS)):
             some = np.arange(first, min(first + share, sessions))
             yield self._batch(np.repeat(some, has[some]))
+        self._next = at
 
     def batch(self, events: int) -> pa.RecordBatch:
         """The next records: of sessions at random."""
@@ -109,8 +114,8 @@ def main(
     report.finish(page, as_json=json)
 
 
-def measure(sessions: int, sizes: list[int], batches: int) -> Measured:
-    """Return the CPU of an event for each size of a batch."""
+def measure(sessions: int, sizes: list[int], batches: int, most_filled: int = EVENTS - 1) -> Measured:
+    """Return the CPU of an event for each size of a batch. `most_filled`: events that a session gets before it is measured."""
     random = np.random.default_rng(1)
     folder = Path(tempfile.mkdtemp(prefix="spark-outbox-bench-"))
     settings = TaskSettings(
@@ -123,7 +128,7 @@ def measure(sessions: int, sizes: list[int], batches: int) -> Measured:
     partitions = [Partition(number, sessions // PARTITIONS, random) for number in range(PARTITIONS)]
     try:
         for partition in partitions:
-            for filling in partition.fill():
+            for filling in partition.fill(most_filled):
                 _run(settings, [partition], [filling])
         found: dict[str, float] = {}
         for size in sizes:

@@ -1,1 +1,1 @@
-"""The whole path, measured: Kafka -> Spark -> Postgres -> publisher -> Kafka, this checkout's and another one's in turn."""
+"""What `benchmarks.suite` does not measure of the whole path: an idle job, many partitions in small batches, rebuilds."""

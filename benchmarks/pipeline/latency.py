@@ -34,6 +34,7 @@ class Latencies:
     p50: float
     p90: float
     p99: float
+    p999: float
     greatest: float
 
 
@@ -62,13 +63,16 @@ def latencies(
         p50=percentile(late, 50),
         p90=percentile(late, 90),
         p99=percentile(late, 99),
+        p999=percentile(late, 99.9),
         greatest=late[-1],
     )
 
 
 def percentile(ascending: list[float], percent: float) -> float:
     """Return the smallest value that is not below `percent` % of them (the nearest rank)."""
-    return ascending[max(0, math.ceil(len(ascending) * percent / 100) - 1)]
+    # Rounded, because 1,000 x 99.9 / 100 is a little more than 999 in binary.
+    rank = math.ceil(round(len(ascending) * percent / 100, 9))
+    return ascending[max(0, rank - 1)]
 
 
 def first_after(

@@ -40,23 +40,6 @@ class Sample:
     cpu: Cpu
 
 
-def warm(samples: Sequence[Sample], sessions: int) -> tuple[Sample, Sample]:
-    """Return the samples between which the pipeline was warm: a third of the sessions was delivered, all were delivered.
-
-    Raises ValueError where there are no two such samples: the backlog was too small.
-    """
-    begin = next(each for each in samples if 3 * each.delivered >= sessions)
-    end = next(each for each in samples if each.delivered >= sessions)
-    if begin.delivered >= sessions or begin.events == end.events:
-        raise ValueError(f"{sessions} sessions are too few: hardly any batch was committed after a third")
-    return begin, end
-
-
-def sessions_per_s(begin: Sample, end: Sample) -> float:
-    """Sessions delivered per second."""
-    return (end.delivered - begin.delivered) / (end.at_s - begin.at_s)
-
-
 def cpu_us(begin: Sample, end: Sample) -> dict[str, float]:
     """Microseconds of CPU for each input event, by process."""
     events = end.events - begin.events

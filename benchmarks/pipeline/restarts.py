@@ -1,16 +1,14 @@
-"""How long the outputs stay away when the job is killed: under load, and with sessions open that began half an hour ago."""
+"""How long the outputs stay away when the job is killed with sessions open that began half an hour ago."""
 
 import shutil
 import time
 from collections.abc import Mapping
 from itertools import islice
-from statistics import median
 from uuid import uuid4
 
 from benchmarks.pipeline.checkout import Checkout
-from benchmarks.pipeline.latency import first_after
 from benchmarks.pipeline.services import Services, running
-from benchmarks.pipeline.steady import OUTPUT_PARTITIONS, Flow
+from benchmarks.pipeline.steady import OUTPUT_PARTITIONS
 from benchmarks.pipeline.traffic import Watcher, preload, send, wait_for, without_ends
 from benchmarks.support.report import Measured
 from benchmarks.support.servers import Servers
@@ -19,11 +17,6 @@ from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import Shape
 
-UNDER_LOAD = {
-    "first_output_s": "kill -9 of the job to the first output of a session that ended later, median, s",
-    "slowest_s": "slowest, s",
-    "kills": "kills",
-}
 HELD = {
     "open_events": "events of open sessions",
     "to_read": "offsets that a rebuild would read",
@@ -32,38 +25,10 @@ HELD = {
     "rebuilt_s": "kill -9 to the first new output, cache deleted, s",
     "rebuilt_events": "events read again",
 }
-_SETTLE_S = 10.0
-_STANDBY_S = 120.0
 _FIRST_S = 600.0
 _READ_S = 600.0
 _HELD_TIMEOUT_S = 7_200
 _ENDED = 100
-
-
-def measure_under_load(flow: Flow, kills: int, *, standby: bool) -> Measured:
-    """Kill the job so many times; it is started again at once, or a standby that is warm continues."""
-    services, moments = flow.services, []
-    for _ in range(kills):
-        if standby:
-            services.stand_by(_STANDBY_S)
-            moments.append(services.kill_owner())
-        else:
-            moments.append(services.kill_job())
-            services.start("spark_job")
-        came = len(flow.watcher.received)
-        wait_for(
-            lambda came=came: len(flow.watcher.received) > came + _ENDED,  # type: ignore[misc]
-            "outputs after a kill",
-            _FIRST_S,
-            services.check_alive,
-        )
-        flow.wait(_SETTLE_S)
-    sent = flow.stop()
-    seconds = []
-    for moment in moments:
-        first = first_after(moment, sent, flow.watcher.received)
-        seconds.append(float("inf") if first is None else first - moment)
-    return {"first_output_s": median(seconds), "slowest_s": max(seconds), "kills": kills}
 
 
 def measure_held(

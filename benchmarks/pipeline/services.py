@@ -26,6 +26,7 @@ _PROGRESS = """
 SELECT (SELECT coalesce(sum(events), 0)::bigint FROM outbox.lane), (SELECT coalesce(sum(input_events), 0)::bigint FROM outbox.batch)
 """
 _COMMITS = "SELECT created_at FROM outbox.batch WHERE created_at BETWEEN %s AND %s ORDER BY batch_id"
+_HOLDERS = "SELECT count(DISTINCT lease_holder) FROM outbox.lane WHERE lease_until > now()"
 _TAIL = 40
 
 
@@ -57,15 +58,39 @@ class Services:
         self._processes["spark_job"] = self._processes.pop("standby")
         return moment
 
+    def second_publisher(self, timeout_s: float) -> None:
+        """Start another publisher beside the first, and wait until each holds lanes."""
+        self._processes["publisher-2"] = self._launched("publisher", self.folder / "publisher-2.log")
+        wait_for(
+            lambda: self._connection.execute(_HOLDERS).fetchall() == [(2,)],
+            "lanes of the second publisher",
+            timeout_s,
+            self.check_alive,
+        )
+
+    def kill_first_publisher(self) -> float:
+        """SIGKILL to the older of two publishers; return the moment, in seconds since 1970."""
+        moment = self.kill("publisher")
+        self._processes["publisher"] = self._processes.pop("publisher-2")
+        return moment
+
+    def kill(self, name: str) -> float:
+        """SIGKILL to a process and everything under it; return the moment, in seconds since 1970."""
+        moment = time.time()
+        self._processes[name].kill()
+        return moment
+
+    def forget(self, name: str) -> None:
+        """A killed process is not missed, until it is started again."""
+        del self._processes[name]
+
     def _launched(self, module: str, log: Path, *options: str) -> ServerProcess:
         command = [sys.executable, "-m", module, "run", *options]
         return launch(module, command, log=log, environment=self._environment)
 
     def kill_job(self) -> float:
         """SIGKILL to the job and everything under it; return the moment, in seconds since 1970."""
-        moment = time.time()
-        self._processes["spark_job"].kill()
-        return moment
+        return self.kill("spark_job")
 
     def close(self) -> None:
         """End both."""
@@ -85,6 +110,7 @@ class Services:
         return {
             part: self._processes[name].identity.pid
             for part, name in (("job", "spark_job"), ("publisher", "publisher"))
+            if name in self._processes
         }
 
     def cpu(self) -> Cpu:

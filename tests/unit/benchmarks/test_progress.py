@@ -1,10 +1,10 @@
-"""What samples of a run say of its speed: of the warm part alone, and by the input events of that part."""
+"""What samples of a run say: CPU by its input events, and how long a batch takes."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchmarks.pipeline.progress import Cpu, Sample, batch_s, cpu_us, sessions_per_s, warm
+from benchmarks.pipeline.progress import Cpu, Sample, batch_s, cpu_us
 
 
 def samples(*delivered: int) -> list[Sample]:
@@ -15,26 +15,8 @@ def samples(*delivered: int) -> list[Sample]:
     ]
 
 
-def test_the_warm_part_begins_when_a_third_is_delivered_and_ends_with_the_last_session() -> None:
-    begin, end = warm(samples(0, 0, 10, 300, 600, 900, 900), 900)
-    assert (begin.at_s, end.at_s) == (3.0, 5.0)
-    assert sessions_per_s(begin, end) == 300.0
-
-
-def test_a_slow_start_does_not_change_what_is_warm() -> None:
-    slow = warm(samples(0, 0, 0, 0, 0, 300, 600, 900), 900)
-    quick = warm(samples(0, 300, 600, 900), 900)
-    assert sessions_per_s(*slow) == sessions_per_s(*quick)
-
-
-@pytest.mark.parametrize("delivered", [(0, 900), (0, 10, 900)])
-def test_a_backlog_that_was_delivered_at_once_is_refused(delivered: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="too few"):
-        warm(samples(*delivered), 900)
-
-
 def test_cpu_is_by_input_event_and_process() -> None:
-    begin, end = warm(samples(0, 0, 300, 600, 900), 900)
+    _, _, begin, _, end = samples(0, 0, 300, 600, 900)
     assert cpu_us(begin, end) == pytest.approx(
         {
             "cpu_us_driver": 1e6 * 0.2 / 60_000,

@@ -83,11 +83,7 @@ def test_a_page_without_the_place_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "throughput",
-        "latency-100",
-        "latency-500",
         "idle",
-        "restart",
         "held",
         "partitions",
         "rebuild",

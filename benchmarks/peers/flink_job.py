@@ -1,0 +1,172 @@
+"""Apache Flink: a job of our own in Java (flink/), in one JVM with a mini cluster, with Flink's exactly-once Kafka sink."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+from benchmarks.peers.contender import Work
+from benchmarks.peers.java import built
+from benchmarks.peers.process import SingleProcess, started
+
+PART = "job"
+_PROJECT = Path(__file__).parent / "flink"
+_MAIN = "peers.SessionJob"
+_CHECKPOINTS = "checkpoints"
+_COMPLETED = re.compile(r"Completed checkpoint (\d+) for job \w+ \((\d+) bytes, checkpointDuration=(\d+) ms")
+
+# Each with its reason in README.md, section Flink.
+_JVM = [
+    "-Xms2g",
+    "-Xmx2g",
+    "-XX:+UseG1GC",
+    "-XX:MaxDirectMemorySize=1g",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.net",
+            "java.io",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "sun.nio.ch",
+        )
+    ),
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.flink.runtime.checkpoint.CheckpointCoordinator=info",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.flink.runtime.executiongraph.ExecutionGraph=info",
+]
+_FLINK = {
+    "execution.target": "local",
+    "execution.attached": "true",
+    "pipeline.object-reuse": "true",
+    "pipeline.generic-types": "false",
+    "execution.buffer-timeout.interval": "10 ms",
+    "taskmanager.memory.network.min": "128 mb",
+    "taskmanager.memory.network.max": "128 mb",
+    "taskmanager.memory.managed.size": "768 mb",
+    "execution.checkpointing.mode": "EXACTLY_ONCE",
+    "execution.checkpointing.incremental": "true",
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "execution.state-recovery.claim-mode": "CLAIM",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "2147483647",
+    "restart-strategy.fixed-delay.delay": "1 s",
+}
+_SOURCE = {
+    "isolation.level": "read_committed",
+    "max.poll.records": "5000",
+    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "fetch.max.bytes": str(64 * 1024 * 1024),
+    "receive.buffer.bytes": str(1024 * 1024),
+}
+_SINK = {
+    "compression.type": "lz4",
+    "linger.ms": "5",
+    "batch.size": str(256 * 1024),
+    "buffer.memory": str(64 * 1024 * 1024),
+}
+
+
+@dataclass(frozen=True)
+class Flink:
+    """One setting of the job."""
+
+    state: Literal["hashmap", "rocksdb"] = "hashmap"
+    checkpoint_ms: int = 1_000
+    transaction_timeout_s: int = 900
+    """The broker's default maximum: an outage that is longer loses what was prepared."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in tables."""
+        backend = {"hashmap": "heap", "rocksdb": "RocksDB"}[self.state]
+        return f"Flink, {backend}, {self.checkpoint_ms / 1000:g} s"
+
+    @contextmanager
+    def running(self, work: Work) -> Iterator[SingleProcess]:
+        """Build the job where that was not done yet, and run it."""
+        build = built(_PROJECT)
+        prefix = f"flink-{uuid4().hex[:12]}"
+
+        def command() -> list[str]:
+            settings = work.folder / "flink.properties"
+            settings.write_text(_properties(self._settings(work, prefix)), "utf-8")
+            return build.command(_JVM, _MAIN, str(settings))
+
+        with started(SingleProcess(PART, command, work.folder / "flink.log")) as process:
+            yield process
+
+    def _settings(self, work: Work, prefix: str) -> dict[str, str]:
+        checkpoints = work.folder / _CHECKPOINTS
+        flink = _FLINK | {
+            "parallelism.default": str(work.parallelism),
+            "taskmanager.numberOfTaskSlots": str(work.parallelism),
+            "state.backend.type": self.state,
+            "execution.checkpointing.interval": f"{self.checkpoint_ms} ms",
+            "execution.checkpointing.dir": checkpoints.as_uri(),
+            "io.tmp.dirs": str(work.folder),
+        }
+        if (latest := latest_checkpoint(checkpoints)) is not None:
+            flink["execution.state-recovery.path"] = latest.as_uri()
+        source = _SOURCE | {"group.id": prefix}
+        sink = _SINK | {"transaction.timeout.ms": str(self.transaction_timeout_s * 1000)}
+        return {
+            "job.bootstrap-servers": work.bootstrap_servers,
+            "job.input-topic": work.input_topic,
+            "job.output-topic": work.output_topic,
+            "job.transactional-id-prefix": prefix,
+            "job.transaction-naming": "INCREMENTING",
+            **{f"flink.{name}": value for name, value in flink.items()},
+            **{f"source.{name}": value for name, value in source.items()},
+            **{f"sink.{name}": value for name, value in sink.items()},
+        }
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint below the folder, of whichever life of the job: what a high-availability store would name."""
+    complete = [(meta.stat().st_mtime_ns, meta.parent) for meta in folder.glob("*/chk-*/_metadata")]
+    return max(complete)[1] if complete else None
+
+
+class Checkpoints(NamedTuple):
+    """What checkpoints were taken, of all lives of the job."""
+
+    completed: int
+    bytes_written: int
+    """Of state, as Flink reports each."""
+    longest_ms: int
+    files: int
+    """In the folder now."""
+    bytes_kept: int
+    """In the folder now."""
+
+
+def checkpoints(work: Work) -> Checkpoints:
+    """Read the job's log and folder; may be asked while it runs."""
+    done = _COMPLETED.findall((work.folder / "flink.log").read_text("utf-8", "replace"))
+    sizes = []
+    for file in (work.folder / _CHECKPOINTS).rglob("*"):
+        try:
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+        except FileNotFoundError:
+            continue  # a checkpoint was discarded meanwhile
+    return Checkpoints(
+        len(done),
+        sum(int(size) for _, size, _ in done),
+        max((int(ms) for _, _, ms in done), default=0),
+        len(sizes),
+        sum(sizes),
+    )
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    """As a Java properties file. The values hold no backslash and no line break."""
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

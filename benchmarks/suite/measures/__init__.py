@@ -1,0 +1,1 @@
+"""The measurements, one module each: what a round of it is."""

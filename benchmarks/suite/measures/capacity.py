@@ -1,0 +1,77 @@
+"""The highest rate of sessions that is held for two minutes with a p99 below one second."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.peers.contender import Contender
+from benchmarks.suite.load.workload import Bench, Run
+from benchmarks.suite.measures.ladder import highest
+from benchmarks.suite.measures.latency import MOST_BEHIND_S, Phase, phase, warmed
+from benchmarks.support.report import screen
+
+TITLE = "The highest rate that is held with p99 below a second"
+LABELS = {
+    "rate": "sessions/s held",
+    "p50": "latency p50 at that rate, s",
+    "p99": "p99 at that rate, s",
+    "sessions": "sessions measured at that rate",
+    "failed_rate": "lowest rate tried that was not held, sessions/s",
+    "failed_p99": "p99 at that one, s",
+    "behind": "rates at which the senders could not keep up",
+}
+_P99_S = 1.0
+_DRAIN_S = 600.0
+
+
+@dataclass
+class Trials:
+    """What each rate came to, on one warm contender."""
+
+    run: Run
+    warm_up_s: float
+    found: dict[float, dict[str, float]] = field(default_factory=dict)
+    """By rate, of the last trial."""
+    behind: int = 0
+
+    def holds(self, rate: float, seconds: float) -> bool:
+        """Try a rate for so long, and wait until all of it is delivered."""
+        one: Phase = phase(self.run, rate, self.warm_up_s, seconds)
+        if not self.run.wait_for_all(_DRAIN_S):
+            raise RuntimeError(f"the sessions sent at {rate:g}/s did not all come within {_DRAIN_S:g} s")
+        found = one.measured(self.run.watcher.received())
+        self.found[rate] = found
+        # Where the senders could not, the contender had less to do than that rate: not held, and said.
+        behind = found["behind_s"] > MOST_BEHIND_S
+        self.behind += behind
+        held = not behind and found["p99"] < _P99_S
+        screen.print(
+            f"  {rate:g} sessions/s for {seconds:g} s: p99 {found['p99']:.3f} s, senders {found['behind_s']:.3f} s behind: "
+            f"{'held' if held else 'not held'}",
+            markup=False,
+        )
+        return held
+
+
+def measure(
+    bench: Bench,
+    contender: Contender,
+    ladder: Sequence[float],
+    *,
+    partitions: int,
+    warm_up_s: float,
+    attempt_s: float,
+    proof_s: float,
+) -> dict[str, float]:
+    """Search the ladder of rates. A rate counts as held if p99 stayed below a second for `proof_s`."""
+    with warmed(bench, contender, partitions) as run:
+        trials = Trials(run, warm_up_s)
+        rate = highest(
+            ladder, lambda one: trials.holds(one, attempt_s), lambda one: trials.holds(one, proof_s)
+        )
+    failed = min((one for one in trials.found if rate is None or one > rate), default=None)
+    found: dict[str, float] = {"rate": rate or 0.0, "behind": trials.behind}
+    if rate is not None:
+        found |= {name: trials.found[rate][name] for name in ("p50", "p99", "sessions")}
+    if failed is not None:
+        found |= {"failed_rate": failed, "failed_p99": trials.found[failed]["p99"]}
+    return found

@@ -1,0 +1,123 @@
+"""What an event costs as things grow: open sessions, events of a session, bytes of an event, partitions, work of the transform. Ours."""
+
+import multiprocessing
+import resource
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from benchmarks import open_sessions
+from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.workload import COMPLETENESS, Bench
+from benchmarks.suite.measures import throughput
+
+TITLE = "What an event costs as things grow"
+LABELS = {
+    "cpu": "CPU of an input event, us",
+    "cpu_session": "CPU of a session, us",
+    "warm": "sessions/s, warm",
+    "memory": "most memory, MB",
+    "memory_event": "most memory by events of the largest batch, bytes",
+    **COMPLETENESS,
+}
+OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
+_BATCH = 200_000
+_MOST_EVENTS = 600_000
+_TRANSFORMS = {"0": "twenty", "1": "twenty_in_1_ms", "10": "twenty_in_10_ms"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """The whole path with one thing at one size; else 102 events of 150 bytes, 4 partitions, a transform that costs nothing."""
+
+    name: str
+    sessions: int
+    entries: int = 100
+    bytes_per_event: int = 150
+    partitions: int = 4
+    max_events: int = _MOST_EVENTS
+    transform: str = "0"
+
+    @property
+    def events(self) -> int:
+        """In the backlog."""
+        return self.sessions * (self.entries + 2)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Which points there are. A factor makes all backlogs smaller."""
+
+    open_sessions: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    factor: float = 1.0
+    points: tuple[Point, ...] = field(
+        default=(
+            Point(f"{EVENTS}: 10", 40_000, entries=8),
+            Point(f"{EVENTS}: 102", 12_000),
+            Point(f"{EVENTS}: 1000", 1_200, entries=998),
+            Point(f"{BYTES}: 100", 12_000, bytes_per_event=100),
+            Point(f"{BYTES}: 1000", 6_000, bytes_per_event=1_000, max_events=150_000),
+            Point(f"{BYTES}: 10000", 1_200, bytes_per_event=10_000, max_events=20_000),
+            Point(f"{BYTES}: 100000", 120, bytes_per_event=100_000, max_events=2_000),
+            Point(f"{PARTITIONS}: 1", 12_000, partitions=1),
+            Point(f"{PARTITIONS}: 10", 12_000, partitions=10),
+            Point(f"{PARTITIONS}: 100", 12_000, partitions=100),
+            Point(f"{PARTITIONS}: 500", 12_000, partitions=500),
+            Point(f"{TRANSFORM}: 1", 6_000, transform="1"),
+            Point(f"{TRANSFORM}: 10", 3_000, transform="10"),
+        )
+    )
+
+    def names(self) -> list[str]:
+        """Of all points, in order."""
+        return [*(f"{OPEN}: {number}" for number in self.open_sessions), *(one.name for one in self.points)]
+
+
+def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, float]:
+    """Run a backlog of that kind through the whole path."""
+    settings = {
+        "JOB__MAX_EVENTS_PER_BATCH": str(max(1, min(point.max_events, point.events // 4))),
+        "TRANSFORM__FUNCTION": f"benchmarks.transforms:{_TRANSFORMS[point.transform]}",
+    }
+    sessions = max(30, int(point.sessions * factor))
+    work = bench.preloaded(sessions, point.partitions, point.entries, point.bytes_per_event)
+    found = throughput.measure(bench, Ours(bench.servers, settings=settings), work)
+    events = work.entries + 2
+    largest = min(int(settings["JOB__MAX_EVENTS_PER_BATCH"]), work.events)
+    return {
+        "cpu": found["cpu"],
+        "cpu_session": found["cpu"] * events,
+        "warm": found["warm"],
+        "memory": found["memory"],
+        "memory_event": 1e6 * found["memory"] / largest,
+        **{name: found[name] for name in COMPLETENESS},
+    }
+
+
+def measure_open(sessions: int, batches: int = 4) -> dict[str, float]:
+    """Measure a task with so many sessions open, in a process of its own: see benchmarks.open_sessions."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_measure_open, sessions, batches).result()
+
+
+def _measure_open(sessions: int, batches: int) -> dict[str, float]:
+    found: Mapping[str, float] = open_sessions.measure(sessions, [_BATCH], batches, most_filled=3)
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    cpu = found[f"us_{_BATCH}"]
+    return {
+        "cpu": cpu,
+        "cpu_session": cpu * open_sessions.EVENTS,
+        "memory": memory_mb,
+        "memory_event": 1e6 * memory_mb / _BATCH,
+    }
+
+
+def measure(bench: Bench, sizes: Sizes, wanted: set[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the points that are wanted."""
+    for number in sizes.open_sessions:
+        if (name := f"{OPEN}: {number}") in wanted:
+            yield name, measure_open(number)
+    for point in sizes.points:
+        if point.name in wanted:
+            yield point.name, measure_point(bench, point, sizes.factor)

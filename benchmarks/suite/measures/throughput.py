@@ -1,0 +1,125 @@
+"""A backlog, as fast as it goes, by what a reader sees: sessions a second, warm and from the start, and what they cost each part."""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Protocol, runtime_checkable
+
+from benchmarks.peers.contender import Contender
+from benchmarks.suite.load import usage
+from benchmarks.suite.load.watcher import Arrivals
+from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, Workload, completeness
+from benchmarks.support.report import screen
+from benchmarks.support.servers import Servers
+
+TITLE = "A backlog of sessions, as fast as it goes"
+LABELS = {
+    "warm": "sessions/s, warm",
+    "whole": "sessions/s, from the start of the processes",
+    "events_s": "input events/s, warm",
+    "cpu": "CPU of an input event, warm, all parts but Kafka, us",
+    "cpu_job": "of it the job",
+    "cpu_job_jvm": "of the job the JVM",
+    "cpu_job_workers": "of the job the Python workers",
+    "cpu_job_driver": "of the job the driver",
+    "cpu_executors": "of it Spark's executors of a cluster",
+    "cpu_publisher": "of it the publisher",
+    "cpu_postgres": "of it Postgres",
+    "cpu_kafka": "CPU of an input event, Kafka, us",
+    "wal_bytes": "WAL of a session, bytes",
+    "stored_bytes": "outbox of a session, bytes",
+    "backlog": "most sessions in the outbox that were not delivered",
+    "memory": "most memory, all parts but Kafka, MB",
+    "memory_job": "of it the job",
+    "memory_executors": "of it the executors",
+    "memory_publisher": "of it the publisher",
+    "memory_postgres": "of it Postgres",
+    "memory_kafka": "most memory, Kafka, MB",
+    **COMPLETENESS,
+}
+_OF_A_PART = ("_jvm", "_workers", "_driver")
+_LONGEST_S = 900.0
+_LOOK_EVERY_S = 2.0
+_SHOW_EVERY_S = 10.0
+
+
+@runtime_checkable
+class HasOutbox(Protocol):
+    """A contender whose outputs are in Postgres."""
+
+    @property
+    def dsn(self) -> str:
+        """Of the outbox."""
+        ...
+
+
+def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, float]:
+    """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read to the last one."""
+    with bench.running(contender, work.topic) as run:
+        found = _delivered(run, work)
+        arrivals = run.watcher.stop()
+    whole = completeness(bench.servers.bootstrap_servers, work.ends)
+    return speeds(arrivals, work.sessions, run.started_s) | found | whole
+
+
+def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, float]:
+    """Return the rates by what the watcher saw. Raises ValueError where the last session came with the first third."""
+    begin_s, begun = arrivals.reached((sessions + 2) // 3)
+    end_s, ended = arrivals.reached(sessions)
+    if end_s <= begin_s or ended <= begun:
+        raise ValueError(f"{sessions} sessions are too few: they came before anything was warm")
+    warm = (ended - begun) / (end_s - begin_s)
+    return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
+
+
+def scan_s(servers: Servers, topic: str) -> float:
+    """Seconds of one warm scan of the topic by Spark, which throws the records away: what nothing that reads by Spark can beat."""
+    command = [sys.executable, "-m", "benchmarks.scan", servers.bootstrap_servers, topic]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])
+
+
+def _delivered(run: Run, work: Workload) -> dict[str, float]:
+    """Wait for all, and return what the warm part cost."""
+    memory = usage.MemoryPeaks()
+    dsn = run.contender.dsn if isinstance(run.contender, HasOutbox) else None
+    begin: tuple[dict[str, float], int] | None = None
+    written: usage.Written | None = None
+    backlog = 0.0
+    began = looked = shown = time.monotonic()
+    while (sessions := run.watcher.sessions) < work.sessions:
+        run.contender.check_alive()
+        now = time.monotonic()
+        if begin is None and 3 * sessions >= work.sessions:
+            begin = (usage.cpu_s(run.parts()), sessions)
+            written = usage.Written.now(dsn) if dsn else None
+        if now - looked > _LOOK_EVERY_S:
+            looked = now
+            memory.look(run.parts())
+            if dsn:
+                backlog = max(backlog, usage.Written.now(dsn).sessions - run.watcher.sessions)
+        if now - shown > _SHOW_EVERY_S:
+            shown = now
+            screen.print(f"  {now - began:.0f} s: {sessions:,} sessions can be read")
+        if now - began > _LONGEST_S:
+            raise RuntimeError(f"only {sessions} of {work.sessions} sessions after {_LONGEST_S:g} s")
+        time.sleep(0.05)
+    end = usage.cpu_s(run.parts())
+    memory.look(run.parts())
+    if begin is None:
+        raise ValueError(f"{work.sessions} sessions are too few: they came before anything was warm")
+    before, begun = begin
+    found = usage.cpu_us(before, end, (work.sessions - begun) * (work.entries + 2)) | memory.measured()
+    found |= {"cpu": _all_but_kafka(found, "cpu_"), "memory": _all_but_kafka(found, "memory_")}
+    if dsn and written:
+        found |= usage.Written.now(dsn).of_a_session(written) | {"backlog": backlog}
+    return found
+
+
+def _all_but_kafka(found: dict[str, float], prefix: str) -> float:
+    return sum(
+        value
+        for name, value in found.items()
+        if name.startswith(prefix) and name != f"{prefix}kafka" and not name.endswith(_OF_A_PART)
+    )

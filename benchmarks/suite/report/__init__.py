@@ -1,0 +1,1 @@
+"""From the JSON files of the measurements to tables, pictures and the page."""

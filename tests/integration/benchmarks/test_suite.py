@@ -1,0 +1,70 @@
+"""The benchmark suite at its smallest, on real servers: figures are there, outputs are exact, the page renders. Nothing of speed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run wrote its results."""
+    target = tmp_path_factory.mktemp("suite")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.suite", "smoke", "--results", str(target)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return target
+
+
+def the_round(path: Path) -> dict[str, Any]:
+    """Return the only round of a file."""
+    (one,) = json.loads(path.read_text("utf-8"))["rounds"]
+    return dict(one)
+
+
+def test_a_backlog_has_speed_cost_and_exact_outputs(folder: Path) -> None:
+    one = the_round(folder / "throughput.json")
+    measured = one["measured"]
+    assert (measured["missing"], measured["twice"], measured["strange"]) == (0, 0, 0)
+    for name in (
+        "warm",
+        "whole",
+        "cpu_job",
+        "cpu_publisher",
+        "cpu_kafka",
+        "memory",
+        "wal_bytes",
+        "stored_bytes",
+    ):
+        assert measured[name] > 0, name
+    assert one["commit"]
+    assert "benchmarks.suite smoke" in one["command"]
+
+
+def test_a_steady_rate_has_latencies_and_exact_outputs(folder: Path) -> None:
+    measured = the_round(folder / "latency.json")["measured"]
+    assert (measured["missing"], measured["twice"], measured["strange"]) == (0, 0, 0)
+    assert measured["sessions"] > 0
+    assert 0 < measured["p50"] <= measured["p99"] <= measured["p999"] <= measured["greatest"]
+
+
+def test_the_page_and_its_pictures_are_rendered(folder: Path) -> None:
+    page = (folder / "performance.md").read_text("utf-8")
+    assert "| sessions/s, warm |" in page
+    assert "latency p50, s" in page
+    assert "Not measured yet" not in page
+    assert (folder / "throughput.svg").read_text("utf-8").startswith("<svg")
