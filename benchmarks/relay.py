@@ -15,6 +15,7 @@ relayed some sessions before it is timed.
 import gc
 import math
 import multiprocessing
+import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +29,7 @@ import typer
 from benchmarks.peers.debezium.rate import measure_debezium
 from benchmarks.peers.debezium.settings import debezium_choices
 from benchmarks.peers.debezium.table import LOGICAL
+from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import (
     EVENTS,
     SyntheticOutbox,
@@ -38,7 +40,7 @@ from benchmarks.support.outbox import (
     wait_for_lanes,
 )
 from benchmarks.support.process_cost import cpu_s, peak_mb
-from benchmarks.support.report import Measured, Report, alternate
+from benchmarks.support.report import Measured, Report
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
@@ -150,6 +152,7 @@ def main(
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     warm_up: Annotated[int, typer.Option(min=1, help="Sessions that Debezium's JVM warms up with.")] = 5_000,
+    results: ResultsFolder = None,
     page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
@@ -169,13 +172,13 @@ def main(
     }
     choices = {each.name: each for each in debezium_choices(debezium, exactly_once)}
     report = Report(f"relay-{processes}" + ("-debezium" if choices else ""), parameters, LABELS)
+    kept = KeptRounds(report, results, "relay", "The publisher: a backlog")
     with (
         tempfile.TemporaryDirectory(prefix="relay-bench-") as directory,
         Stack.from_environment_or_start(
             Path(directory), fast=True, heap="1g", postgres_settings=LOGICAL if choices else None
         ) as stack,
     ):
-        warming = Report("warm-up", parameters, LABELS)
 
         def measured(whose: str) -> Measured:
             if whose in choices:
@@ -186,11 +189,11 @@ def main(
                     return measure_relay(outbox, rows, processes, Path(directory))
                 return measure_bare(outbox, rows, processes)
 
-        def measure(whose: str) -> None:
-            into = warming if whose not in (warming.rounds | choices) else report
-            into.add(whose, measured(whose))
-
-        alternate(["publisher", *choices, "bare producer"], rounds + 1, measure)
+        for whose in ("publisher", "bare producer"):
+            Report("warm-up", parameters, LABELS).add(whose, measured(whose))
+        for whose in kept.turns(["publisher", *choices, "bare producer"], rounds):
+            load = os.getloadavg()[0]
+            kept.add(whose, measured(whose), load_before=load)
     report.finish(page, as_json=json)
 
 

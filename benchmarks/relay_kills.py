@@ -9,6 +9,7 @@ start. Each relay has sent some sessions before, so that it has stored how far i
 """
 
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -24,9 +25,10 @@ import typer
 from benchmarks.peers.debezium.connect import ConnectWorker, connect_worker
 from benchmarks.peers.debezium.settings import ID_HEADER, Choice, debezium_choices
 from benchmarks.peers.debezium.table import APPEND_TIME, LOGICAL, debezium_table
+from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import EVENTS, synthetic_outbox, wait_for_lanes
 from benchmarks.support.reading import TopicReader, topic_reader
-from benchmarks.support.report import Measured, Report, alternate
+from benchmarks.support.report import Measured, Report
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
 from devstack.stack import Stack
@@ -35,9 +37,9 @@ from service.settings import LogSettings, PublisherSettings
 
 LABELS = {
     "missing": "events missing",
-    "duplicates": "events there twice",
+    "twice": "events there twice",
     "out_of_order": "events out of order in their key",
-    "altered": "events altered",
+    "strange": "events altered or never to be sent",
     "kills": "kills",
     "back_s": "kill -9 to the next new event, median, s",
     "back_max_s": "slowest, s",
@@ -140,9 +142,9 @@ def measure_kills(stack: Stack, relay: Relay, rows: int, at: Sequence[int]) -> M
         reader.to_the_end()
     return {
         "missing": tally.missing,
-        "duplicates": tally.duplicates,
+        "twice": tally.duplicates,
         "out_of_order": tally.out_of_order,
-        "altered": tally.altered,
+        "strange": tally.altered,
         "kills": len(back),
         "back_s": statistics.median(back),
         "back_max_s": max(back),
@@ -175,6 +177,7 @@ def main(
     offset_flush_ms: Annotated[
         int, typer.Option(min=1, help="How often Connect stores how far it is; its default is 60,000.")
     ] = 1_000,
+    results: ResultsFolder = None,
     page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
@@ -186,6 +189,7 @@ def main(
     choices = {each.name: each for each in debezium_choices(debezium, exactly_once, offset_flush_ms)}
     parameters = {"rows": rows, "lanes": lanes, "killed at %": at, "offset flush ms": offset_flush_ms}
     report = Report("relay-kills", parameters, LABELS, comparing=False)
+    kept = KeptRounds(report, results, "relay-kills", "The publisher: killed")
     with (
         tempfile.TemporaryDirectory(prefix="relay-kills-") as directory,
         Stack.from_environment_or_start(Path(directory), heap="1g", postgres_settings=LOGICAL) as stack,
@@ -196,11 +200,10 @@ def main(
                 return debezium_relay(stack, rows, choices[whose], Path(directory))
             return publisher_relay(stack, rows, lanes, Path(directory))
 
-        def measure(whose: str) -> None:
+        for whose in kept.turns(["publisher", *choices], rounds):
+            load = os.getloadavg()[0]
             with relay(whose) as ready:
-                report.add(whose, measure_kills(stack, ready, rows, points))
-
-        alternate(["publisher", *choices], rounds, measure)
+                kept.add(whose, measure_kills(stack, ready, rows, points), load_before=load)
     report.finish(page, as_json=json)
 
 

@@ -12,6 +12,7 @@ router (benchmarks/peers/debezium), which waits beside the publisher; `--exactly
 """
 
 import itertools
+import os
 import statistics
 import tempfile
 import threading
@@ -29,6 +30,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.peers.debezium.connect import connect_worker
 from benchmarks.peers.debezium.settings import Choice, debezium_choices
 from benchmarks.peers.debezium.table import LOGICAL, debezium_table
+from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import (
     PARTITIONS,
     SyntheticOutbox,
@@ -164,6 +166,7 @@ def main(
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 8,
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
+    results: ResultsFolder = None,
     page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
@@ -174,6 +177,7 @@ def main(
     choices = debezium_choices(debezium, exactly_once)
     parameters = {"batches": batches, "batches/s": rate, "lanes": lanes}
     report = Report("relay-latency" + ("-debezium" if choices else ""), parameters, LABELS)
+    kept = KeptRounds(report, results, "relay-latency", "The publisher: an idle lane's first event")
     with ExitStack() as running:
         directory = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="relay-latency-")))
         settings = LOGICAL if choices else None
@@ -188,10 +192,13 @@ def main(
         ways.append(_bare(outbox))
         arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
         measure(ways, arrivals, WARM_UP, rate)
-        for number in range(rounds):
-            for name, found in measure(ways[:: -1 if number % 2 else 1], arrivals, batches, rate).items():
+        turns = kept.turns([way.name for way in ways], rounds)
+        by_name = {way.name: way for way in ways}
+        while turn := list(itertools.islice(turns, len(ways))):
+            load = os.getloadavg()[0]
+            for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
                 cuts = statistics.quantiles(found, n=100)
-                report.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)})
+                kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
     report.finish(page, as_json=json)
 
 
