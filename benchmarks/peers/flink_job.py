@@ -22,7 +22,7 @@ _COMPLETED = re.compile(r"Completed checkpoint (\d+) for job \w+ \((\d+) bytes, 
 _JVM = [
     "-Xms2g",
     "-Xmx2g",
-    "-XX:+UseG1GC",
+    "-XX:+UseParallelGC",
     "-XX:MaxDirectMemorySize=1g",
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"

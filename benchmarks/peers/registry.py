@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.flink_job import Flink
+from benchmarks.peers.ours import Ours
 
 _MAKERS: Mapping[str, Callable[[], Contender]] = {
+    "ours": Ours,
     "flink-heap-1s": Flink,
     "flink-heap-200ms": lambda: Flink(checkpoint_ms=200),
     "flink-rocksdb-1s": lambda: Flink("rocksdb"),

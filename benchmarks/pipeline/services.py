@@ -80,10 +80,6 @@ class Services:
         self._processes[name].kill()
         return moment
 
-    def forget(self, name: str) -> None:
-        """A killed process is not missed, until it is started again."""
-        del self._processes[name]
-
     def _launched(self, module: str, log: Path, *options: str) -> ServerProcess:
         command = [sys.executable, "-m", module, "run", *options]
         return launch(module, command, log=log, environment=self._environment)
@@ -110,7 +106,6 @@ class Services:
         return {
             part: self._processes[name].identity.pid
             for part, name in (("job", "spark_job"), ("publisher", "publisher"))
-            if name in self._processes
         }
 
     def cpu(self) -> Cpu:

@@ -16,16 +16,6 @@ from benchmarks.support.servers import Servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 
-LATENCY = {
-    "p50": "latency p50, s",
-    "p90": "p90, s",
-    "p99": "p99, s",
-    "greatest": "greatest, s",
-    "sessions": "sessions measured",
-    "missing": "of them never received",
-    "batch_ms": "from one commit to the next, median, ms",
-    "cpu_us_total": "CPU of an input event, us",
-}
 IDLE = {
     "cpu_percent": "CPU of the idle job, % of a core",
     "jvm_percent": "of it the JVM",

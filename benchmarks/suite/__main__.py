@@ -29,6 +29,7 @@ from benchmarks.suite.report import page
 from benchmarks.suite.results import PAGE, RESULTS
 from benchmarks.support.report import screen
 from benchmarks.support.servers import started_servers
+from devstack.processes.errors import DevstackError
 
 app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
 
@@ -36,13 +37,29 @@ app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
 @contextmanager
 def _bench() -> Iterator[Bench]:
     with started_servers() as servers:
-        yield Bench(servers)
+        bench = Bench(servers)
+        yield bench
+    if bench.failed:
+        screen.print(f"{len(bench.failed)} rounds failed, and are taken when this is called again:")
+        for one in bench.failed:
+            screen.print(f"  {one}", markup=False)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _round(bench: Bench, what: str) -> Iterator[float]:
+    """One round, which may fail without the others. Yields the load average before."""
+    try:
+        yield os.getloadavg()[0]
+    except (DevstackError, RuntimeError, TimeoutError, ValueError) as error:
+        bench.failed.append(f"{what}: {error}")
+        screen.print(f"{what} failed: {error}", markup=False)
 
 
 @app.command("throughput")
 def measure_throughput(
     sessions: Annotated[int, typer.Option(min=30, help="Sessions of 102 events in the backlog.")] = 60_000,
-    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,kafka-streams,spark",
+    who: Names = "ours,flink-heap-1s,flink-rocksdb-1s,streams-rocksdb",
     rounds: Rounds = 5,
     partitions: Partitions = 4,
     baseline: Baseline = None,
@@ -67,8 +84,8 @@ def measure_throughput(
             screen.print(f"a warm scan by Spark that does nothing: {speed:,.0f} events/s")
         for name, _ in kept.missing(list(chosen), rounds):
             work = bench.preloaded(sessions, partitions)
-            load = os.getloadavg()[0]
-            kept.add(name, throughput.measure(bench, chosen[name], work), load_before=load)
+            with _round(bench, name) as load:
+                kept.add(name, throughput.measure(bench, chosen[name], work), load_before=load)
 
 
 @app.command("latency")
@@ -98,18 +115,18 @@ def measure_latency(
                 left = [point for point in points if kept.taken(name, point) < number]
                 if not left:
                     continue
-                load = os.getloadavg()[0]
-                found = latency.measure(
-                    bench,
-                    chosen[name],
-                    [points[point] for point in left],
-                    partitions=partitions,
-                    warm_up_s=warm_up,
-                    seconds=seconds,
-                )
-                for point in left:
-                    if points[point] in found:
-                        kept.add(name, found[points[point]], point, load_before=load)
+                with _round(bench, name) as load:
+                    found = latency.measure(
+                        bench,
+                        chosen[name],
+                        [points[point] for point in left],
+                        partitions=partitions,
+                        warm_up_s=warm_up,
+                        seconds=seconds,
+                    )
+                    for point in left:
+                        if points[point] in found:
+                            kept.add(name, found[points[point]], point, load_before=load)
 
 
 @app.command("capacity")
@@ -143,17 +160,17 @@ def measure_capacity(
             one.name: one for one in contenders(names(who), bench.servers, baseline=baseline, settings=given)
         }
         for name, _ in kept.missing(list(chosen), rounds):
-            load = os.getloadavg()[0]
-            found = capacity.measure(
-                bench,
-                chosen[name],
-                numbers(ladder),
-                partitions=partitions,
-                warm_up_s=warm_up,
-                attempt_s=attempt,
-                proof_s=proof,
-            )
-            kept.add(name, found, load_before=load)
+            with _round(bench, name) as load:
+                found = capacity.measure(
+                    bench,
+                    chosen[name],
+                    numbers(ladder),
+                    partitions=partitions,
+                    warm_up_s=warm_up,
+                    attempt_s=attempt,
+                    proof_s=proof,
+                )
+                kept.add(name, found, load_before=load)
 
 
 @app.command("growth")
@@ -172,9 +189,9 @@ def measure_growth(
         for number in range(1, rounds + 1):
             for point in sizes.names():
                 if point.startswith(only) and kept.taken("ours", point) < number:
-                    load = os.getloadavg()[0]
-                    for _, found in growth.measure(bench, sizes, {point}):
-                        kept.add("ours", found, point, load_before=load)
+                    with _round(bench, point) as load:
+                        for _, found in growth.measure(bench, sizes, {point}):
+                            kept.add("ours", found, point, load_before=load)
 
 
 @app.command("faults")
@@ -197,11 +214,11 @@ def measure_faults(
                 left = kills - kept.taken(contender.name, scenario.name)
                 if left < 1:
                     continue
-                load = os.getloadavg()[0]
-                for found in faults.measure(
-                    bench, contender, scenario, kills=left, rate=rate, partitions=partitions
-                ):
-                    kept.add(contender.name, found, scenario.name, load_before=load)
+                with _round(bench, f"{contender.name}, {scenario.name}") as load:
+                    for found in faults.measure(
+                        bench, contender, scenario, kills=left, rate=rate, partitions=partitions
+                    ):
+                        kept.add(contender.name, found, scenario.name, load_before=load)
 
 
 @app.command("outage")
@@ -223,11 +240,11 @@ def measure_outage(
             one.name: one for one in contenders(names(who), bench.servers, transaction_timeout_s=timeout)
         }
         for name, _ in kept.missing(list(chosen), rounds):
-            load = os.getloadavg()[0]
-            found = outage.beyond_timeout(
-                bench, chosen[name], timeout_s=timeout, rate=rate, partitions=partitions
-            )
-            kept.add(name, found, load_before=load)
+            with _round(bench, name) as load:
+                found = outage.beyond_timeout(
+                    bench, chosen[name], timeout_s=timeout, rate=rate, partitions=partitions
+                )
+                kept.add(name, found, load_before=load)
 
 
 @app.command("catch-up")
@@ -249,11 +266,11 @@ def measure_catch_up(
     with _bench() as bench:
         chosen = {one.name: one for one in contenders(names(who), bench.servers)}
         for name, _ in kept.missing(list(chosen), rounds):
-            load = os.getloadavg()[0]
-            found = outage.catch_up(
-                bench, chosen[name], outage_s=seconds, rate=rate, hurry=hurry, partitions=partitions
-            )
-            kept.add(name, found, load_before=load)
+            with _round(bench, name) as load:
+                found = outage.catch_up(
+                    bench, chosen[name], outage_s=seconds, rate=rate, hurry=hurry, partitions=partitions
+                )
+                kept.add(name, found, load_before=load)
 
 
 @app.command("smoke")

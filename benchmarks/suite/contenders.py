@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.peers.contender import Contender
 from benchmarks.pipeline.checkout import Checkout
-from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.ours import Clustered, ours
 from benchmarks.support.servers import Servers
 
 OURS = "ours"
@@ -33,15 +33,14 @@ def contenders(
     found: list[Contender] = []
     for name in names:
         if name == OURS:
-            found.append(Ours(servers, settings=own))
+            found.append(ours(own))
         elif name.startswith(_CLUSTER) and (workers := name.removeprefix(_CLUSTER)).isdigit():
-            found.append(
-                Ours(servers, f"ours, {workers} Spark workers", settings=own, spark_workers=int(workers))
-            )
+            found.append(Clustered(servers, int(workers), own))
         else:
             found.append(_peer(name, transaction_timeout_s))
     if baseline is not None:
-        found.append(Ours(servers, "before", Checkout("before", baseline.resolve()), own))
+        before = Checkout("before", baseline.resolve())
+        found.append(ours(own, name=before.name, checkout=before))
     return found
 
 

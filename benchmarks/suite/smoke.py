@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.ours import ours
 from benchmarks.suite.load.workload import Bench
 from benchmarks.suite.measures import latency, throughput
 from benchmarks.suite.report import page
@@ -24,7 +24,7 @@ _SECONDS = 4.0
 def run(bench: Bench, folder: Path, command: list[str]) -> list[Path]:
     """Measure into the folder, and render a page there. Returns the page and its pictures."""
     # Several batches, so that some come after the first third.
-    ours = Ours(bench.servers, settings={"JOB__MAX_EVENTS_PER_BATCH": "15000"})
+    contender = ours({"JOB__MAX_EVENTS_PER_BATCH": "15000"})
     work = bench.preloaded(_SESSIONS)
     kept = Results(
         folder / "throughput.json",
@@ -33,8 +33,8 @@ def run(bench: Bench, folder: Path, command: list[str]) -> list[Path]:
         parameters={"sessions": _SESSIONS},
         command=command,
     )
-    for name, _ in kept.missing([ours.name], 1):
-        kept.add(name, throughput.measure(bench, ours, work), load_before=0.0)
+    for name, _ in kept.missing([contender.name], 1):
+        kept.add(name, throughput.measure(bench, contender, work), load_before=0.0)
     kept = Results(
         folder / "latency.json",
         title=latency.TITLE,
@@ -42,10 +42,10 @@ def run(bench: Bench, folder: Path, command: list[str]) -> list[Path]:
         parameters={"seconds": _SECONDS},
         command=command,
     )
-    if not kept.taken(ours.name, f"{_RATE:g}"):
-        found = latency.measure(bench, ours, [_RATE], partitions=2, warm_up_s=0.0, seconds=_SECONDS)
+    if not kept.taken(contender.name, f"{_RATE:g}"):
+        found = latency.measure(bench, contender, [_RATE], partitions=2, warm_up_s=0.0, seconds=_SECONDS)
         for rate, measured in found.items():
-            kept.add(ours.name, measured, f"{rate:g}", load_before=0.0)
+            kept.add(contender.name, measured, f"{rate:g}", load_before=0.0)
     target = folder / "performance.md"
     target.write_text(PAGE, "utf-8")
     return page.write(target, folder)

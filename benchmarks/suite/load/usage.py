@@ -10,7 +10,7 @@ import psycopg
 from benchmarks.pipeline import cpu
 
 Parts = Mapping[str, Sequence[int]]
-"""{part: processes}; what is below them counts too."""
+"""{part: processes}; what is below them counts too, and once where it is named as well."""
 
 _WRITTEN = """
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8, pg_database_size(current_database())::float8,
@@ -45,11 +45,21 @@ class Written:
         }
 
 
+def roots(pids: Sequence[int]) -> list[int]:
+    """Those that are not below another one of them, and that are still there."""
+    named, found = set(pids), []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            if named.isdisjoint(parent.pid for parent in psutil.Process(pid).parents()):
+                found.append(pid)
+    return found
+
+
 def cpu_s(parts: Parts) -> dict[str, float]:
     """Seconds of CPU that each part has used, its dead children included; the JVM of a part with other processes also by itself."""
     found: dict[str, float] = {}
     for part, pids in parts.items():
-        used = [cpu.used_by(pid) for pid in pids if psutil.pid_exists(pid)]
+        used = [cpu.used_by(pid) for pid in roots(pids)]
         found[part] = sum(one.total for one in used)
         if any(one.jvm and one.driver for one in used):
             found[f"{part}_driver"] = sum(one.driver for one in used)
@@ -72,7 +82,7 @@ class MemoryPeaks:
     def look(self, parts: Parts) -> None:
         """Look now."""
         for part, pids in parts.items():
-            self.peaks[part] = max(self.peaks.get(part, 0.0), sum(map(memory_mb, pids)))
+            self.peaks[part] = max(self.peaks.get(part, 0.0), sum(map(memory_mb, roots(pids))))
 
     def measured(self) -> dict[str, float]:
         """As measures of a round."""

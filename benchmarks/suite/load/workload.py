@@ -104,6 +104,8 @@ class Bench:
 
     servers: Servers
     loaded: dict[tuple[int, int, int, int], Workload] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """Rounds that came to nothing, each with why."""
 
     def preloaded(
         self, sessions: int, partitions: int = 4, entries: int = ENTRIES, bytes_per_event: int = 150

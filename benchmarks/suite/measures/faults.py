@@ -58,15 +58,17 @@ def _stand_by(run: Run) -> None:
 
 
 def _second_publisher(run: Run) -> None:
-    _ours(run).second_publisher(_STANDBY_S)
+    _ours(run).services.second_publisher(_STANDBY_S)
 
 
 OURS = (
     Scenario("job, started again at once", _restarted(JOB)),
-    Scenario("job, a standby goes on", lambda run: _ours(run).kill_owner(), _stand_by),
+    Scenario("job, a standby goes on", lambda run: _ours(run).services.kill_owner(), _stand_by),
     Scenario("publisher, started again at once", _restarted(PUBLISHER)),
     Scenario(
-        "publisher, a second one goes on", lambda run: _ours(run).kill_first_publisher(), _second_publisher
+        "publisher, a second one goes on",
+        lambda run: _ours(run).services.kill_first_publisher(),
+        _second_publisher,
     ),
 )
 

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from benchmarks import open_sessions
-from benchmarks.suite.load.ours import Ours
+from benchmarks.suite.load.ours import ours
 from benchmarks.suite.load.workload import COMPLETENESS, Bench
 from benchmarks.suite.measures import throughput
 
@@ -81,7 +81,7 @@ def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, 
     }
     sessions = max(30, int(point.sessions * factor))
     work = bench.preloaded(sessions, point.partitions, point.entries, point.bytes_per_event)
-    found = throughput.measure(bench, Ours(bench.servers, settings=settings), work)
+    found = throughput.measure(bench, ours(settings), work)
     events = work.entries + 2
     largest = min(int(settings["JOB__MAX_EVENTS_PER_BATCH"]), work.events)
     return {

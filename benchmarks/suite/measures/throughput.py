@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 import time
-from typing import Protocol, runtime_checkable
 
 from benchmarks.peers.contender import Contender
 from benchmarks.suite.load import usage
+from benchmarks.suite.load.ours import RunningOurs
 from benchmarks.suite.load.watcher import Arrivals
 from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, Workload, completeness
 from benchmarks.support.report import screen
@@ -44,16 +44,6 @@ _LOOK_EVERY_S = 2.0
 _SHOW_EVERY_S = 10.0
 
 
-@runtime_checkable
-class HasOutbox(Protocol):
-    """A contender whose outputs are in Postgres."""
-
-    @property
-    def dsn(self) -> str:
-        """Of the outbox."""
-        ...
-
-
 def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, float]:
     """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read to the last one."""
     with bench.running(contender, work.topic) as run:
@@ -83,7 +73,7 @@ def scan_s(servers: Servers, topic: str) -> float:
 def _delivered(run: Run, work: Workload) -> dict[str, float]:
     """Wait for all, and return what the warm part cost."""
     memory = usage.MemoryPeaks()
-    dsn = run.contender.dsn if isinstance(run.contender, HasOutbox) else None
+    dsn = run.contender.services.dsn if isinstance(run.contender, RunningOurs) else None
     begin: tuple[dict[str, float], int] | None = None
     written: usage.Written | None = None
     backlog = 0.0
