@@ -76,7 +76,7 @@ class TopicReader:
     def _count(self, message: Message, now: float) -> None:
         partition, offset = _number(message.partition()), _number(message.offset())
         self._at[partition] = offset + 1
-        found = next((value for name, value in message.headers() or [] if name == self._header), None)
+        found = dict(message.headers() or []).get(self._header)
         event_id = found if isinstance(found, bytes) else str(found).encode()
         if self.tally.add(event_id, _bytes(message.key()), _bytes(message.value())):
             moment = message.timestamp()[1]

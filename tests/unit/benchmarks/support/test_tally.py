@@ -88,3 +88,9 @@ def test_an_event_that_was_never_to_be_sent_is_altered_and_not_delivered(event_i
 def test_one_value_is_that_of_the_whole_session() -> None:
     assert [value_of(FIRST, index) for index in range(EVENTS)] == values_of(FIRST)
     assert len(set(values_of(FIRST))) == EVENTS
+
+
+def test_content_that_is_not_checked_is_counted_all_the_same() -> None:
+    tally = Tally(FIRST, SESSIONS, checks_content=False)
+    assert add(tally, FIRST, 0, value=b"other")
+    assert (tally.delivered, tally.altered) == (1, 0)
