@@ -5,8 +5,8 @@
 A backlog waits. Whenever a `read_committed` consumer has got so many per cent of its events, the relay's process gets SIGKILL and is
 started again at once. At the end another consumer reads the topic from its beginning and counts what is missing, there twice, out of order
 in its key, or altered. *Back* is the time from the kill until the first consumer has an event that it never had and that the broker
-appended after the new start; a kill after which there was none left is not counted. Each relay has sent some sessions before, so that it has
-stored how far it is.
+appended after the new start; a kill after which there was none left is not counted. Each relay has sent some sessions before, so that
+it has stored how far it is.
 """
 
 import math
