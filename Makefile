@@ -108,6 +108,13 @@ bench: $(INSTALLED) ## The measurements of docs/performance.md beside the peers 
 	for each in throughput latency capacity growth faults outage catch-up; do $(BIN)/python -m benchmarks.suite $$each; done
 	$(MAKE) bench-report
 
+.PHONY: bench-publisher
+bench-publisher: $(INSTALLED) ## The publisher beside Debezium and a bare producer, for docs/performance.md (about 45 minutes, alone on the machine); goes on where it was cut off
+	$(BIN)/python -m benchmarks.relay --debezium --exactly-once --rounds 5 --results docs/performance
+	$(BIN)/python -m benchmarks.relay_latency --debezium --exactly-once --rounds 5 --results docs/performance
+	$(BIN)/python -m benchmarks.relay_kills --exactly-once --rounds 5 --results docs/performance
+	$(MAKE) bench-report
+
 .PHONY: bench-report
 bench-report: $(INSTALLED) ## Render docs/performance.md and its pictures from docs/performance/*.json
 	$(BIN)/python -m benchmarks.suite report

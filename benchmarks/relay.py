@@ -1,16 +1,21 @@
 """Events per second through the publisher, beside a bare librdkafka transactional producer that sends the same bytes.
 
-    python -m benchmarks.relay [--rows 40000] [--rounds 5] [--lanes 4] [--processes 1]
+    python -m benchmarks.relay [--rows 40000] [--rounds 5] [--lanes 4] [--processes 1] [--debezium] [--exactly-once]
 
 An outbox is filled with rows of 20 events of 178 bytes. In every round so many `publisher run` relay them, once all lanes are held, and as
 many processes with a bare producer send the same: same topic layout, key, value, one `outbox-id` header, transactions of as many rows. Who
 goes first alternates, and an unmeasured round warms the broker up. Both are timed from the end of their first transaction to the end of
 their last. The CPU is that of the sending processes, librdkafka's threads included. Run it alone on the machine.
+
+With `--debezium`, Debezium's outbox event router relays the same events in every round, from a table of its own that has a row for each
+(benchmarks/peers/debezium); `--exactly-once` measures it in Kafka Connect's transactions too. Its worker is new in every round, and has
+relayed some sessions before it is timed.
 """
 
 import gc
 import math
 import multiprocessing
+import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -18,10 +23,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import psutil
 import psycopg
 import typer
 
+from benchmarks.peers.debezium.rate import measure_debezium
+from benchmarks.peers.debezium.settings import debezium_choices
+from benchmarks.peers.debezium.table import LOGICAL
+from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import (
     EVENTS,
     SyntheticOutbox,
@@ -31,9 +39,9 @@ from benchmarks.support.outbox import (
     values_of,
     wait_for_lanes,
 )
-from benchmarks.support.report import Measured, Report, alternate
+from benchmarks.support.process_cost import cpu_s, peak_mb
+from benchmarks.support.report import Measured, Report
 from benchmarks.support.servers import publisher_process
-from devstack.processes.process import ServerProcess
 from devstack.stack import Stack
 from service import logs
 from service.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
@@ -73,18 +81,18 @@ def measure_relay(outbox: SyntheticOutbox, rows: int, processes: int, folder: Pa
             for number in range(processes)
         ]
         holders = wait_for_lanes(outbox, processes, _SHARING_S)
-        before = sum(map(_cpu_s, publishers))
+        cpu_before = sum(map(cpu_s, publishers))
         hidden.show()
         wait_for(outbox.settings, rows * EVENTS)
-        cpu_s = sum(map(_cpu_s, publishers)) - before
-        peak_mb = max(map(_peak_mb, publishers))
+        used = sum(map(cpu_s, publishers)) - cpu_before
+        peak = max(map(peak_mb, publishers))
         with outbox.connect() as connection:
             rate = connection.execute(_RATE).fetchone()
     assert rate is not None
     return {
         "events_s": float(str(rate[0])),
-        "cpu_us": 1e6 * cpu_s / (rows * EVENTS),
-        "peak_mb": peak_mb,
+        "cpu_us": 1e6 * used / (rows * EVENTS),
+        "peak_mb": peak,
         "transactions": int(str(rate[1])),
         "holders": holders,
     }
@@ -95,17 +103,6 @@ def wait_for(settings: Settings, events: int) -> None:
     with psycopg.connect(settings.postgres.dsn.get_secret_value(), autocommit=True) as connection:
         while (row := connection.execute(_DELIVERED).fetchone()) is None or row[0] < events:
             time.sleep(0.05)
-
-
-def _cpu_s(process: ServerProcess) -> float:
-    times = psutil.Process(process.identity.pid).cpu_times()
-    return times.user + times.system
-
-
-def _peak_mb(process: ServerProcess | None = None) -> float:
-    """Most memory that a process had at once; of this one without."""
-    status = Path(f"/proc/{'self' if process is None else process.identity.pid}/status").read_text("utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def measure_bare(outbox: SyntheticOutbox, rows: int, processes: int) -> Measured:
@@ -143,7 +140,7 @@ def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) ->
             events += (last - start) * EVENTS
         else:
             began = time.perf_counter()
-    return Sent(began, time.perf_counter(), events, time.process_time() - began_cpu, _peak_mb())
+    return Sent(began, time.perf_counter(), events, time.process_time() - began_cpu, peak_mb())
 
 
 def main(
@@ -152,6 +149,10 @@ def main(
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 4,
     transaction_sessions: Annotated[int, typer.Option(min=1, help="Rows of a transaction.")] = 1_000,
     processes: Annotated[int, typer.Option(min=1, help="Publishers, and bare producers.")] = 1,
+    debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
+    exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
+    warm_up: Annotated[int, typer.Option(min=1, help="Sessions that Debezium's JVM warms up with.")] = 5_000,
+    results: ResultsFolder = None,
     page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
@@ -169,23 +170,30 @@ def main(
         "rows a transaction": transaction_sessions,
         "processes": processes,
     }
-    report = Report(f"relay-{processes}", parameters, LABELS)
+    choices = {each.name: each for each in debezium_choices(debezium, exactly_once)}
+    report = Report(f"relay-{processes}" + ("-debezium" if choices else ""), parameters, LABELS)
+    kept = KeptRounds(report, results, "relay", "The publisher: a backlog")
     with (
         tempfile.TemporaryDirectory(prefix="relay-bench-") as directory,
-        Stack.from_environment_or_start(Path(directory), fast=True, heap="1g") as stack,
+        Stack.from_environment_or_start(
+            Path(directory), fast=True, heap="1g", postgres_settings=LOGICAL if choices else None
+        ) as stack,
     ):
-        warming = Report("warm-up", parameters, LABELS)
 
-        def measure(whose: str) -> None:
+        def measured(whose: str) -> Measured:
+            if whose in choices:
+                return measure_debezium(stack, rows, warm_up, choices[whose], Path(directory))
             publisher = PublisherSettings(transaction_sessions=transaction_sessions)
             with synthetic_outbox(stack, lanes, publisher) as outbox:
-                into = warming if len(warming.rounds) < 2 else report
                 if whose == "publisher":
-                    into.add(whose, measure_relay(outbox, rows, processes, Path(directory)))
-                else:
-                    into.add(whose, measure_bare(outbox, rows, processes))
+                    return measure_relay(outbox, rows, processes, Path(directory))
+                return measure_bare(outbox, rows, processes)
 
-        alternate(["publisher", "bare producer"], rounds + 1, measure)
+        for whose in ("publisher", "bare producer"):
+            Report("warm-up", parameters, LABELS).add(whose, measured(whose))
+        for whose in kept.turns(["publisher", *choices, "bare producer"], rounds):
+            load = os.getloadavg()[0]
+            kept.add(whose, measured(whose), load_before=load)
     report.finish(page, as_json=json)
 
 

@@ -1,23 +1,36 @@
 """Latency of an idle lane's first event through the publisher, beside a bare librdkafka transactional producer.
 
-    python -m benchmarks.relay_latency [--batches 200] [--rate 5] [--lanes 8]
+    python -m benchmarks.relay_latency [--batches 200] [--rounds 1] [--rate 5] [--lanes 8] [--debezium] [--exactly-once]
 
 A real `publisher run` waits at an empty outbox. Batches of a single session are committed one by one, as the job commits
 them; timed is from the moment that COMMIT returns to the session's first event in the hands of a `read_committed` consumer.
 Between two batches a bare producer sends an equal session in a transaction of its own, timed from before its begin, to the same
 consumer. Postgres runs with fsync. Run it alone on the machine.
+
+With `--debezium`, a third of the time between two batches later, an equal session is committed to the table of Debezium's outbox event
+router (benchmarks/peers/debezium), which waits beside the publisher; `--exactly-once` does the same in Kafka Connect's transactions.
 """
 
+import itertools
+import os
 import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import psycopg
 import typer
 from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks.peers.debezium.connect import connect_worker
+from benchmarks.peers.debezium.settings import Choice, debezium_choices
+from benchmarks.peers.debezium.table import LOGICAL, debezium_table
+from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import (
     PARTITIONS,
     SyntheticOutbox,
@@ -38,9 +51,9 @@ ARRIVAL_S = 60.0
 
 
 class Arrivals:
-    """A read_committed consumer of both topics; notes when the first event of each session arrives."""
+    """A read_committed consumer of these topics; notes when the first event of each session arrives."""
 
-    def __init__(self, outbox: SyntheticOutbox) -> None:
+    def __init__(self, outbox: SyntheticOutbox, topics: Sequence[str]) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": outbox.settings.kafka.bootstrap_servers,
@@ -51,13 +64,7 @@ class Arrivals:
                 "fetch.wait.max.ms": 10,
             }
         )
-        self._consumer.assign(
-            [
-                TopicPartition(topic, p, 0)
-                for topic in (outbox.topic, outbox.bare_topic)
-                for p in range(PARTITIONS)
-            ]
-        )
+        self._consumer.assign([TopicPartition(topic, p, 0) for topic in topics for p in range(PARTITIONS)])
         self._seen: dict[tuple[str, bytes], float] = {}
         self._came = threading.Condition()
         self._stop = threading.Event()
@@ -91,36 +98,75 @@ class Arrivals:
         self._consumer.close()
 
 
-def measure(outbox: SyntheticOutbox, batches: int, rate: float) -> tuple[list[float], list[float]]:
-    """Return (bare, relay) latencies in milliseconds."""
-    bare: list[float] = []
-    relay: list[float] = []
-    producer = outbox.bare_producer()
-    with Arrivals(outbox) as arrivals, outbox.connect() as writer:
-        for number in range(WARM_UP + batches):
-            due = time.perf_counter() + 1 / rate
-            session = outbox.commit_one(writer)
-            began = time.perf_counter()
-            through = arrivals.wait_for(outbox.topic, session) - began
-            # In the middle between two batches, so that neither meets the other's aftermath.
-            time.sleep(max(0.0, due - 0.5 / rate - time.perf_counter()))
-            values = values_of(session)
-            began = time.perf_counter()
-            producer.begin_transaction()
-            produce_bare(producer, outbox.bare_topic, session, values)
-            producer.commit_transaction()
-            without = arrivals.wait_for(outbox.bare_topic, session) - began
-            if number >= WARM_UP:
-                bare.append(1e3 * without)
-                relay.append(1e3 * through)
+@dataclass(frozen=True)
+class Way:
+    """One way from a session to the consumer."""
+
+    name: str
+    topic: str
+    send: Callable[[], tuple[int, float]]
+    """Send a session; return its number and the moment from which it counts (time.perf_counter)."""
+
+
+def measure(ways: Sequence[Way], arrivals: Arrivals, batches: int, rate: float) -> dict[str, list[float]]:
+    """Return {way: latencies in milliseconds}. The ways take turns, evenly spread, so that none meets another's aftermath."""
+    found: dict[str, list[float]] = {way.name: [] for way in ways}
+    step = 1 / (rate * len(ways))
+    due = time.perf_counter()
+    for _ in range(batches):
+        for way in ways:
             time.sleep(max(0.0, due - time.perf_counter()))
-    return bare, relay
+            # Later where a session took longer than its turn.
+            due = max(due, time.perf_counter()) + step
+            session, began = way.send()
+            found[way.name].append(1e3 * (arrivals.wait_for(way.topic, session) - began))
+    return found
+
+
+def _through_publisher(outbox: SyntheticOutbox, running: ExitStack) -> Way:
+    writer = running.enter_context(outbox.connect())
+
+    def send() -> tuple[int, float]:
+        return outbox.commit_one(writer), time.perf_counter()
+
+    return Way("publisher", outbox.topic, send)
+
+
+def _through_debezium(stack: Stack, choice: Choice, folder: Path, running: ExitStack) -> Way:
+    table = running.enter_context(debezium_table(stack))
+    worker = running.enter_context(connect_worker(stack.kafka.bootstrap_servers, folder, table.topic, choice))
+    worker.create_connector(table.dsn)
+    writer = running.enter_context(psycopg.connect(table.dsn, autocommit=True))
+
+    def send() -> tuple[int, float]:
+        return table.commit_one(writer), time.perf_counter()
+
+    return Way(choice.name, table.topic, send)
+
+
+def _bare(outbox: SyntheticOutbox) -> Way:
+    producer, numbers = outbox.bare_producer(), itertools.count()
+
+    def send() -> tuple[int, float]:
+        session = next(numbers)
+        values = values_of(session)
+        began = time.perf_counter()
+        producer.begin_transaction()
+        produce_bare(producer, outbox.bare_topic, session, values)
+        producer.commit_transaction()
+        return session, began
+
+    return Way("bare producer", outbox.bare_topic, send)
 
 
 def main(
-    batches: Annotated[int, typer.Option(min=10, help="Batches of one session.")] = 200,
+    batches: Annotated[int, typer.Option(min=10, help="Batches of one session, in each round.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the medians of their percentiles count.")] = 1,
     rate: Annotated[float, typer.Option(min=0.1, help="Batches a second.")] = 5.0,
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 8,
+    debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
+    exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
+    results: ResultsFolder = None,
     page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
@@ -128,18 +174,31 @@ def main(
 ) -> None:
     """Measure and print."""
     logs.configure(LogSettings(level="WARNING"))
-    report = Report("relay-latency", {"batches": batches, "batches/s": rate, "lanes": lanes}, LABELS)
-    with (
-        tempfile.TemporaryDirectory(prefix="relay-latency-") as directory,
-        Stack.from_environment_or_start(Path(directory), heap="1g") as stack,
-        synthetic_outbox(stack, lanes, PublisherSettings()) as outbox,
-        publisher_process(outbox.settings, Path(directory) / "publisher.log"),
-    ):
+    choices = debezium_choices(debezium, exactly_once)
+    parameters = {"batches": batches, "batches/s": rate, "lanes": lanes}
+    report = Report("relay-latency" + ("-debezium" if choices else ""), parameters, LABELS)
+    kept = KeptRounds(report, results, "relay-latency", "The publisher: an idle lane's first event")
+    with ExitStack() as running:
+        directory = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="relay-latency-")))
+        settings = LOGICAL if choices else None
+        stack = running.enter_context(
+            Stack.from_environment_or_start(directory, heap="1g", postgres_settings=settings)
+        )
+        outbox = running.enter_context(synthetic_outbox(stack, lanes, PublisherSettings()))
+        running.enter_context(publisher_process(outbox.settings, directory / "publisher.log"))
         wait_for_lanes(outbox, 1, 60)
-        bare, relay = measure(outbox, batches, rate)
-    for name, found in (("publisher", relay), ("bare producer", bare)):
-        cuts = statistics.quantiles(found, n=100)
-        report.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)})
+        ways = [_through_publisher(outbox, running)]
+        ways += [_through_debezium(stack, choice, directory, running) for choice in choices]
+        ways.append(_bare(outbox))
+        arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
+        measure(ways, arrivals, WARM_UP, rate)
+        turns = kept.turns([way.name for way in ways], rounds)
+        by_name = {way.name: way for way in ways}
+        while turn := list(itertools.islice(turns, len(ways))):
+            load = os.getloadavg()[0]
+            for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
+                cuts = statistics.quantiles(found, n=100)
+                kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
     report.finish(page, as_json=json)
 
 

@@ -36,16 +36,19 @@ class Stack:
         *,
         fast: bool = False,
         heap: str = "512m",
+        postgres_settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Self:
         """The servers that the environment names, and a started local one for each that it does not name.
 
-        OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS count separately.
+        OUTBOX_POSTGRES__DSN and OUTBOX_KAFKA__BOOTSTRAP_SERVERS count separately. `postgres_settings` are further settings, by name,
+        of a Postgres that is started here.
         End the stack with destroy() or by `with`.
         Raises DevstackError when a server does not start; nothing is left running then.
         """
         stack = cls(
-            external_postgres(environment) or Postgres(directory / "postgres", fast=fast),
+            external_postgres(environment)
+            or Postgres(directory / "postgres", fast=fast, settings=dict(postgres_settings or {})),
             external_kafka(environment) or Kafka(directory / "kafka", heap=heap),
         )
         stack.start()

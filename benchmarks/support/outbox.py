@@ -3,7 +3,7 @@
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -112,12 +112,17 @@ class Hidden:
 
 
 @contextmanager
-def synthetic_outbox(stack: Stack, lanes: int, publisher: PublisherSettings) -> Iterator[SyntheticOutbox]:
+def synthetic_outbox(
+    stack: Stack,
+    lanes: int,
+    publisher: PublisherSettings,
+    topic_settings: Mapping[str, str] | None = None,
+) -> Iterator[SyntheticOutbox]:
     """An empty outbox on these servers; its database is dropped at the end."""
     name = f"bench_{uuid.uuid4().hex[:12]}"
     bootstrap = stack.kafka.bootstrap_servers
     topics = (f"{name}-relay", f"{name}-bare")
-    create_topics(bootstrap, {topic: (PARTITIONS, {}) for topic in topics})
+    create_topics(bootstrap, {topic: (PARTITIONS, topic_settings or {}) for topic in topics})
     dsn = stack.create_database(name)
     try:
         _prepare(dsn, lanes)
@@ -172,10 +177,12 @@ def bare_producer(kafka: KafkaSettings) -> Producer:
 
 def values_of(n: int) -> list[bytes]:
     """The values of session `n`, as `_ROWS` makes them."""
-    return [
-        (hashlib.md5(b"%d/%d" % (n, event)).hexdigest() * 6).encode()[:VALUE_BYTES]
-        for event in range(1, EVENTS + 1)
-    ]
+    return [value_of(n, index) for index in range(EVENTS)]
+
+
+def value_of(n: int, index: int) -> bytes:
+    """One of them; the first has index 0."""
+    return (hashlib.md5(b"%d/%d" % (n, index + 1)).hexdigest() * 6).encode()[:VALUE_BYTES]
 
 
 def produce_bare(producer: Producer, topic: str, n: int, values: list[bytes]) -> None:

@@ -74,7 +74,7 @@ class Report:
 
     def _about(self) -> str:
         counts = {len(found) for found in self.rounds.values()}
-        how = "one round" if counts == {1} else f"medians of {max(counts)} rounds"
+        how = "one round" if counts == {1} else f"medians of {max(counts, default=0)} rounds"
         given = ", ".join(
             f"{name} {_number(v) if isinstance(v, int | float) else v}" for name, v in self.parameters.items()
         )

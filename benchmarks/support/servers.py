@@ -27,9 +27,8 @@ class Servers:
         return self.stack.kafka.bootstrap_servers
 
 
-@contextmanager
-def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
-    """Run a real `publisher run` with these settings."""
+def launch_publisher(settings: Settings, log: Path) -> ServerProcess:
+    """Start a real `publisher run` with these settings."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTBOX_")}
     environment |= {
         "OUTBOX_POSTGRES__DSN": settings.postgres.dsn.get_secret_value(),
@@ -38,7 +37,13 @@ def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         environment[f"OUTBOX_PUBLISHER__{name.upper()}"] = str(value)
     command = [sys.executable, "-m", "publisher", "run"]
-    process = launch("publisher", command, log=log, environment=environment)
+    return launch("publisher", command, log=log, environment=environment)
+
+
+@contextmanager
+def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
+    """Run a real `publisher run` with these settings."""
+    process = launch_publisher(settings, log)
     try:
         yield process
     finally:

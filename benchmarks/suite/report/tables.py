@@ -5,7 +5,7 @@ import math
 from benchmarks.suite.report.documents import Document
 from benchmarks.suite.results import Spread
 
-_COUNTS = ("missing", "twice", "strange", "sessions", "expected", "behind")
+_COUNTS = ("missing", "twice", "strange", "out_of_order", "kills", "sessions", "expected", "behind")
 """Measures of which a ratio says nothing."""
 
 
