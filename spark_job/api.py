@@ -204,3 +204,26 @@ class OutputEvent:
 
     def _identity(self) -> tuple[object, ...]:
         return self._topic, self._value, self._key, tuple(self._headers), self._partition, self._timestamp
+
+
+class OutputColumns(NamedTuple):
+    """Output events by property, one entry for each event: what encodes them reads some hundred thousand a second."""
+
+    topics: list[str]
+    values: list[OutputValue]
+    keys: list[str | bytes | None]
+    headers: list[Sequence[Header]]
+    partitions: list[int | None]
+    timestamps: list[datetime | None]
+
+    @classmethod
+    def of(cls, events: Sequence[OutputEvent]) -> "OutputColumns":
+        """Read them past the properties, which would cost as much as the rest of the encoding."""
+        return cls(
+            [event._topic for event in events],
+            [event._value for event in events],
+            [event._key for event in events],
+            [event._headers for event in events],
+            [event._partition for event in events],
+            [event._timestamp for event in events],
+        )

@@ -6,7 +6,6 @@ import threading
 
 import structlog
 
-from publisher.allocators import suit_transactions
 from publisher.console import server as console_server
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import OutboxIdentity
@@ -15,6 +14,7 @@ from publisher.relay import Relay
 from publisher.shutdown import stop_on_signals
 from publisher.status import endpoint
 from service import fault_points, logs
+from service.allocators import suit_transactions
 from service.commands.options import Config
 from service.commands.output import console
 from service.settings import Settings, load_settings

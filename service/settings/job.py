@@ -102,7 +102,7 @@ class JobSettings(Section):
     trigger_ms: int = Field(default=0, ge=0, le=3_600_000)
     """Milliseconds between the starts of two batches; 0: the next one begins as soon as the last one is committed."""
     tasks: int = Field(default=0, ge=0, le=10_000)
-    """Tasks of a batch at the most; 0: as many as Spark has cores."""
+    """Tasks of a batch at the most; 0: as many as Spark has cores, and twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
     """Input events of one batch at the most, so that the first one after an outage fits in memory."""
     async_progress: bool = True

@@ -38,9 +38,9 @@ def letter(source: int, found: DeadLetter) -> rows.Row:
         "events": found.n_events,
         "kept": len(found.events),
         "values": b"".join([pgcopy.nullable(raw) for _, _, raw in found.events]),
-        "partitions": pgcopy.int8s([offset for offset, _, _ in found.events]),
-        "timestamps": pgcopy.int8s([ts for _, ts, _ in found.events]),
-        "headers": None if found.types is None else _types(found.types),
+        "offsets": pgcopy.int8s([offset for offset, _, _ in found.events]),
+        "times": pgcopy.int8s([ts for _, ts, _ in found.events]),
+        "types": None if found.types is None else _types(found.types),
         "reason": found.reason,
         "detail": _storable(found.detail),
     }

@@ -4,11 +4,11 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 
-from spark_job.api import OutputEvent
+from spark_job.api import OutputColumns, OutputEvent
 from spark_job.assembly import pgcopy
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -47,18 +47,19 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
     events = list(events)
-    for index, event in enumerate(events):
-        if not isinstance(event, OutputEvent):
-            raise InvalidOutputError(f"output {index} is {type(event).__name__}, not OutputEvent")
-    values = b"".join([pgcopy.nullable(_value(event.value, index)) for index, event in enumerate(events)])
+    for kind in set(map(type, events)):
+        if not issubclass(kind, OutputEvent):
+            index = list(map(type, events)).index(kind)
+            raise InvalidOutputError(f"output {index} is {kind.__name__}, not OutputEvent")
+    columns = OutputColumns.of(events)
     encoded = EncodedOutputs(
         events=len(events),
-        topics=b"".join([_topic(event.topic, index) for index, event in enumerate(events)]),
-        values=values,
-        keys=_optional([event.key for event in events], _key, pgcopy.nullable),
-        headers=_optional([event.headers or None for event in events], _headers, pgcopy.jsonb),
-        partitions=_optional([event.partition for event in events], _partition, _nullable_int4),
-        timestamps=_optional([event.timestamp for event in events], _timestamp, _nullable_int8),
+        topics=_topics(columns.topics),
+        values=_values(columns.values),
+        keys=_optional(columns.keys, _key, pgcopy.nullable),
+        headers=_optional([each or None for each in columns.headers], _headers, pgcopy.jsonb),
+        partitions=_optional(columns.partitions, _partition, _nullable_int4),
+        timestamps=_optional(columns.timestamps, _timestamp, _nullable_int8),
     )
     if encoded.size > max_bytes:
         raise InvalidOutputError(
@@ -67,8 +68,24 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
     return encoded
 
 
+def _topics(topics: Sequence[str]) -> bytes:
+    """Most sessions send all to one topic: it is checked once."""
+    if topics and topics.count(topics[0]) == len(topics):
+        return _topic(topics[0], 0) * len(topics)
+    return b"".join([_topic(topic, index) for index, topic in enumerate(topics)])
+
+
+def _values(values: Sequence[object]) -> bytes:
+    """Bytes need no look at each of them."""
+    if set(map(type, values)) <= {bytes}:
+        return pgcopy.all_data(cast("Sequence[bytes]", values))
+    return b"".join([pgcopy.nullable(_value(value, index)) for index, value in enumerate(values)])
+
+
 def _optional(
-    values: list[Any], check: Callable[[Any, int], Any], encode_one: Callable[[Any], bytes]
+    values: list[Any],
+    check: Callable[[Any, int], Any],
+    encode_one: Callable[[Any], bytes],
 ) -> bytes | None:
     """Elements of an array that is NULL where every event has the default, which is nearly always: one count finds out."""
     if values.count(None) == len(values):
@@ -84,19 +101,19 @@ def _nullable_int8(value: int | None) -> bytes:
     return pgcopy.int8s([value])
 
 
-_topics: dict[str, bytes] = {}
+_known_topics: dict[str, bytes] = {}
 
 
 def _topic(topic: str, index: int) -> bytes:
-    encoded = _topics.get(topic)
+    encoded = _known_topics.get(topic)
     if encoded is None:
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InvalidOutputError(
                 f"output {index}: {topic!r} is not a topic name (1 to 249 of A-Z a-z 0-9 . _ -)"
             )
-        if len(_topics) > 10_000:
-            _topics.clear()
-        encoded = _topics[topic] = pgcopy.data(topic.encode())
+        if len(_known_topics) > 10_000:
+            _known_topics.clear()
+        encoded = _known_topics[topic] = pgcopy.data(topic.encode())
     return encoded
 
 

@@ -4,7 +4,7 @@ Array *elements* are encoded where the sessions are (executors); the driver join
 of one key become one row without decoding anything. Format: PostgreSQL documentation, COPY, "Binary Format"; arrays: `array_recv`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 
 INT4, INT8, TEXT, BYTEA, JSONB = 23, 20, 25, 17, 3802  # type oids, fixed in pg_type.dat
@@ -24,6 +24,11 @@ _EMPTY_ARRAY = Struct(">iii").pack
 def data(value: bytes) -> bytes:
     """Return one text or bytea field or array element."""
     return _LENGTH(len(value)) + value
+
+
+def all_data(values: Sequence[bytes]) -> bytes:
+    """Return the elements of a text or bytea array without NULLs."""
+    return b"".join([_LENGTH(len(value)) + value for value in values])
 
 
 def nullable(value: bytes | None) -> bytes:

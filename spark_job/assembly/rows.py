@@ -15,22 +15,18 @@ SCHEMA: Final = pa.schema(
         ("source", pa.int32()),  # number of (topic, partition): input/source.py
         ("session_key", pa.string()),
         ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),
+        ("last_offset", pa.int64()),  # letters
         ("closing_offset", pa.int64()),
-        ("started_ms", pa.int64()),
-        ("ended_ms", pa.int64()),
-        ("events", pa.int32()),  # input events of the session or letter
         ("lane_hash", pa.int64()),
         ("outputs", pa.int32()),
-        # sessions: encoded elements of session_output's arrays; letters: of the kept events' values, offsets (in `partitions`), times, and
-        # types (in `headers`, where they were in one)
-        ("topics", pa.binary()),
+        ("value_bytes", pa.int64()),  # sessions: of the outputs' values
+        ("fields", pa.binary()),  # sessions: the row as it is stored (session_row.py)
+        ("events", pa.int32()),  # letters: input events
+        ("kept", pa.int32()),  # letters: events kept; encoded array elements of these:
         ("values", pa.binary()),
-        ("keys", pa.binary()),
-        ("headers", pa.binary()),
-        ("partitions", pa.binary()),
-        ("timestamps", pa.binary()),
-        ("kept", pa.int32()),  # letters: events kept
+        ("offsets", pa.binary()),
+        ("times", pa.binary()),
+        ("types", pa.binary()),  # where they were in a header
         ("reason", pa.string()),
         ("detail", pa.string()),  # letters: for people; partitions: JSON
         ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/state/open_sessions.py)
@@ -53,7 +49,7 @@ DDL: Final = ", ".join(
 Row = dict[str, Any]
 
 BATCH_BYTES = 64 << 20
-_LARGE = ("values", "headers", "keys", "topics", "tombstones")
+_LARGE = ("fields", "values", "tombstones")
 
 
 class RowBatches:

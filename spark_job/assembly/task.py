@@ -21,7 +21,7 @@ import orjson
 import pyarrow as pa
 
 from db.lanes import lane_hash
-from service import fault_points
+from service import allocators, fault_points
 from service.fault_points import reach
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
@@ -29,6 +29,7 @@ from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, 
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
+from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.transform import load_for_run
 from spark_job.sessions.assembler import assemble
@@ -52,6 +53,7 @@ class AssemblyTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take the columns of `input.source.read_records`, each partition's records together and in offset order; yield `rows.SCHEMA`."""
         self._check_code()
+        _suit_columns()
         if self.settings.fault_file is not None and not fault_points.is_armed():
             fault_points.arm(Path(self.settings.fault_file))
         out = rows.RowBatches()
@@ -74,6 +76,9 @@ class AssemblyTask:
                 f"this worker has another version of spark_job than the driver of the run: {task_code_fingerprint()}, not "
                 f"{self.settings.code}. Install the same version everywhere, then start the job again"
             )
+
+
+_suit_columns = cache(allocators.suit_columns)
 
 
 @cache
@@ -112,6 +117,7 @@ class _Partition:
         self._of, self._settings = of, settings
         self._cache = SessionCache(settings.cache, settings.outbox_uuid, of)
         self._transform = load_for_run(settings.transform)
+        self._place = SessionPlace(of.topic_id, of.partition)
         self._counts = Counts()
         self._bytes = 0
         self._seconds = {"open_s": 0.0, "assemble_s": 0.0, "transform_s": 0.0}
@@ -231,19 +237,11 @@ class _Partition:
             "source": self.source,
             "session_key": closed.key,
             "first_offset": closed.start_offset,
-            "last_offset": closed.end_offset,
             "closing_offset": closed.end_offset,
-            "started_ms": closed.started_ms,
-            "ended_ms": closed.ended_ms,
-            "events": closed.n_events,
             "lane_hash": lane_hash(closed.key.encode()),
             "outputs": encoded.events,
-            "topics": encoded.topics,
-            "values": encoded.values,
-            "keys": encoded.keys,
-            "headers": encoded.headers,
-            "partitions": encoded.partitions,
-            "timestamps": encoded.timestamps,
+            "value_bytes": encoded.value_bytes,
+            "fields": self._place.fields(closed, encoded),
         }
 
 

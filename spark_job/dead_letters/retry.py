@@ -20,6 +20,7 @@ from db.statements import queries
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
+from spark_job.assembly.session_row import SessionPlace
 from spark_job.dead_letters import store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
@@ -79,7 +80,7 @@ class RetryOutcome:
     @property
     def output_events(self) -> int:
         """Of the retried letters."""
-        return sum(ready.session.outputs.events for ready in self.retried)
+        return sum(ready.session.outputs for ready in self.retried)
 
     def add(self, other: "RetryOutcome") -> None:
         """Take in what became of some more."""
@@ -152,11 +153,10 @@ class Retry:
             letter.where,
             closed.start_offset,
             closed.end_offset,
-            closed.started_ms,
-            closed.ended_ms,
-            closed.n_events,
             lane_hash(key),
-            outputs,
+            outputs.events,
+            outputs.value_bytes,
+            SessionPlace(letter.where.topic_id, letter.where.partition).fields(closed, outputs),
         )
 
     def _write(self, ready: Sequence[Ready], outcome: RetryOutcome) -> None:

@@ -111,8 +111,7 @@ def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
         "dry_run": dry_run,
         "batches": outcome.batches,
         "retried": [
-            {"id": one.letter.dead_letter_id, "output_events": one.session.outputs.events}
-            for one in outcome.retried
+            {"id": one.letter.dead_letter_id, "output_events": one.session.outputs} for one in outcome.retried
         ],
         "output_events": outcome.output_events,
         "also_resolved": outcome.superseded,

@@ -51,6 +51,10 @@ class Events:
         """The payloads of the rows [begin, end)."""
         return self.payload.slice(begin, end - begin).to_pylist()  # type: ignore[no-any-return]
 
+    def ordered(self, rows: npt.NDArray[Any]) -> "OrderedEvents":
+        """Some events in that order, their payloads where they are."""
+        return OrderedEvents(self.offset[rows], self.ts[rows], self.kind[rows], self, rows)
+
     def take(self, rows: npt.NDArray[Any]) -> "Events":
         """The events of some rows, in that order."""
         places = pa.array(rows)
@@ -85,3 +89,35 @@ class Events:
         """No events."""
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, np.zeros(0, np.int8), pa.array([], pa.large_binary()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedEvents:
+    """Events in another order than their payloads: most payloads of a batch are asked for once, by the transform, or never."""
+
+    offset: Int
+    ts: Int
+    kind: Kinds
+    _of: Events
+    _rows: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @property
+    def event_id(self) -> pa.LargeBinaryArray | None:
+        """None where event ids are not configured."""
+        ids = self._of.event_id
+        return None if ids is None else ids.take(pa.array(self._rows))
+
+    def sizes(self) -> Int:
+        """The payloads' sizes in bytes, of all rows."""
+        return self._of.sizes()[self._rows]  # type: ignore[no-any-return]
+
+    def raws(self, begin: int, end: int) -> list[bytes]:
+        """The payloads of the rows [begin, end)."""
+        return self._of.payload.take(pa.array(self._rows[begin:end])).to_pylist()  # type: ignore[no-any-return]
+
+    def take(self, rows: npt.NDArray[Any]) -> Events:
+        """The events of some rows, in that order, with their payloads."""
+        return self._of.take(self._rows[rows])

@@ -43,7 +43,7 @@ class Groups:
         self.clock = Clock(offset, records.events.ts[rows])
         self.place = order
         """Of each event, its place on the clock."""
-        self.events = records.events.take(rows[order])
+        self.events = records.events.ordered(rows[order])
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]

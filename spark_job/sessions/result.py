@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from spark_job.sessions.events import Events
+from spark_job.sessions.events import Events, OrderedEvents
 from spark_job.sessions.state.open_state import OpenState
 
 Reason = Literal["malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed"]
@@ -15,7 +15,9 @@ class ClosedSession:
 
     __slots__ = ("_begin", "_end", "_events", "_names", "key")
 
-    def __init__(self, key: str, events: Events, begin: int, end: int, names: Sequence[str]) -> None:
+    def __init__(
+        self, key: str, events: Events | OrderedEvents, begin: int, end: int, names: Sequence[str]
+    ) -> None:
         """`names`: of the kinds START, ENTRY and END."""
         self.key = key
         self._events, self._begin, self._end = events, begin, end

@@ -7,26 +7,26 @@ from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.errors import SettingsError
-from spark_job.assembly import pgcopy, rows
-from spark_job.assembly.outputs import EncodedOutputs
+from spark_job.assembly import pgcopy, rows, session_row
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.open_partitions import OpenPartition
 
 
 class SessionRow(NamedTuple):
-    """A closed session with its encoded outputs."""
+    """A closed session with its outputs, encoded as a row of its own."""
 
     key: bytes
     where: TopicPartition
     start: int
     end: int
-    started_ms: int
-    ended_ms: int
-    events: int
     lane_hash: int
-    outputs: EncodedOutputs
+    outputs: int
+    value_bytes: int
+    fields: bytes
+    """See assembly/session_row.py."""
 
 
 class Letter(NamedTuple):
@@ -109,18 +109,18 @@ class OutputRow(NamedTuple):
             pgcopy.int4(self.lane_hash % lanes),
             pgcopy.int4(revision),
         ]
-        return pgcopy.count(18) + b"".join(head) + self.fields
+        return pgcopy.count(session_row.N_FIELDS) + b"".join(head) + self.fields
 
 
 def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
     """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises SettingsError for a partition that came twice."""
-    sessions, letters, partitions = [], [], []
+    is_session = pc.equal(table.column("kind"), rows.SESSION)
+    sessions = _sessions(table.filter(is_session), places)
+    letters, partitions = [], []
     counts: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for row in table.to_pylist():
-        if row["kind"] == rows.SESSION:
-            sessions.append(_session(row, places))
-        elif row["kind"] == rows.LETTER:
+    for row in table.filter(pc.invert(is_session)).to_pylist():
+        if row["kind"] == rows.LETTER:
             letters.append(_letter(row, places))
         else:
             detail = orjson.loads(row["detail"])
@@ -161,67 +161,44 @@ def _fitting(sessions: list[SessionRow], max_bytes: int) -> list[list[SessionRow
     groups: list[list[SessionRow]] = [[]]
     size = 0
     for session in sessions:
-        if groups[-1] and size + session.outputs.size > max_bytes:
+        if groups[-1] and size + len(session.fields) > max_bytes:
             groups.append([])
             size = 0
         groups[-1].append(session)
-        size += session.outputs.size
+        size += len(session.fields)
     return groups
 
 
 def _row(sessions: list[SessionRow]) -> OutputRow:
-    n = len(sessions)
-    outputs = sum(session.outputs.events for session in sessions)
-    fields = [
-        pgcopy.array(pgcopy.TEXT, n, b"".join([pgcopy.data(s.where.topic_id.encode()) for s in sessions])),
-        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.where.partition for s in sessions)),
-        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.start for s in sessions)),
-        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.end for s in sessions)),
-        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.started_ms for s in sessions)),
-        pgcopy.array(pgcopy.INT8, n, pgcopy.int8s(s.ended_ms for s in sessions)),
-        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.events for s in sessions)),
-        pgcopy.array(pgcopy.INT4, n, pgcopy.int4s(s.outputs.events for s in sessions)),
-        pgcopy.array(pgcopy.TEXT, outputs, b"".join([s.outputs.topics for s in sessions])),
-        pgcopy.array(pgcopy.BYTEA, outputs, b"".join([s.outputs.values for s in sessions])),
-        _optional(pgcopy.BYTEA, sessions, [s.outputs.keys for s in sessions]),
-        _optional(pgcopy.JSONB, sessions, [s.outputs.headers for s in sessions]),
-        _optional(pgcopy.INT4, sessions, [s.outputs.partitions for s in sessions]),
-        _optional(pgcopy.INT8, sessions, [s.outputs.timestamps for s in sessions]),
-    ]
-    size = sum(session.outputs.value_bytes for session in sessions)
-    return OutputRow(sessions[0].key, sessions[0].lane_hash, n, outputs, size, b"".join(fields))
+    outputs = [session.outputs for session in sessions]
+    return OutputRow(
+        sessions[0].key,
+        sessions[0].lane_hash,
+        len(sessions),
+        sum(outputs),
+        sum(session.value_bytes for session in sessions),
+        session_row.joined([session.fields for session in sessions], outputs),
+    )
 
 
-def _optional(oid: int, sessions: list[SessionRow], elements: list[bytes | None]) -> bytes:
-    """An array that is NULL where no session set anything; sessions that did not get NULL elements."""
-    if all(element is None for element in elements):
-        return pgcopy.NULL
-    filled = [
-        pgcopy.NULL * session.outputs.events if element is None else element
-        for session, element in zip(sessions, elements, strict=True)
-    ]
-    return pgcopy.array(oid, sum(session.outputs.events for session in sessions), b"".join(filled))
+def _sessions(table: pa.Table, places: Mapping[int, TopicPartition]) -> list[SessionRow]:
+    """Column by column: a batch has thousands."""
 
+    def column(name: str) -> list[Any]:
+        return table.column(name).to_pylist()  # type: ignore[no-any-return]
 
-def _session(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> SessionRow:
-    return SessionRow(
-        row["session_key"].encode(),
-        places[row["source"]],
-        row["first_offset"],
-        row["closing_offset"],
-        row["started_ms"],
-        row["ended_ms"],
-        row["events"],
-        row["lane_hash"],
-        EncodedOutputs(
-            row["outputs"],
-            row["topics"],
-            row["values"],
-            row["keys"],
-            row["headers"],
-            row["partitions"],
-            row["timestamps"],
-        ),
+    return list(
+        map(
+            SessionRow,
+            table.column("session_key").cast(pa.binary()).to_pylist(),
+            map(places.__getitem__, column("source")),
+            column("first_offset"),
+            column("closing_offset"),
+            column("lane_hash"),
+            column("outputs"),
+            column("value_bytes"),
+            column("fields"),
+        )
     )
 
 
@@ -237,9 +214,9 @@ def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Let
         row["events"],
         row["kept"],
         row["values"],
-        row["partitions"],
-        row["timestamps"],
-        row["headers"],
+        row["offsets"],
+        row["times"],
+        row["types"],
     )
 
 

@@ -145,7 +145,7 @@ class Sink:
         committed = CommittedBatch(
             batch_id=first_id + len(parts) - 1,
             sessions=len(result.sessions),
-            output_events=sum(session.outputs.events for session in result.sessions),
+            output_events=sum(session.outputs for session in result.sessions),
             dead_letters=sum(written.values()),
             mean_event_bytes=result.mean_event_bytes,
         )

@@ -37,6 +37,7 @@ from spark_job.recovery.positions.slices import slices_of
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, Sink
+from spark_job.spark import parallelism
 from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
 from spark_job.spark.query_watch import QueryWatch
@@ -103,6 +104,8 @@ class QueryLoop:
         self._planned: BatchRange | None = None
         self._successes = 0
         self._chosen = dict(run.spark.sparkContext.getConf().getAll())
+        self._threads = run.spark.sparkContext.defaultParallelism
+        self._cores = int(self._chosen.get(parallelism.CORES_OPTION, self._threads))
         self._options = BatchOptions(self._chosen)
         self._mean_event_bytes: float | None = None
 
@@ -190,10 +193,10 @@ class QueryLoop:
         reach("query.before_action")
         planned = self._planned = self._range()
         began = time.perf_counter()
-        tasks = run.settings.job.tasks or run.spark.sparkContext.defaultParallelism
         slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
         self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
+        tasks = run.settings.job.tasks or parallelism.tasks(sum(sizes), self._cores, self._threads)
         task = without_secrets(AssemblyTask(run.task, slices), frame.sparkSession.sparkContext)
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began

@@ -24,6 +24,7 @@ from service.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm
 from spark_job.spark.jars import java_executable, spark_connector_jars
+from spark_job.spark.parallelism import CORES_OPTION, cores, local_threads
 from spark_job.spark.shipping import ship_code
 from spark_job.spark.work_folder import WorkFolder
 
@@ -60,6 +61,7 @@ _OPTIONS = {
 # In local mode Spark gives a task one chance: a worker that is killed once would end the query.
 _LOCAL = re.compile(r"local(\[[\d*]+\])?")
 _TASK_ATTEMPTS = 4
+_ALL_CORES = "local[*]"
 # A batch repeats the same few loops. What runs ten times as often as HotSpot's defaults ask for is worth its optimising compiler, which
 # otherwise took half of the JVM's time in the first minutes, on code of planning and start.
 _COMPILE_LATER = (
@@ -117,6 +119,8 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         # What a batch returns is in the heap and in this process at once.
         "spark.driver.maxResultSize": half(settings.driver_memory),
     }
+    if settings.master == _ALL_CORES:
+        options["spark.master"], options[CORES_OPTION] = _oversubscribed()
     options |= _local_options(settings.master, folder) | own
     options[_JARS] = ",".join([*map(str, spark_connector_jars()), *filter(None, [own.get(_JARS)])])
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
@@ -230,13 +234,19 @@ def half(memory: str) -> str:
     return f"{max(1, megabytes // 2)}m"
 
 
+def _oversubscribed() -> tuple[str, str]:
+    """The master that stands for `local[*]`, and its cores."""
+    available = cores()
+    return patient(f"local[{local_threads(available)}]"), str(available)
+
+
 def patient(master: str) -> str:
     """Return the master, in local mode with several attempts for a task."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return master
-    cores = (found[1] or "[1]").strip("[]")
-    return f"local[{cores},{_TASK_ATTEMPTS}]"
+    threads = (found[1] or "[1]").strip("[]")
+    return f"local[{threads},{_TASK_ATTEMPTS}]"
 
 
 class LazySession:

@@ -34,8 +34,8 @@ Bool = npt.NDArray[np.bool_]
 _BLOCK_BYTES = 32 << 20
 _SPLIT = 16
 _FILTER_ROWS = 512
-# One search for each: an expression that begins with a fixed byte is found fifteen times faster than an alternative.
-_ODD = [re.compile(pattern) for pattern in (rb"NaN", rb"Inf")]
+_ODD = (b"NaN", b"Inf")
+_SCAN_BYTES = 256 << 10
 _HUGE_NUMBER = re.compile(rb"\d[eE][+-]?\d{3}|\d{200}")
 """What orjson may refuse as infinite and Arrow takes."""
 _DEEP_BYTES = 2000  # a payload of fewer bytes cannot nest deeper than orjson reads
@@ -219,9 +219,8 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
         odd |= text[np.minimum(bounds[:-1], len(text) - 1)] != ord("{")
         odd |= text[np.maximum(bounds[1:] - 1, 0)] != ord("}")
     low = int(bounds[0])
-    block = data[low : int(bounds[-1])]
-    for pattern in _ODD:
-        found = np.array([match.start() for match in pattern.finditer(block)], np.int64)
+    for word in _ODD:
+        found = _places(text[low : int(bounds[-1])], word)
         odd[np.searchsorted(bounds, found + low, side="right") - 1] = True
     large = np.flatnonzero(size >= _DEEP_BYTES)
     if len(large):
@@ -229,3 +228,16 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
         brackets = pc.add(pc.count_substring(values, b"{"), pc.count_substring(values, b"["))
         odd[large[brackets.to_numpy(zero_copy_only=False) > _DEEP_BRACKETS]] = True
     return odd
+
+
+def _places(text: npt.NDArray[np.uint8], word: bytes) -> Int:
+    """Where a word begins. Its first byte is looked for in a piece of text that fits into the processor's cache, the others behind it."""
+    whole = len(text) - len(word) + 1
+    found = [
+        np.flatnonzero(text[at : min(at + _SCAN_BYTES, whole)] == word[0]) + at
+        for at in range(0, whole, _SCAN_BYTES)
+    ]
+    places = np.concatenate(found) if found else np.zeros(0, np.int64)
+    for behind, byte in enumerate(word[1:], 1):
+        places = places[text[places + behind] == byte]
+    return places

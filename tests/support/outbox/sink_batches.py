@@ -26,6 +26,7 @@ from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.runs import Begun
 from spark_job.sink.commit import BatchRange, CommittedBatch, Sink
+from tests.support.outbox.closed_sessions import closed, fields
 
 _LEDGER = queries("spark_job", "ledger")
 
@@ -42,19 +43,11 @@ def session(key: str, start: int, end: int, outputs: Sequence[OutputEvent], sour
         "source": source,
         "session_key": key,
         "first_offset": start,
-        "last_offset": end,
         "closing_offset": end,
-        "started_ms": 1_000,
-        "ended_ms": 2_000,
-        "events": end - start + 1,
         "lane_hash": lane_hash(key.encode()),
         "outputs": encoded.events,
-        "topics": encoded.topics,
-        "values": encoded.values,
-        "keys": encoded.keys,
-        "headers": encoded.headers,
-        "partitions": encoded.partitions,
-        "timestamps": encoded.timestamps,
+        "value_bytes": encoded.value_bytes,
+        "fields": fields(closed(key, start, end), TopicPartition(TOPIC_ID, source), encoded),
     }
 
 
@@ -73,8 +66,8 @@ def letter(
         "events": len(values),
         "kept": len(values),
         "values": b"".join(nullable(value) for value in values),
-        "partitions": int8s(offsets),
-        "timestamps": int8s(1_000 + offset for offset in offsets),
+        "offsets": int8s(offsets),
+        "times": int8s(1_000 + offset for offset in offsets),
         "reason": reason,
         "detail": f"test {reason}",
     }

@@ -107,17 +107,15 @@ def two_slices(cache: Path, at: int) -> tuple[dict[str, Any], Slice]:
 def test_a_session_comes_with_its_place_and_its_outputs(tmp_path: Path) -> None:
     session, partition = found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:good")
     assert {
-        name: session[name]
-        for name in ("kind", "session_key", "first_offset", "closing_offset", "events", "outputs")
+        name: session[name] for name in ("kind", "session_key", "first_offset", "closing_offset", "outputs")
     } == {
         "kind": rows.SESSION,
         "session_key": "a",
         "first_offset": 0,
         "closing_offset": 2,
-        "events": 3,
         "outputs": 1,
     }
-    assert session["values"] == nullable(b"a:3:in")
+    assert nullable(b"a:3:in") in session["fields"]
     detail = told(partition)
     assert (detail["digest"], detail["safe"], detail["rebuilt"], detail["problem"]) == ("", None, None, "")
     assert (detail["counts"]["events"], detail["counts"]["sessions"]) == (3, 1)
@@ -170,7 +168,7 @@ def test_letters_keep_the_types_that_only_a_header_told(tmp_path: Path, in_heade
     records = log(*WHOLE, ("b", "entry_event"), ("c", "odd\0"), in_header=in_header)
     rules = replace(RULES, type_path=None) if in_header else RULES
     *letters, _ = found(tmp_path, slice_of(rules=rules), records, function=f"{HERE}:raising")
-    types = {letter["reason"]: letter["headers"] for letter in letters}
+    types = {letter["reason"]: letter["types"] for letter in letters}
     expected: dict[str, list[bytes] | None] = {
         "transform_failed": [b"start_event", b"entry_event", b"end_event"],
         "no_start": [b"entry_event"],

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
-from spark_job.assembly.outputs import EncodedOutputs
+from spark_job.assembly.outputs import EncodedOutputs, encode
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.open_partitions import OpenPartition
 from spark_job.sink import batch
 from spark_job.sink.batch import SessionRow
+from tests.support.bad_input import copied
+from tests.support.outbox.closed_sessions import closed, fields
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 
@@ -23,13 +25,14 @@ def session(
     key: str, end: int, where: TopicPartition = P0, value: bytes = b"v", keys: bytes | None = None
 ) -> SessionRow:
     outputs = EncodedOutputs(1, pgcopy.data(b"t"), pgcopy.data(value), keys, None, None, None)
-    return SessionRow(key.encode(), where, end - 2, end, 0, 1, 3, 7, outputs)
+    row = fields(closed(key, end - 2, end), where, outputs)
+    return SessionRow(key.encode(), where, end - 2, end, 7, 1, len(value), row)
 
 
 def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
     """⚠ two rows of one key in a batch would collide, and one of them be lost."""
     sessions = [session("a", 30), session("b", 20), session("a", 10), session("a", 5, P1)]
-    (found,) = batch.parts(sessions, 1_000)
+    (found,) = batch.parts(sessions, 10_000)
     assert [(row.key, row.sessions, row.outputs) for row in found] == [(b"a", 3, 3), (b"b", 1, 1)]
     ends = pgcopy.array(pgcopy.INT8, 3, pgcopy.int8s([10, 30, 5]))
     assert ends in found[0].fields
@@ -37,7 +40,7 @@ def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
 
 def test_a_key_that_overfills_a_row_continues_in_the_next_part() -> None:
     sessions = [session("a", end, value=b"x" * 100) for end in (10, 20, 30)] + [session("b", 40)]
-    parts = batch.parts(sessions, 220)
+    parts = batch.parts(sessions, 2 * len(sessions[0].fields))
     assert [[(row.key, row.sessions) for row in part] for part in parts] == [
         [(b"a", 2), (b"b", 1)],
         [(b"a", 1)],
@@ -53,12 +56,21 @@ def test_sessions_without_own_keys_get_null_elements_beside_one_that_has() -> No
     assert pgcopy.array(pgcopy.BYTEA, 2, pgcopy.NULL + pgcopy.data(b"k")) in found[0].fields
 
 
+def test_a_session_without_outputs_joins_one_that_has() -> None:
+    nothing = encode([], 1_000)
+    empty = SessionRow(b"a", P0, 1, 3, 7, 0, 0, fields(closed("a", 1, 3), P0, nothing))
+    (found,) = batch.parts([empty, session("a", 9)], 1_000)
+    *_, counts, topics, values, keys, _, _, _ = copied.fields(found[0].copy(1, 8, 0))
+    assert copied.int8s((counts or b"")[20:], 2) == [0, 1]
+    assert (copied.array(topics or b""), copied.array(values or b""), keys) == ([b"t"], [b"v"], None)
+
+
 @given(
     st.permutations([session("a", 1), session("b", 2), session("a", 3), session("ä", 4), session("a", 9, P1)])
 )
 def test_rows_do_not_depend_on_the_order_of_arrival(sessions: list[SessionRow]) -> None:
-    (found,) = batch.parts(sessions, 1_000)
-    (expected,) = batch.parts(sorted(sessions), 1_000)
+    (found,) = batch.parts(sessions, 10_000)
+    (expected,) = batch.parts(sorted(sessions), 10_000)
     assert found == expected
     assert [row.key for row in found] == sorted(row.key for row in found)
 

@@ -2,11 +2,11 @@
 
 import ctypes
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from publisher.allocators import suit_transactions
+from service.allocators import suit_columns, suit_transactions
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,13 @@ def test_cycles_are_found_all_the_same() -> None:
     assert gc.get_stats()[0]["collections"] > before, f"{len(kept)} rows"
 
 
-def test_glibc_keeps_no_small_blocks_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("suit", "options"), [(suit_transactions, [(1, 0)]), (suit_columns, [(-1, 1 << 30), (-3, 32 << 20)])]
+)
+def test_glibc_is_told(
+    suit: Callable[[], None], options: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Publishers: small freed blocks are not kept aside. Workers: large freed blocks are kept."""
     calls: list[tuple[int, int]] = []
 
     class Library:
@@ -40,8 +46,14 @@ def test_glibc_keeps_no_small_blocks_aside(monkeypatch: pytest.MonkeyPatch) -> N
             return 1
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: Library())
-    suit_transactions()
-    assert calls == [(1, 0)]
+    suit()
+    assert calls == options
+
+
+def test_glibc_takes_what_it_is_told() -> None:
+    """mallopt answers 0 to a value that it refuses."""
+    mallopt = ctypes.CDLL(None).mallopt
+    assert mallopt(-3, 32 << 20) == 1, "M_MMAP_THRESHOLD"
 
 
 @pytest.mark.parametrize("error", [OSError("no such library"), None])
@@ -53,3 +65,4 @@ def test_another_c_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, err
 
     monkeypatch.setattr(ctypes, "CDLL", library)
     suit_transactions()
+    suit_columns()
