@@ -16,6 +16,7 @@ from publisher.kafka.progress_reader import Newest, StoredProgress, later_than, 
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
+from publisher.monitoring import latency
 from publisher.outbox.deliveries import (
     commit_id_at,
     parked_up_to,
@@ -62,6 +63,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         self._ahead: LaneChunk | None = None
         self._asked: PendingChunk | None = None
         self._under_way: Progress | None = None
+        self._times: Sequence[latency.RowTimes] = ()
         self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
 
@@ -233,7 +235,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         )
         # A refusal with an answer under way would cost the connection, on which the row is parked next.
         self._reads_ahead = chunk.more and not self._bisection.on
-        self._under_way = progress
+        self._under_way, self._times = progress, _times(chunk, rows)
         return [ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)]
 
     def _meanwhile(self, connection: Connection) -> None:
@@ -258,6 +260,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         progress, before = self._under_way, self._open_position()
         if progress is None:
             raise RuntimeError("a lane records what it has sent")
+        latency.delivered(self._times)
         ahead, offsets = self._take_ahead(), tally.as_json()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
@@ -296,6 +299,18 @@ def lane_transactional_id(context: Context, epoch: int, lane: int) -> str:
     """Return the transactional id of a lane."""
     prefix = context.settings.publisher.transactional_id_prefix
     return f"{prefix}-{context.identity.outbox_uuid}-{epoch}-{lane}"
+
+
+def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
+    """Return the times of those rows of the chunk that go out: all of them, unless some are parked."""
+    if len(rows) == len(chunk.rows):
+        return chunk.times
+    sent = {(row.batch_id, row.session_key) for row in rows}
+    return [
+        times
+        for row, times in zip(chunk.rows, chunk.times, strict=True)
+        if (row.batch_id, row.session_key) in sent
+    ]
 
 
 def _after(progress: Progress) -> DeliveryPosition:
