@@ -30,7 +30,10 @@ _GAUGES: Gauges = {
     "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", _LANE),
     "outbox_replays": ("Replays that are running or paused.", ["state"]),
     "outbox_replay_events_left": ("Events that they have not sent yet.", ["state"]),
-    "outbox_partitions": ("Partitions of session_output: kept, or detaching (retention is under way).", ["state"]),
+    "outbox_partitions": (
+        "Partitions of session_output: kept, or detaching (retention is under way).",
+        ["state"],
+    ),
     "outbox_oldest_partition_seconds": (
         "Age of the newest batch in the oldest kept partition, which is what retention goes by.",
         (),

@@ -1,0 +1,90 @@
+"""Each alert about the job fires on its fault and ends after it; and every query of the dashboard has data while both services work."""
+
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.migrate import upgrade
+from devstack.kafka import KafkaServer
+from devstack.postgres import Postgres
+from tests.support.monitoring.prometheus import Prometheus, expressions
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.scraping import asked, free_port
+
+pytestmark = [pytest.mark.monitoring, pytest.mark.timeout(1_500)]
+
+
+def test_the_alerts_about_a_job(
+    own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path, alerting: Any
+) -> None:
+    upgrade(own_postgres.dsn())
+    job_port, publisher_port = free_port(), free_port()
+    options = {
+        "metrics": {"job_port": job_port, "port": publisher_port, "refresh_s": 0.2, "progress_s": 3},
+        "restart": {"delay_s": 0.2, "max_delay_s": 0.5},
+        "job": {"max_backlog_events": 500},
+    }
+    targets = {"spark-job": [job_port], "publisher": [publisher_port]}
+    addresses = {"JOB": f"http://127.0.0.1:{job_port}", "PUBLISHER": f"http://127.0.0.1:{publisher_port}"}
+    with (
+        Pipeline(
+            own_postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
+        ) as pipeline,
+        Prometheus(tmp_path, targets) as prometheus,
+    ):
+        job, publisher = pipeline.job, pipeline.publisher
+        alert = partial(
+            alerting, prometheus, variables=pipeline.variables, addresses=addresses, dsn=pipeline.dsn
+        )
+        publisher.start()
+        with alert("OutboxJobDown"):
+            job.start()
+        with alert("OutboxNoOwner"):
+            pass  # Spark starts meanwhile
+        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+
+        with ExitStack() as load:
+            load.enter_context(pipeline.load(31, sessions_per_second=20))
+            with alert("OutboxDeadLetters") as printed:
+                assert "malformed" in printed["spark-job dead-letters list"]
+                pipeline.wait_until(
+                    lambda: not _without_data(prometheus),
+                    lambda: f"data for {_without_data(prometheus)}",
+                    alive=(job, publisher),
+                )
+                load.close()
+        pipeline.wait_for_input(pipeline.expectation())
+
+        pipeline.feed(32, sessions=20)
+        with ExitStack() as lock:
+            lock.enter_context(pipeline.held_up_batch())
+            with alert("OutboxBatchesHang"), alert("OutboxNotReady", "spark-job"):
+                lock.close()
+
+        publisher.kill()
+        pipeline.feed(33, sessions=300)
+        with alert("OutboxHeldBack") as printed:
+            assert "held back" in printed["spark-job status"]
+            publisher.start()
+        pipeline.wait_for_input(pipeline.expectation())
+
+        own_postgres.stop()
+        with (
+            alert("OutboxRestarts", "UnavailableError", dsn=None),
+            alert("OutboxPostgresUnreachable", "spark-job", dsn=None),
+        ):
+            own_postgres.start()
+            pipeline.connect()
+        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+
+
+def _without_data(prometheus: Prometheus) -> list[str]:
+    """Panels of the dashboard with a query that finds nothing. Each must parse."""
+    return [
+        title
+        for title, queries in expressions().items()
+        if not all(prometheus.query(each) for each in queries)
+    ]
