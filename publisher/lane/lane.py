@@ -267,7 +267,9 @@ class Lane(Delivery[Newest, LaneChunk]):
         self.position, self._ahead = _after(progress), ahead if sound else None
         self._renewed_at = self._progressed_at = time.monotonic()
         self._context.deliveries.add(
+            self._epoch.epoch,
             self.lane,
+            progress.seq,
             batch=progress.cursor.batch_id,
             sessions=progress.sessions,
             events=progress.events,
