@@ -50,7 +50,9 @@ def configure(settings: LogSettings) -> None:
     )
 
 
-def _identified(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _identified(
+    _logger: object, _method: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
     return line | {name: value for name, value in _of_process.items() if name not in line}
 
 

@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 
 from db.connection import connect
 from db.migrate import require_current
-from service import fault_points
+from service import fault_points, tracing
 from service.errors import OutboxError
 from service.fault_points import reach
 from service.logs import identify
@@ -247,6 +247,7 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
     begun, generation = started.begun, started.position.generation
     names = started.topics.names | dict(generation.topics)
     # In every line of this attempt, those of its batches too.
+    tracing.about(started.outbox_uuid)
     identify(run=str(run_id), generation=generation.number)
     log.info("job_started", revision=generation.revision, attempt=attempt, restored=begun.restored)
     log.info("job_resumes", explanation=begun.explanation)

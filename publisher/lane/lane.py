@@ -1,7 +1,7 @@
 """One lane: the unit of order."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 
 import psycopg
@@ -41,6 +41,7 @@ from publisher.protocol.progress import Progress
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service import tracing
 
 _LANES = queries("publisher", "lanes")
 
@@ -64,6 +65,8 @@ class Lane(Delivery[Newest, LaneChunk]):
         self._asked: PendingChunk | None = None
         self._under_way: Progress | None = None
         self._times: Sequence[latency.RowTimes] = ()
+        self._batches: Set[int] = frozenset()
+        self._began = 0.0
         self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
 
@@ -236,6 +239,8 @@ class Lane(Delivery[Newest, LaneChunk]):
         # A refusal with an answer under way would cost the connection, on which the row is parked next.
         self._reads_ahead = chunk.more and not self._bisection.on
         self._under_way, self._times = progress, _times(chunk, rows)
+        if tracing.is_on():
+            self._began, self._batches = time.monotonic(), {row.batch_id for row in rows}
         return [ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)]
 
     def _meanwhile(self, connection: Connection) -> None:
@@ -261,6 +266,18 @@ class Lane(Delivery[Newest, LaneChunk]):
         if progress is None:
             raise RuntimeError("a lane records what it has sent")
         latency.delivered(self._times)
+        if tracing.is_on() and progress.sessions:
+            tracing.transaction(
+                self._batches,
+                time.monotonic() - self._began,
+                {
+                    "outbox.epoch": progress.epoch,
+                    "outbox.lane": progress.lane,
+                    "outbox.seq": progress.seq,
+                    "outbox.sessions": progress.sessions,
+                    "outbox.outputs": progress.events,
+                },
+            )
         ahead, offsets = self._take_ahead(), tally.as_json()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
