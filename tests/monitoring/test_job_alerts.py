@@ -1,5 +1,6 @@
 """Each alert about the job fires on its fault and ends after it; and every query of the dashboard has data while both services work."""
 
+import re
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -79,6 +80,23 @@ def test_the_alerts_about_a_job(
             own_postgres.start()
             pipeline.connect()
         pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        assert_lines_lead_to_rows(pipeline)
+
+
+def assert_lines_lead_to_rows(pipeline: Pipeline) -> None:
+    """What the logs say of batches and deliveries are the keys of their rows."""
+    committed = re.findall(
+        r"batch_committed\s+batch=(\d+) .*?run=([0-9a-f-]+) generation=(\d+)", pipeline.job.log()
+    )
+    batches = pipeline.ask("SELECT batch_id::text, run_id::text, generation::text FROM outbox.batch")
+    assert committed
+    assert set(committed) <= set(batches)
+    delivered = re.findall(r"delivered\s+batch=.*?deliveries=\[(.*?)\]", pipeline.publisher.log())
+    named = [re.split(r"[/-]", each.strip("'")) for line in delivered for each in line.split(", ")]
+    assert named
+    known = set(pipeline.ask("SELECT epoch::text, lane::text, seq::text FROM outbox.delivery"))
+    for epoch, lane, *seqs in named:
+        assert {(epoch, lane, seq) for seq in seqs} <= known
 
 
 def _without_data(prometheus: Prometheus) -> list[str]:
