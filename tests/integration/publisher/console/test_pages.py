@@ -274,8 +274,8 @@ def test_runs_show_savepoints_and_the_settings_in_force_and_a_batch_what_was_ope
     for name, deleted_at in (("before-v2", None), ("forgotten", "2026-01-01")):
         query(
             told.dsn,
-            "INSERT INTO outbox.savepoint (savepoint_id, name, generation, batch_id, deleted_at, end_offsets, open_state, lineage,"
-            " assembly, topics, revision) VALUES ((SELECT coalesce(max(savepoint_id), 0) + 1 FROM outbox.savepoint), %s, 1, 2,"
+            "INSERT INTO outbox.savepoint (name, generation, batch_id, deleted_at, end_offsets, open_state, lineage,"
+            " assembly, topics, revision) VALUES (%s, 1, 2,"
             " %s::timestamptz, '{}', '{}', '[]', '{}', '{}', 0)",
             name,
             deleted_at,
