@@ -26,7 +26,7 @@ def test_the_alerts_about_a_job(
     options = {
         "metrics": {"job_port": job_port, "port": publisher_port, "refresh_s": 0.2, "progress_s": 3},
         "restart": {"delay_s": 0.2, "max_delay_s": 0.5},
-        "job": {"max_backlog_events": 500},
+        "job": {"max_backlog_events": 500, "max_events_per_batch": 1_000},
     }
     targets = {"spark-job": [job_port], "publisher": [publisher_port]}
     addresses = {"JOB": f"http://127.0.0.1:{job_port}", "PUBLISHER": f"http://127.0.0.1:{publisher_port}"}
