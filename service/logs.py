@@ -53,7 +53,7 @@ def configure(settings: LogSettings) -> None:
 def _identified(
     _logger: object, _method: str, line: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return line | {name: value for name, value in _of_process.items() if name not in line}
+    return {**line, **{name: value for name, value in _of_process.items() if name not in line}}
 
 
 def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 
 class BulkHistogram(Collector):
@@ -38,5 +37,9 @@ class BulkHistogram(Collector):
         """Return the metric as of now."""
         with self._lock:
             counts, total = self._counts, self._sum
-        buckets = [(floatToGoString(bound), count) for bound, count in zip(self._bounds, counts, strict=True)]
+        buckets = [(_shown(bound), count) for bound, count in zip(self._bounds, counts, strict=True)]
         return [HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=total)]
+
+
+def _shown(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(float(bound))

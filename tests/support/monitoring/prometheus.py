@@ -55,7 +55,8 @@ def quick_rules() -> str:
         rule["expr"] = _MINUTES.sub(lambda found: f"[{int(found[1]) * _SECONDS_FOR_A_MINUTE}s]", rule["expr"])
         if "for" in rule:
             rule["for"] = "1s"
-    return yaml.safe_dump({"groups": [{"name": "quick", "interval": "500ms", "rules": rules}]})
+    quick: str = yaml.safe_dump({"groups": [{"name": "quick", "interval": "500ms", "rules": rules}]})
+    return quick
 
 
 class Prometheus:
