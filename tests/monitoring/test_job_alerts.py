@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from db.migrate import upgrade
@@ -61,10 +62,13 @@ def test_the_alerts_about_a_job(
             alerting, prometheus, variables=pipeline.variables, addresses=addresses, dsn=pipeline.dsn
         )
         publisher.start()
-        with alert("OutboxJobDown"):
-            job.start()
-        with alert("OutboxNoOwner"):
-            pass  # Spark starts meanwhile
+        with psycopg.connect(pipeline.dsn) as holder:
+            # A job that cannot take the outbox over is up, and owns nothing.
+            holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+            with alert("OutboxJobDown"):
+                job.start()
+            with alert("OutboxNoOwner"):
+                holder.rollback()
         pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
 
         with ExitStack() as load:
