@@ -32,6 +32,7 @@ from service.settings.removed import REMOVED
 from service.settings.retention import RetentionSettings
 from service.settings.section import Section, read_toml
 from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
+from service.settings.tracing import TracingSettings
 
 __all__ = [
     "ConsoleSettings",
@@ -48,6 +49,7 @@ __all__ = [
     "SessionSettings",
     "Settings",
     "SourceSettings",
+    "TracingSettings",
     "TransformSettings",
     "known_keys",
     "load_settings",
@@ -77,6 +79,7 @@ class Settings(BaseSettings):
     publisher: PublisherSettings = PublisherSettings()
     metrics: MetricsSettings = MetricsSettings()
     console: ConsoleSettings = ConsoleSettings()
+    tracing: TracingSettings = TracingSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()
