@@ -18,6 +18,8 @@ from devstack.stack import Stack
 JOB, PUBLISHER, POSTGRES = "job", "publisher", "postgres"
 _MODULES = {JOB: "spark_job", PUBLISHER: "publisher"}
 _DATABASE = "bench"
+_PRODUCER = {"compression.type": "lz4"}
+"""As the peers' producers."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Ours:
             "SESSION__KEY": "key",
             "TRANSFORM__FUNCTION": "benchmarks.peers.routed:twenty_routed",
             "JOB__TRIGGER_MS": "0",
+            "KAFKA__OPTIONS": json.dumps(_PRODUCER),
             "LOG__FORMAT": "json",
             **self.checkout.folder_settings(work.folder),
             **self.settings,
