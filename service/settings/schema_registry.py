@@ -11,6 +11,8 @@ from service.settings.section import Section, read_toml
 
 RegistryOptions = dict[str, str | int | float | bool]
 _OPTIONS = TypeAdapter(RegistryOptions)
+# Spark repeats a failed task several times, and the job begins again after that: the client need not be patient as well.
+_DEFAULTS: RegistryOptions = {"max.retries": 1, "retries.wait.ms": 500}
 _WITH_PASSWORD = re.compile(r"//[^/]*@")
 
 
@@ -21,7 +23,7 @@ class SchemaRegistrySettings(Section):
     """Every option of confluent-kafka's schema registry client, as it is named there (`ssl.ca.location`, `basic.auth.user.info`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords and tokens. Wins over `options`."""
-    timeout_s: float = Field(default=10, ge=0.1, le=600)
+    timeout_s: float = Field(default=5, ge=0.1, le=600)
     """Seconds to wait for one answer of the registry."""
     auto_register: bool = False
     """Register the schemas of outputs that the registry does not have. In production somebody else registers them."""
@@ -47,7 +49,13 @@ class SchemaRegistrySettings(Section):
         """
         if not self.url:
             return {}
-        return {"timeout": self.timeout_s} | self.options | self._secret_options() | {"url": self.url}
+        return (
+            _DEFAULTS
+            | {"timeout": self.timeout_s}
+            | self.options
+            | self._secret_options()
+            | {"url": self.url}
+        )
 
     def _secret_options(self) -> RegistryOptions:
         if self.secret_options_file is None:

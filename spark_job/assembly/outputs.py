@@ -83,18 +83,17 @@ def _topics(topics: Sequence[str]) -> bytes:
 
 def _values(values: Sequence[object], topics: Sequence[str], encode_value: EncodeValue | None) -> bytes:
     """Bytes need no look at each of them."""
-    if set(map(type, values)) <= {bytes}:
+    kinds = set(map(type, values))
+    if kinds <= {bytes}:
         return pgcopy.all_data(cast("Sequence[bytes]", values))
-    return b"".join(
-        [
-            pgcopy.nullable(
-                _value(value, index)
-                if type(value) is not WithSchema
-                else _with_schema(topics[index], value, index, encode_value)
-            )
+    if WithSchema in kinds:
+        values = [
+            _with_schema(topics[index], value, index, encode_value)
+            if isinstance(value, WithSchema)
+            else value
             for index, value in enumerate(values)
         ]
-    )
+    return b"".join([pgcopy.nullable(_value(value, index)) for index, value in enumerate(values)])
 
 
 def _with_schema(topic: str, value: WithSchema, index: int, encode_value: EncodeValue | None) -> bytes:

@@ -47,8 +47,8 @@ def with_heads(values: pa.LargeBinaryArray, ids: pa.LargeBinaryArray) -> pa.Larg
     for byte in range(_HEADER_BYTES[1], _HEADER_BYTES[0], -1):
         fits[long] &= text[end[long] - byte] == 0
     width = np.where(fits, _HEADER_BYTES[0], 0)
-    heads = pc.binary_join_element_wise(_ZERO, gathered(data, end - width, width, fits), _NOTHING)
-    return pc.binary_join_element_wise(heads, values, _NOTHING)
+    before = pc.binary_join_element_wise(_ZERO, gathered(data, end - width, width, fits), _NOTHING)
+    return pc.binary_join_element_wise(before, values, _NOTHING)
 
 
 def schema_ids(new: pa.Table, settings: AssemblySettings) -> set[int]:

@@ -1,6 +1,6 @@
 """A small schema registry with the API of Confluent's: what clients ask of one, its error codes, and outages on request.
 
-Its answers are those of a real one (Apicurio's, through the same API) to the same requests, which also stands in for it: see `registry`.
+Its answers are those of a real one (Apicurio's, through the same API) to the same requests. A real one can stand in for it: see REAL.
 """
 
 import json
@@ -24,6 +24,11 @@ class Registry:
     def __init__(self, url: str, server: "_Server | None") -> None:
         self.url = url
         self._server = server
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is somebody else's server."""
+        return self._server is None
 
     @property
     def options(self) -> dict[str, str | int | float | bool]:

@@ -36,6 +36,13 @@ def _server() -> Iterator[Registry]:
         yield found
 
 
+@pytest.fixture(name="any_server")
+def _any_server() -> Iterator[Registry]:
+    """A real registry where one is named (tests/support/schemas/registry.py)."""
+    with registry() as found:
+        yield found
+
+
 def events(sessions: int = 5) -> list[dict[str, Any]]:
     """Events of some sessions, one after the other of each in turn."""
     return [
@@ -93,8 +100,11 @@ def encoded(server: Registry, format: Format, some: Sequence[dict[str, Any]]) ->
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("cut", [1_000, 4], ids=["at once", "in batches of four"])
 def test_the_same_sessions_in_every_format_give_the_same_outputs(
-    server: Registry, tmp_path: Path, format: Format, cut: int
+    any_server: Registry, tmp_path: Path, format: Format, cut: int
 ) -> None:
+    server = any_server
+    if server.is_real and format == "protobuf":
+        pytest.skip("not every registry gives descriptors")
     some = events()
     rules = replace(OF_RECORD if format == "bytes" else OF_VALUE, format=format)
     settings = task_settings(tmp_path, function=f"{HERE}:counted", registry=server.options)
@@ -115,7 +125,10 @@ def test_the_same_sessions_in_every_format_give_the_same_outputs(
 
 
 @pytest.mark.parametrize("format", AVRO_FORMATS)
-def test_values_are_decoded_for_the_transform(server: Registry, tmp_path: Path, format: Format) -> None:
+def test_values_are_decoded_for_the_transform(any_server: Registry, tmp_path: Path, format: Format) -> None:
+    server = any_server
+    if server.is_real and format == "protobuf":
+        pytest.skip("not every registry gives descriptors")
     settings = task_settings(tmp_path, function=f"{HERE}:clicks", registry=server.options)
     of = slice_of(0, replace(OF_VALUE, format=format))
     table = run_task(settings, {0: of}, {0: encoded(server, format, events())})
