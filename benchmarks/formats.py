@@ -140,9 +140,9 @@ def main() -> None:
             records = table(given, encode, call)
             size[name] = records.column("value").nbytes / len(given)
             of_record = format == "bytes" or "record" in name
-            rules = replace(
-                PLAIN, format=format, **({"key_path": None, "type_path": None} if of_record else {})
-            )
+            rules = replace(PLAIN, format=format)
+            if of_record:
+                rules = AssemblySettings(key_path=None, type_path=None, format=format)
             both = [
                 measured(records, rules, schemas, decode=False),
                 0.0 if format == "bytes" else measured(records, rules, schemas, decode=True),

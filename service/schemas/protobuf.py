@@ -31,7 +31,8 @@ def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"
         if not 0 <= index < len(messages):
             raise ValueError(f"the schema has no message {'.'.join(map(str, path))}")
         found = messages[index]
-    return message_factory.GetMessageClass(found)
+    made: type[Message] = message_factory.GetMessageClass(found)
+    return made
 
 
 def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message":
@@ -53,7 +54,8 @@ def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str
 
     Raises as `parse`.
     """
-    return plain(parse(schema, path, body))
+    found: dict[str, Any] = plain(parse(schema, path, body))
+    return found
 
 
 def plain(message: "Message") -> Any:
@@ -127,13 +129,36 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> str:
 
 def _add_builtin(pool: "DescriptorPool", names: Any) -> None:
     """The files of google.protobuf, which nobody registers."""
-    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.protobuf import (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
 
+    modules = (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+    )
+    known = {
+        each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, timestamp_pb2, type_pb2, wrappers_pb2)
+    }
     for name in names:
-        if not name.startswith("google/protobuf/"):
-            continue
-        __import__(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
-        file = descriptor_pb2.FileDescriptorProto()
-        descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
-        _add_builtin(pool, file.dependency)
-        pool.Add(file)
+        if name in known:
+            file = descriptor_pb2.FileDescriptorProto()
+            known[name].CopyToProto(file)
+            _add_builtin(pool, file.dependency)
+            pool.Add(file)

@@ -56,7 +56,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
                 found = self.client.get_schema(schema_id)
                 # Only a descriptor can be used of Protobuf, and not every registry can give one.
                 if found.schema_type == "PROTOBUF":
-                    self.client.clear_caches()  # it would give the same form again
+                    self.client.clear_caches()  # type: ignore[no-untyped-call] # it would give the same form again
                     found = self.client.get_schema(schema_id, fmt="serialized")
             except SchemaRegistryError as error:
                 if error.http_status_code == 404 and error.error_code == _NO_SUCH_SCHEMA:
@@ -81,14 +81,19 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
     def _add_references(self, schema: "Schema", found: dict[str, str]) -> None:
         """Depth first, so that each comes behind its own references."""
         for reference in schema.references or ():
-            if reference.name in found:
+            name, subject, version = reference.name, reference.subject, reference.version
+            if name is None or subject is None or version is None:
+                raise RegistryRefusedError(
+                    f"the schema registry at {self._where} gives a reference without a place"
+                )
+            if name in found:
                 continue
             if len(found) > _MAX_REFERENCES:
                 raise RegistryRefusedError(f"a schema has over {_MAX_REFERENCES} references")
             fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
-            version = self.client.get_version(reference.subject, reference.version, True, fmt)
-            self._add_references(version.schema, found)
-            found[reference.name] = version.schema.schema_str or ""
+            referenced = self.client.get_version(subject, version, True, fmt).schema
+            self._add_references(referenced, found)
+            found[name] = referenced.schema_str or ""
 
 
 def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:

@@ -61,6 +61,7 @@ class OutputEncoder:
 
     def _made(self, schema: OutputSchema) -> Callable[..., Any]:
         client = self._registry.client
+        made: Callable[..., Any]
         conf = {
             "auto.register.schemas": self._rules.auto_register,
             "subject.name.strategy.type": self._rules.subject_name_strategy.upper(),
@@ -68,14 +69,17 @@ class OutputEncoder:
         if schema.format == "avro":
             from confluent_kafka.schema_registry.avro import AvroSerializer
 
-            return AvroSerializer(client, schema.definition, conf=conf)
+            made = AvroSerializer(client, schema.definition, conf=conf)
+            return made
         if schema.format == "protobuf":
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
-            return ProtobufSerializer(schema.definition, client, conf)
+            made = ProtobufSerializer(schema.definition, client, conf)
+            return made
         from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
-        return JSONSerializer(schema.definition, client, conf=conf)
+        made = JSONSerializer(schema.definition, client, conf=conf)
+        return made
 
 
 def output_encoder(

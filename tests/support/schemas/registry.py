@@ -41,7 +41,8 @@ class Registry:
         """Register a schema; return its id. `references`: {name: (subject, version)}."""
         needed = [SchemaReference(name, *where) for name, where in (references or {}).items()]
         with SchemaRegistryClient(dict(self.options)) as client:
-            return client.register_schema(subject, Schema(text, kind, needed))
+            found: int = client.register_schema(subject, Schema(text, kind, needed))
+        return found
 
     @property
     def asked(self) -> list[str]:

@@ -19,7 +19,7 @@ from spark_job.sessions.parsing.avro.plan import (
     Varint,
     Wrong,
 )
-from spark_job.sessions.parsing.avro.single import NotOfSchemaError, SingleValue
+from spark_job.sessions.parsing.avro.single import MORE_ITEMS, NotOfSchemaError, SingleValue
 from spark_job.sessions.settings import FieldPath
 
 Int = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class AvroColumns:
         """`begin` and `end`: of each value in `data`."""
         self._data = np.frombuffer(data, np.uint8)
         self._at, self._end = begin.copy(), end
-        self._size = end - begin
+        self._items_left = end - begin + MORE_ITEMS
         self.good: Bool = np.ones(len(begin), bool)
         """Whether each is a value of the schema with fields of the right types."""
         self.fields = {path: Kept(len(begin)) for path in wanted}
@@ -149,7 +149,8 @@ class AvroColumns:
                 sized, _ = self._varint(rows[negative])
                 still = np.isin(rows, sized) | ~negative
                 rows, count = rows[still], np.abs(count[still])
-            rows, count = self._only(rows, (count >= 0) & (count <= self._size[rows]), count)
+            rows, count = self._only(rows, (count >= 0) & (count <= self._items_left[rows]), count)
+            self._items_left[rows] -= count
             done.append(rows[count == 0])
             rows, count = rows[count > 0], count[count > 0]
             if isinstance(node.item, Fixed) and not node.has_keys:

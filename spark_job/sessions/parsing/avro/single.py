@@ -19,6 +19,10 @@ MOST_LEVELS = 200
 """Values that nest deeper are malformed: what decodes them whole for a transform could not go much further."""
 
 
+MORE_ITEMS = 1_000
+"""Items that a value may have beyond one for each byte: those that take none, as nulls do. A few bytes could claim any number of them."""
+
+
 class NotOfSchemaError(ValueError):
     """The bytes are no value of the schema."""
 
@@ -29,7 +33,7 @@ class SingleValue:
     def __init__(self, data: memoryview, begin: int, end: int, plan: Plan) -> None:
         """Raises NotOfSchemaError."""
         self._data, self._at, self._end = data, begin, end
-        self._size = end - begin
+        self._items_left = end - begin + MORE_ITEMS
         self.spans: dict[FieldPath, tuple[int, int]] = {}
         """Where texts begin, and their bytes."""
         self.times: dict[FieldPath, int] = {}
@@ -78,8 +82,9 @@ class SingleValue:
             if count < 0:
                 count = -count
                 self._varint()  # the block's bytes
-            if count > self._size:
-                raise NotOfSchemaError(f"{count} items in a value of {self._size} bytes")
+            if count > self._items_left:
+                raise NotOfSchemaError("its arrays and maps claim more items than its bytes can hold")
+            self._items_left -= count
             for _ in range(count):
                 if node.has_keys:
                     self._skip(self._varint())

@@ -23,9 +23,8 @@ from tests.support.schemas.clicks import NEWER_AVRO, avro_encoder, proto_class, 
 from tests.support.schemas.registry import Registry, registry
 
 HERE = __name__
-NAMES = {"start": "start", "entry": "entry", "end": "end"}
-OF_VALUE = AssemblySettings(**NAMES)
-OF_RECORD = AssemblySettings(key_path=None, type_path=None, **NAMES)
+OF_VALUE = AssemblySettings(start="start", entry="entry", end="end")
+OF_RECORD = replace(OF_VALUE, key_path=None, type_path=None)
 AVRO_FORMATS: list[Format] = ["json", "avro", "protobuf", "json-schema"]
 FORMATS: list[Format] = [*AVRO_FORMATS, "bytes"]
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import fastavro
@@ -45,21 +47,39 @@ def fields(draw: st.DrawFn, level: int = 0) -> tuple[Any, st.SearchStrategy[Any]
         return {"type": "map", "values": schema}, st.dictionaries(st.text(max_size=3), values, max_size=4)
     if kind == len(LEAVES) + 2 and schema != "null" and not isinstance(schema, list):
         return ["null", schema], st.none() | values
-    name = f"R{draw(st.integers(0, 10**9))}"
     return (
-        {"type": "record", "name": name, "fields": [{"name": "x", "type": schema}]},
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": schema}]},
         st.fixed_dictionaries({"x": values}),
     )
+
+
+def renamed(schema: Any, number: Iterator[int]) -> Any:
+    """The same with another name for each record."""
+    match schema:
+        case {"type": "record", "name": "R", "fields": [field]}:
+            return schema | {
+                "name": f"R{next(number)}",
+                "fields": [field | {"type": renamed(field["type"], number)}],
+            }
+        case dict():
+            return {
+                name: renamed(each, number) if name in ("items", "values") else each
+                for name, each in schema.items()
+            }
+        case list():
+            return [renamed(each, number) for each in schema]
+    return schema
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
     """A schema with the fields that the rules name between others, and some values of it."""
+    names = count()
     others = draw(st.lists(fields(), min_size=1, max_size=4))
     texts = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text)
     symbols = ["start_event", "entry_event", "end_event"]
     named: list[tuple[str, Any, st.SearchStrategy[Any]]] = [
-        (f"o{number}", schema, values) for number, (schema, values) in enumerate(others)
+        (f"o{number}", renamed(schema, names), values) for number, (schema, values) in enumerate(others)
     ]
     of_type = {"type": "enum", "name": "T", "symbols": symbols}
     a = {
