@@ -58,6 +58,14 @@ $(AXE):
 test-console: $(INSTALLED) $(AXE) ## The console in a real Chromium; needs npm and Chromium (apt-get install chromium), or CHROMIUM=/path; writes docs/images
 	$(BIN)/pytest tests/browser -m browser
 
+.PHONY: test-monitoring
+test-monitoring: $(INSTALLED) ## Alerts, dashboard and runbook on a real Prometheus; needs it (apt-get install prometheus), or PROMETHEUS=/path
+	$(BIN)/pytest tests/monitoring -m monitoring
+
+.PHONY: check-dashboard
+check-dashboard: ## The Grafana dashboard against Grafana's own schema (its foundation SDK); needs Go
+	cd tests/monitoring/dashboard_schema && go run . $(abspath deploy/monitoring/grafana/dashboards/spark-outbox.json)
+
 .PHONY: check-manifests
 check-manifests: $(INSTALLED) ## deploy/kubernetes as kustomize builds it; needs Go, or KUSTOMIZE="kubectl kustomize" (`make test` reads the files)
 	KUSTOMIZE="$(KUSTOMIZE)" $(BIN)/pytest tests/unit/deploy

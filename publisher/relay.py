@@ -31,7 +31,7 @@ from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import Identity
 from publisher.retention.deliveries import DeliveryPruning
-from service import kafka_client
+from service import kafka_client, tracing
 from service.errors import ContinuityError, SettingsError, UnavailableError
 from service.monitoring.loops import Loop
 from service.settings import Settings
@@ -124,6 +124,7 @@ class Relay:
                 kafka_client.no_answer(settings.kafka, error.args[0], complaints)
             ) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
+        tracing.about(identity.outbox_uuid)
         timelines = Timelines(identity.timeline)
         timelines.notice(identity.server_timeline)
         return Context(

@@ -14,6 +14,17 @@ from service.settings import LogSettings
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
 
 
+_of_process: dict[str, object] = {}
+
+
+def identify(**ids: object) -> None:
+    """Say these ids, by their names in SQL, in every line of this process from now on; None: no longer."""
+    for name, value in ids.items():
+        _of_process[name] = value
+        if value is None:
+            del _of_process[name]
+
+
 def configure(settings: LogSettings) -> None:
     """Send every log line of this process to stderr, as text for people or as JSON for machines."""
     renderer: structlog.typing.Processor = (
@@ -26,6 +37,7 @@ def configure(settings: LogSettings) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _identified,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -36,6 +48,12 @@ def configure(settings: LogSettings) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _identified(
+    _logger: object, _method: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {**line, **{name: value for name, value in _of_process.items() if name not in line}}
 
 
 def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

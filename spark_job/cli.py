@@ -117,7 +117,7 @@ def run(
     repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
     # Imported here: help and completion need neither Spark nor the settings.
-    from service import logs
+    from service import logs, tracing
     from service.settings import load_settings
     from spark_job import job
     from spark_job.recovery.findings import AcceptedRisks
@@ -133,7 +133,8 @@ def run(
     )
     if standby and take_over:
         raise typer.BadParameter("--standby waits for the owner, --take-over fences it: give one of them")
-    job.run(settings, accepted, take_over=take_over, standby=standby)
+    with tracing.sending(settings.tracing, "spark-job"):
+        job.run(settings, accepted, take_over=take_over, standby=standby)
 
 
 def main() -> None:

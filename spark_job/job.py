@@ -16,9 +16,10 @@ from psycopg.rows import TupleRow
 
 from db.connection import connect
 from db.migrate import require_current
-from service import fault_points
+from service import fault_points, tracing
 from service.errors import OutboxError
 from service.fault_points import reach
+from service.logs import identify
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
@@ -251,14 +252,10 @@ def _shown(started: Started, run_id: UUID) -> dict[str, object]:
 def _report(started: Started, run_id: UUID, attempt: int) -> None:
     begun, generation = started.begun, started.position.generation
     names = started.topics.names | dict(generation.topics)
-    log.info(
-        "job_started",
-        generation=generation.number,
-        revision=generation.revision,
-        attempt=attempt,
-        restored=begun.restored,
-        run=str(run_id),
-    )
+    # In every line of this attempt, those of its batches too.
+    tracing.about(started.outbox_uuid)
+    identify(run=str(run_id), generation=generation.number)
+    log.info("job_started", revision=generation.revision, attempt=attempt, restored=begun.restored)
     log.info("job_resumes", explanation=begun.explanation)
     log.info(
         "job_rebuilds",

@@ -18,6 +18,10 @@ from devstack.stack import Stack
 JOB, PUBLISHER, POSTGRES = "job", "publisher", "postgres"
 _MODULES = {JOB: "spark_job", PUBLISHER: "publisher"}
 _DATABASE = "bench"
+_PRODUCER = {"compression.type": "lz4"}
+"""As the peers' producers."""
+_MAX_EVENTS = 1_000_000
+"""Of a backlog's batch: each has its own plan, and what is open at its end is kept and taken up again."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Ours:
             "SESSION__KEY": "key",
             "TRANSFORM__FUNCTION": "benchmarks.peers.routed:twenty_routed",
             "JOB__TRIGGER_MS": "0",
+            "JOB__MAX_EVENTS_PER_BATCH": str(_MAX_EVENTS),
+            "KAFKA__OPTIONS": json.dumps(_PRODUCER),
             "LOG__FORMAT": "json",
             **self.checkout.folder_settings(work.folder),
             **self.settings,

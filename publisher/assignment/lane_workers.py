@@ -58,6 +58,8 @@ class LaneWorkers:
         )
 
         def run() -> None:
+            # In every line of this thread.
+            structlog.contextvars.bind_contextvars(epoch=epoch.epoch, lane=lane)
             try:
                 with self._health.loops.loop(
                     f"lane {epoch.epoch}/{lane}", longest_turn_s(context.settings)

@@ -13,7 +13,7 @@ from publisher.protocol.cursor import Epoch
 from publisher.relay import Relay
 from publisher.shutdown import stop_on_signals
 from publisher.status import endpoint
-from service import fault_points, logs
+from service import fault_points, logs, tracing
 from service.allocators import suit_transactions
 from service.commands.options import Config
 from service.commands.output import console
@@ -40,6 +40,7 @@ def run(config: Config = None) -> None:
     # The signals first: a thread that began before would take one for itself, and end the process at once.
     with (
         stop_on_signals(stop),
+        tracing.sending(settings.tracing, "publisher"),
         endpoint.served(settings, health),
         console_server.served(settings, lambda: endpoint.ready(settings, health).reasons),
     ):

@@ -88,6 +88,8 @@ def _runs(asked: Asked) -> Found:
     return {
         "runs": runs,
         "generations": generations,
+        "savepoints": read(asked.connection, _LEDGER["savepoints"], rows=ROWS),
+        "assembly": read(asked.connection, _LEDGER["assembly"]),
         "next": runs[-1]["number"] if len(runs) == ROWS else None,
         "next_generation": generations[-1]["generation"] if len(generations) == ROWS else None,
     }
@@ -110,6 +112,7 @@ def _batch(asked: Asked) -> Found:
     )
     return {
         "batch": found[0],
+        "open_after": read(asked.connection, _LEDGER["open_after"], batch_id=batch_id)[0],
         "latency": read(asked.connection, _LEDGER["batch_latency"], batch_id=batch_id, rows=_LATENCY_ROWS)[0],
         "latency_rows": _LATENCY_ROWS,
         "time": asked.settings.session.time,

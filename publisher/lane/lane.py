@@ -1,7 +1,7 @@
 """One lane: the unit of order."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 
 import psycopg
@@ -16,6 +16,7 @@ from publisher.kafka.progress_reader import Newest, StoredProgress, later_than, 
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
+from publisher.monitoring import latency
 from publisher.outbox.deliveries import (
     commit_id_at,
     parked_up_to,
@@ -40,6 +41,7 @@ from publisher.protocol.progress import Progress
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service import tracing
 
 _LANES = queries("publisher", "lanes")
 
@@ -62,6 +64,9 @@ class Lane(Delivery[Newest, LaneChunk]):
         self._ahead: LaneChunk | None = None
         self._asked: PendingChunk | None = None
         self._under_way: Progress | None = None
+        self._times: Sequence[latency.RowTimes] = ()
+        self._batches: Set[int] = frozenset()
+        self._began = 0.0
         self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
 
@@ -233,7 +238,9 @@ class Lane(Delivery[Newest, LaneChunk]):
         )
         # A refusal with an answer under way would cost the connection, on which the row is parked next.
         self._reads_ahead = chunk.more and not self._bisection.on
-        self._under_way = progress
+        self._under_way, self._times = progress, _times(chunk, rows)
+        if tracing.is_on():
+            self._began, self._batches = time.monotonic(), {row.batch_id for row in rows}
         return [ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)]
 
     def _meanwhile(self, connection: Connection) -> None:
@@ -258,13 +265,28 @@ class Lane(Delivery[Newest, LaneChunk]):
         progress, before = self._under_way, self._open_position()
         if progress is None:
             raise RuntimeError("a lane records what it has sent")
+        latency.delivered(self._times)
+        if tracing.is_on() and progress.sessions:
+            tracing.transaction(
+                self._batches,
+                time.monotonic() - self._began,
+                {
+                    "outbox.epoch": progress.epoch,
+                    "outbox.lane": progress.lane,
+                    "outbox.seq": progress.seq,
+                    "outbox.sessions": progress.sessions,
+                    "outbox.outputs": progress.events,
+                },
+            )
         ahead, offsets = self._take_ahead(), tally.as_json()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
         self.position, self._ahead = _after(progress), ahead if sound else None
         self._renewed_at = self._progressed_at = time.monotonic()
         self._context.deliveries.add(
+            self._epoch.epoch,
             self.lane,
+            progress.seq,
             batch=progress.cursor.batch_id,
             sessions=progress.sessions,
             events=progress.events,
@@ -296,6 +318,18 @@ def lane_transactional_id(context: Context, epoch: int, lane: int) -> str:
     """Return the transactional id of a lane."""
     prefix = context.settings.publisher.transactional_id_prefix
     return f"{prefix}-{context.identity.outbox_uuid}-{epoch}-{lane}"
+
+
+def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
+    """Return the times of those rows of the chunk that go out: all of them, unless some are parked."""
+    if len(rows) == len(chunk.rows):
+        return chunk.times
+    sent = {(row.batch_id, row.session_key) for row in rows}
+    return [
+        times
+        for row, times in zip(chunk.rows, chunk.times, strict=True)
+        if (row.batch_id, row.session_key) in sent
+    ]
 
 
 def _after(progress: Progress) -> DeliveryPosition:

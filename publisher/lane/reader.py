@@ -3,7 +3,7 @@
 The round trip may be split: `ask` before something else is waited for, `take` afterwards.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg
 
 from db.statements import queries
+from publisher.monitoring.latency import RowTimes
 from publisher.protocol import remediation
 from publisher.protocol.cursor import ChunkLimits, Cursor, FetchSize, LedgerRow, first_gap
 from publisher.protocol.history import DeliveryPosition, check_ledger
@@ -28,7 +29,7 @@ LEDGER_WINDOW = 1_000
 class LaneChunk(NamedTuple):
     """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
 
-    `epoch_end`: the last batch of the epoch, None while it is the newest.
+    `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: of each of the rows.
     """
 
     rows: list[Row]
@@ -36,6 +37,7 @@ class LaneChunk(NamedTuple):
     commit_id: UUID | None
     more: bool
     epoch_end: int | None
+    times: Sequence[RowTimes] = ()
 
     @property
     def is_last(self) -> bool:
@@ -117,7 +119,7 @@ class LaneReader:
             end_of_epoch = asked.epoch_end.fetchone()
             fetched = asked.rows.fetchall()
             asked.pipeline.close()
-        rows = [Row._make(row[:-1]) for row in fetched]
+        rows = [Row._make(row[:-2]) for row in fetched]
         sizes = sum([row[-1] for row in fetched])
         self._fetch_size.fetched(len(rows), sum(map(value_bytes, rows)), sizes)
         # Whether there was nothing left, rather than a bound that was reached.
@@ -132,11 +134,16 @@ class LaneReader:
         if at >= Cursor(upper):
             return LaneChunk([], at, asked.position.commit_id, False, epoch_end)
         commits = {row.batch_id: row.commit_id for row in window}
+        committed_s = {row.batch_id: row.committed_s for row in window}
+        times = [
+            RowTimes(committed_s.get(row.batch_id, 0.0), columns[-2])
+            for row, columns in zip(rows, fetched, strict=False)
+        ]
         if all_of_it and len(rows) == len(fetched):
             full = len(ahead) >= LEDGER_WINDOW and upper == last
-            return LaneChunk(rows, Cursor(upper), commits[upper], full, epoch_end)
+            return LaneChunk(rows, Cursor(upper), commits[upper], full, epoch_end, times)
         end = Cursor(rows[-1].batch_id, rows[-1].session_key)
-        return LaneChunk(rows, end, commits[end.batch_id], True, epoch_end)
+        return LaneChunk(rows, end, commits[end.batch_id], True, epoch_end, times)
 
 
 def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:

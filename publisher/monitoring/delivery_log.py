@@ -20,15 +20,18 @@ class DeliveryLog:
         self._clear()
 
     def _clear(self) -> None:
-        self._lanes: set[int] = set()
+        self._seqs: dict[tuple[int, int], tuple[int, int]] = {}
         self._batch = self._transactions = self._sessions = self._events = self._parked = 0
 
-    def add(self, lane: int, *, batch: int, sessions: int, events: int, parked: int) -> None:
-        """Count a transaction. One that moved the cursor alone is no delivery."""
+    def add(
+        self, epoch: int, lane: int, seq: int, *, batch: int, sessions: int, events: int, parked: int
+    ) -> None:
+        """Count a transaction, which is row (epoch, lane, seq) of outbox.delivery. One that moved the cursor alone is no delivery."""
         if not sessions and not parked:
             return
         with self._lock:
-            self._lanes.add(lane)
+            first, last = self._seqs.get((epoch, lane), (seq, seq))
+            self._seqs[epoch, lane] = min(first, seq), max(last, seq)
             self._batch = max(self._batch, batch)
             self._transactions += 1
             self._sessions += sessions
@@ -46,7 +49,12 @@ class DeliveryLog:
                 "transactions": self._transactions,
                 "sessions": self._sessions,
                 "events": self._events,
-                "lanes": len(self._lanes),
+                "lanes": len(self._seqs),
+                # epoch/lane/seqs, by which outbox.delivery has them.
+                "deliveries": [
+                    f"{epoch}/{lane}/{first}" + (f"-{last}" if last != first else "")
+                    for (epoch, lane), (first, last) in sorted(self._seqs.items())
+                ],
             } | ({"parked": self._parked} if self._parked else {})
             self._flushed_at = now
             self._clear()

@@ -50,10 +50,11 @@ class Epoch:
 
 
 class LedgerRow(NamedTuple):
-    """One committed batch."""
+    """One committed batch. `committed_s`: when, by Postgres' clock, in seconds since 1970."""
 
     batch_id: int
     commit_id: UUID
+    committed_s: float = 0.0
 
 
 def first_gap(after_batch: int, ledger: Sequence[LedgerRow]) -> int | None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -139,6 +140,11 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         self._newest: ReplayProgress | None = None
         self._under_way: ReplayProgress | None = None
         self._began_at = 0.0
+
+    @property
+    def replay_uuid(self) -> UUID:
+        """Of the replay, as `outbox.replay` and the header `outbox-replay` have it."""
+        return self._replay.replay_uuid
 
     @property
     def limits(self) -> ChunkLimits:

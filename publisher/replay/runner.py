@@ -33,6 +33,12 @@ def run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 
     Raises StoppedError, LeaseLostError, UnavailableError.
     """
+    # In every line; the header `outbox-replay` of what it sends has the uuid.
+    with structlog.contextvars.bound_contextvars(replay=replay_id, replay_uuid=str(delivery.replay_uuid)):
+        return _run(context, delivery, replay_id)
+
+
+def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
     backoff = Backoff(least_s=0.1, most_s=10.0)
     worked_at = time.monotonic()
     reason: str | None = None

@@ -2,7 +2,7 @@
 
 -- name: window
 -- The ledger's row at the cursor and those after it.
-SELECT b.batch_id, b.commit_id
+SELECT b.batch_id, b.commit_id, extract(epoch FROM b.created_at)::double precision AS committed_s
 FROM outbox.batch b
 WHERE b.batch_id >= %(from_batch)s
 ORDER BY b.batch_id

@@ -11,7 +11,7 @@ SET LOCAL enable_sort = off
 -- Bounded by what the rows take, too, before any wide column is fetched: a row is left out where those before it reach `bytes`.
 -- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
-       r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.size
+       r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.session_ended_ms, r.size
 FROM (
     SELECT s.*, sum(s.size) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (

@@ -71,6 +71,8 @@ class PublisherProcessMetrics(Collector):
         yield "outbox_lanes_held", (), len(lanes)
         queued = sum([len(producer) for producer in producers if producer is not None])
         yield "outbox_producer_queue_messages", (), queued
+        if self._settings.retention.keep_s is not None:
+            yield "outbox_retention_keep_seconds", (), self._settings.retention.keep_s
         for lane in lanes:
             if lane.transaction_rows is not None:
                 yield (
@@ -88,6 +90,7 @@ _GAUGES: Gauges = {
         "Messages in librdkafka that Kafka has not acknowledged, over all lanes of this process.",
         (),
     ),
+    "outbox_retention_keep_seconds": ("[retention] keep_s; left out where it is not set.", ()),
     "outbox_transaction_rows_limit": (
         "Rows that the lane's next transaction may carry: fewer than [publisher] transaction_sessions after failures.",
         ("epoch", "lane"),

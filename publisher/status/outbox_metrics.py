@@ -15,6 +15,7 @@ from service.monitoring.gauges import Gauges, Sample
 _LANES = queries("publisher", "lanes")
 _PARKED = queries("publisher", "parked")
 _REPLAYS = queries("publisher", "replays")
+_STORAGE = queries("publisher", "storage")
 
 COUNT_LIMIT = 10_000
 """Rows are counted up to this many: what a poll costs does not grow with a backlog."""
@@ -23,11 +24,21 @@ _LANE = ("epoch", "lane")
 _GAUGES: Gauges = {
     "outbox_parked_rows": (f"Parked rows, counted up to {COUNT_LIMIT}.", ["reason"]),
     "outbox_lane_stopped": ("1 for each lane that is stopped.", [*_LANE, "reason"]),
+    "outbox_lane_held": ("Whether a living process holds the lane.", _LANE),
     "outbox_lag_batches": ("Batches of the ledger that the lane has not passed.", _LANE),
     "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", _LANE),
     "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", _LANE),
     "outbox_replays": ("Replays that are running or paused.", ["state"]),
     "outbox_replay_events_left": ("Events that they have not sent yet.", ["state"]),
+    "outbox_partitions": (
+        "Partitions of session_output: kept, or detaching (retention is under way).",
+        ["state"],
+    ),
+    "outbox_oldest_partition_seconds": (
+        "Age of the newest batch in the oldest kept partition, which is what retention goes by.",
+        (),
+    ),
+    "outbox_database_bytes": ("Size of the outbox's database.", ()),
 }
 
 
@@ -45,12 +56,17 @@ class PublisherOutboxMetrics(PolledGauges):
             parked = connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall()
             stopped = connection.execute(_LANES["stopped"]).fetchall()
             replays = connection.execute(_REPLAYS["unfinished_counts"]).fetchall()
-        self.keep(time.monotonic(), [*_of_lanes(lanes), *_of_rows(parked, stopped, replays)])
+            storage = connection.execute(_STORAGE["storage"]).fetchall()
+        self.keep(
+            time.monotonic(),
+            [*_of_lanes(lanes), *_of_rows(parked, stopped, replays), *_of_storage(storage)],
+        )
 
 
 def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Sample]:
     for status in lanes:
         labels = (str(status.epoch), str(status.lane))
+        yield "outbox_lane_held", labels, int(status.holder is not None)
         yield "outbox_lag_batches", labels, status.lag_batches
         yield "outbox_lag_rows", labels, status.lag_rows
         yield "outbox_lag_seconds", labels, status.oldest_undelivered_s or 0
@@ -68,3 +84,11 @@ def _of_rows(
     for state, count, events in replays:
         yield "outbox_replays", [state], count
         yield "outbox_replay_events_left", [state], events
+
+
+def _of_storage(storage: Sequence[tuple[int, int, int, float]]) -> Iterator[Sample]:
+    for kept, detaching, size, oldest_s in storage:
+        yield "outbox_partitions", ["kept"], kept
+        yield "outbox_partitions", ["detaching"], detaching
+        yield "outbox_oldest_partition_seconds", (), oldest_s
+        yield "outbox_database_bytes", (), size

@@ -33,6 +33,7 @@ from service.settings.retention import RetentionSettings
 from service.settings.schema_registry import SchemaRegistrySettings
 from service.settings.section import Section, read_toml
 from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
+from service.settings.tracing import TracingSettings
 
 __all__ = [
     "ConsoleSettings",
@@ -50,6 +51,7 @@ __all__ = [
     "SessionSettings",
     "Settings",
     "SourceSettings",
+    "TracingSettings",
     "TransformSettings",
     "known_keys",
     "load_settings",
@@ -80,6 +82,7 @@ class Settings(BaseSettings):
     publisher: PublisherSettings = PublisherSettings()
     metrics: MetricsSettings = MetricsSettings()
     console: ConsoleSettings = ConsoleSettings()
+    tracing: TracingSettings = TracingSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     testing: InjectionSettings = InjectionSettings()

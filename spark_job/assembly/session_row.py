@@ -69,7 +69,7 @@ def joined(fields: Sequence[bytes], outputs: Sequence[int]) -> bytes:
 
 class _Array(NamedTuple):
     oid: int
-    count: int
+    length: int
     elements: bytes
 
 
@@ -77,7 +77,7 @@ def _joined(arrays: Sequence[_Array | None], outputs: Sequence[int]) -> bytes:
     found = [each for each in arrays if each is not None]
     if not found:
         return pgcopy.NULL
-    count = sum(n if each is None else each.count for each, n in zip(arrays, outputs, strict=True))
+    count = sum(n if each is None else each.length for each, n in zip(arrays, outputs, strict=True))
     elements = [
         pgcopy.NULL * n if each is None else each.elements for each, n in zip(arrays, outputs, strict=True)
     ]

@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 import structlog
 
+from service import tracing
 from service.errors import ContinuityError, MovedError
 from service.fault_points import reach
 from service.monitoring.best_effort import best_effort
@@ -152,6 +153,17 @@ class Sink:
         seconds = {"prepare": prepared - began, "commit": time.perf_counter() - prepared}
         _count(committed, parts, result, written, resolved, seconds)
         _report(committed, spark_batch, result, resolved, seconds)
+        if tracing.is_on():
+            tracing.batch(
+                committed.batch_id,
+                sum(seconds.values()),
+                {
+                    "outbox.run": str(self._run_id),
+                    "outbox.generation": generation.number,
+                    "outbox.sessions": committed.sessions,
+                    "outbox.outputs": committed.output_events,
+                },
+            )
         return committed
 
     def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:

@@ -72,6 +72,7 @@ class JobProcessMetrics(Collector):
         yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
         yield "outbox_held_back", (), int(seen.held_back is not None)
         yield "outbox_attempt", (), seen.attempt
+        yield "outbox_max_open_bytes", (), self._settings.session.max_open_bytes
         if seen.run:
             yield "outbox_run_info", [str(seen.run[label]) for label in _RUN], 1
 
@@ -82,6 +83,7 @@ _GAUGES: Gauges = {
     "outbox_heartbeat_age_seconds": ("Seconds since this process last told Postgres that it lives.", ()),
     "outbox_held_back": ("Whether backpressure holds the job back.", ()),
     "outbox_attempt": ("Number of this attempt in its process: 1 for the first.", ()),
+    "outbox_max_open_bytes": ("[session] max_open_bytes: the limit of outbox_largest_partition_bytes.", ()),
     "outbox_run_info": (
         "1, with how the last start resumed: restored, generation, why that was opened, its policy and revision.",
         _RUN,

@@ -71,6 +71,9 @@ def test_the_next_run_can_tell_whose_everything_is(stack: Stack) -> None:
 def test_own_servers_take_the_place_of_those_in_containers(stack: Stack) -> None:
     """With deploy/own-servers.yml nothing is left of Postgres, Kafka and the made secrets; each service reads the file it is given."""
     services = stack.config("deploy/own-servers.yml")["services"]
+    watching = {name for name, service in services.items() if service.get("profiles") == ["watch"]}
+    assert watching == {"grafana", "prometheus"}
+    services = {name: service for name, service in services.items() if name not in watching}
     assert sorted(services) == ["auditor", "migrate", "publisher", "spark-job"]
     for service in services.values():
         assert service["environment"]["OUTBOX_POSTGRES__DSN_FILE"] == "/run/secrets/dsn"

@@ -14,6 +14,28 @@ WHERE g.generation < %(before)s
 ORDER BY g.generation DESC
 LIMIT %(rows)s
 
+-- name: savepoints
+SELECT s.name, s.generation, s.batch_id, s.revision, s.created_at
+FROM outbox.savepoint s
+WHERE s.deleted_at IS NULL
+ORDER BY s.savepoint_id DESC
+LIMIT %(rows)s
+
+-- name: assembly
+-- What decides what a session is, as the newest generation has it.
+SELECT a.key AS name, a.value::text AS value
+FROM (SELECT g.assembly FROM outbox.generation g ORDER BY g.generation DESC LIMIT 1) g
+CROSS JOIN LATERAL jsonb_each(g.assembly) AS a (key, value)
+ORDER BY a.key
+
+-- name: open_after
+-- What was open after a batch, over all partitions.
+SELECT coalesce(sum((p.value ->> 'sessions')::bigint), 0)::bigint AS sessions, coalesce(sum((p.value ->> 'bytes')::bigint), 0)::bigint AS bytes
+FROM outbox.batch b
+CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
+CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, value)
+WHERE b.batch_id = %(batch_id)s
+
 -- name: batches
 -- The last delivery that reached a batch says when all of it was delivered, once every lane has passed it.
 SELECT b.batch_id, b.kind, b.generation, b.run_id, b.spark_batch, b.input_events, b.sessions, b.output_events, b.dead_letters, b.output_bytes, b.created_at,

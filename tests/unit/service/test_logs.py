@@ -37,6 +37,20 @@ def test_text_keeps_the_order_of_the_call_behind_batch_and_lane(capsys: pytest.C
     ]
 
 
+def test_every_line_says_whose_run_it_is_until_there_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    logs.identify(run="r1", generation=3)
+    structlog.get_logger().info("batch_committed", batch=12)
+    logs.identify(run="r2", generation=None)
+    structlog.get_logger().info("batch_committed", batch=13)
+    logs.identify(run=None)
+    structlog.get_logger().info("job_stopped", run="given")
+    first, second, third = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (first["batch"], first["run"], first["generation"]) == (12, "r1", 3)
+    assert (second["run"], "generation" in second) == ("r2", False)
+    assert third["run"] == "given"
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_full_batch_fits_into_a_line_of_two_hundred(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(LogSettings.model_validate({"format": form}))

@@ -19,6 +19,7 @@ BY_INDEX = {
     "undelivered_rows": ("session_output_p",),
     "replayed": ("session_output_p",),
     "reconcile_recent": ("session_output_p",),
+    "latency": ("session_output_p", "delivery"),
 }
 """Query -> relations, by the beginning of their names, that it must not read from end to end. What a plan never runs costs nothing."""
 

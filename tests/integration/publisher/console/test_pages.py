@@ -265,3 +265,28 @@ def test_its_connections_refuse_to_write(told: Outbox, settings: Settings) -> No
     ):
         connection.execute("DELETE FROM outbox.dead_letter")
     reader.close()
+
+
+def test_runs_show_savepoints_and_the_settings_in_force_and_a_batch_what_was_open_after_it(
+    told: Outbox, console: Console
+) -> None:
+    query(told.dsn, "UPDATE outbox.generation SET assembly = '{\"timeout_s\": 1800}'")
+    for name, deleted_at in (("before-v2", None), ("forgotten", "2026-01-01")):
+        query(
+            told.dsn,
+            "INSERT INTO outbox.savepoint (name, generation, batch_id, deleted_at, end_offsets, open_state, lineage,"
+            " assembly, topics, revision) VALUES (%s, 1, 2,"
+            " %s::timestamptz, '{}', '{}', '[]', '{}', '{}', 0)",
+            name,
+            deleted_at,
+        )
+    runs = console.shown("/runs")
+    assert "before-v2" in runs
+    assert "forgotten" not in runs
+    assert re.search(r"timeout_s</th><td>1800", runs)
+    query(
+        told.dsn,
+        'UPDATE outbox.batch SET open_state = \'{"T": {"0": {"sessions": 3, "events": 9, "bytes": 2048},'
+        ' "1": {"sessions": 4, "events": 9, "bytes": 1024}}}\' WHERE batch_id = 3',
+    )
+    assert re.search(r"open after it</dt><dd>7 sessions, 3\.\d kB", console.shown("/batch?id=3"))

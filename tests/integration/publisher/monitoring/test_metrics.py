@@ -54,6 +54,11 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
     count = ("outbox_transaction_seconds_count", ())
     transactions = query(outbox.dsn, "SELECT count(*) FROM outbox.delivery")[0][0]
     assert after[committed] - before[committed] == after[count] - before[count] == transactions
+    # The sessions that were sent, not the parked one; their end events are of 1970.
+    for name in ("outbox_commit_to_delivered_seconds_count", "outbox_untimed_sessions_total"):
+        assert after[name, ()] - before[name, ()] == 2, name
+    spent_s = ("outbox_commit_to_delivered_seconds_sum", ())
+    assert 0 < after[spent_s] - before[spent_s] < 600
 
 
 def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(

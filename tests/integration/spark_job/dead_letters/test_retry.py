@@ -227,7 +227,7 @@ def test_types_that_only_headers_told_come_from_the_letter(writing: Connection, 
     types = b"".join(nullable(kind.encode()) for kind in WHOLE)
     values = [orjson.dumps({"session_key": "a", "n": n}) for n in range(3)]
     row = letter("a", 10, 12, "transform_failed", values)
-    with_letters(writing, row | {"headers": types}, row | {"first_offset": 11, "session_key": "lost"})
+    with_letters(writing, row | {"types": types}, row | {"first_offset": 11, "session_key": "lost"})
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(
             """UPDATE outbox.generation SET assembly = '{"type": "header:kind", "topics": ["in"]}'"""

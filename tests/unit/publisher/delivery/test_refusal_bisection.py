@@ -106,7 +106,7 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
         )
         for n, count in enumerate(events)
     ]
-    ledger = [(batch, UUID(int=batch)) for batch in range(1, 1 + (len(rows) + 1) // 2)]
+    ledger = [(batch, UUID(int=batch), 0.0) for batch in range(1, 1 + (len(rows) + 1) // 2)]
 
     def answer(found: list[Any]) -> Any:
         return SimpleNamespace(fetchall=lambda: found, fetchone=lambda: None)
@@ -119,7 +119,7 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
         32,
         answer(ledger),
         answer([]),
-        answer([(*row, 100) for row in rows]),
+        answer([(*row, [2_000], 100) for row in rows]),
     )
     chunk = LaneReader(1, 0).take(asked)
     return [row.session_key for row in chunk.rows], chunk.end, chunk.commit_id, chunk.more

@@ -1,0 +1,11 @@
+-- What the outbox takes, for the metrics.
+
+-- name: storage
+-- The age is that of the newest batch of the oldest partition, which is what retention goes by.
+SELECT count(*) FILTER (WHERE NOT p.detaching) AS kept, count(*) FILTER (WHERE p.detaching) AS detaching,
+       pg_database_size(current_database()) AS bytes,
+       coalesce(extract(epoch FROM now() - (
+           SELECT b.created_at FROM outbox.batch b
+           WHERE b.batch_id <= min(p.to_batch) FILTER (WHERE NOT p.detaching)
+           ORDER BY b.batch_id DESC LIMIT 1)), 0)::double precision AS oldest_s
+FROM outbox.output_partition p

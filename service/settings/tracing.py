@@ -1,0 +1,21 @@
+"""The settings of tracing with OpenTelemetry, of both services."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from service.settings.section import Section
+
+
+def _empty_is_none(given: object) -> object:
+    return None if given == "" else given
+
+
+class TracingSettings(Section):
+    endpoint: Annotated[str | None, BeforeValidator(_empty_is_none)] = Field(
+        default=None, pattern=r"^https?://[^/\s]+(/\S*)?$"
+    )
+    """Where spans go: the address of a collector for OTLP over HTTP, for instance `http://127.0.0.1:4318/v1/traces`. Needs the extra
+    `otel`. Empty: no spans, and nothing of OpenTelemetry is imported (docs/ecosystem.md#spans)."""
+    timeout_s: float = Field(default=5.0, ge=0.1, le=60)
+    """Seconds that the collector may take for an answer. Spans that it does not take are lost."""

@@ -1,0 +1,137 @@
+"""Each alert about the job fires on its fault and ends after it; and every query of the dashboard has data while both services work."""
+
+import re
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from db.migrate import upgrade
+from devstack.kafka import KafkaServer
+from devstack.postgres import Postgres
+from tests.support.monitoring.prometheus import Prometheus, expressions
+from tests.support.monitoring.runbook import ask, follow, sections
+from tests.support.pipeline.options import Options
+from tests.support.pipeline.pipeline import Pipeline
+from tests.support.scraping import asked, free_port
+
+UNDER_FAULTS = {
+    "OutboxBatchesHang",
+    "OutboxDeadLetters",
+    "OutboxHeldBack",
+    "OutboxJobDown",
+    "OutboxLaneFails",
+    "OutboxLaneStopped",
+    "OutboxNoOwner",
+    "OutboxNotReady",
+    "OutboxOpenTransaction",
+    "OutboxPostgresUnreachable",
+    "OutboxPublisherDown",
+    "OutboxRestarts",
+    "OutboxRetentionBlocked",
+    "OutboxRowsParked",
+}
+"""Alerts whose commands are run while they fire."""
+
+pytestmark = [pytest.mark.monitoring, pytest.mark.timeout(1_500)]
+
+
+def test_the_alerts_about_a_job(
+    own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path, alerting: Any
+) -> None:
+    upgrade(own_postgres.dsn())
+    job_port, publisher_port = free_port(), free_port()
+    options: Options = {
+        "metrics": {"job_port": job_port, "port": publisher_port, "refresh_s": 0.2, "progress_s": 3},
+        "restart": {"delay_s": 0.2, "max_delay_s": 0.5},
+        "job": {"max_backlog_events": 500, "max_events_per_batch": 1_000},
+    }
+    targets = {"spark-job": [job_port], "publisher": [publisher_port]}
+    addresses = {"JOB": f"http://127.0.0.1:{job_port}", "PUBLISHER": f"http://127.0.0.1:{publisher_port}"}
+    with (
+        Pipeline(
+            own_postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
+        ) as pipeline,
+        Prometheus(tmp_path, targets) as prometheus,
+    ):
+        job, publisher = pipeline.job, pipeline.publisher
+        alert = partial(
+            alerting, prometheus, variables=pipeline.variables, addresses=addresses, dsn=pipeline.dsn
+        )
+        publisher.start()
+        with psycopg.connect(pipeline.dsn) as holder:
+            # A job that cannot take the outbox over is up, and owns nothing.
+            holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+            with alert("OutboxJobDown"):
+                job.start()
+            with alert("OutboxNoOwner"):
+                holder.rollback()
+        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+
+        with ExitStack() as load:
+            load.enter_context(pipeline.load(31, sessions_per_second=20))
+            with alert("OutboxDeadLetters") as printed:
+                assert "open" in printed["spark-job dead-letters list"]
+                pipeline.wait_until(
+                    lambda: not _without_data(prometheus),
+                    "data for every query of the dashboard",
+                    alive=(job, publisher),
+                )
+                load.close()
+        pipeline.wait_for_input(pipeline.expectation())
+
+        pipeline.feed(32, sessions=20)
+        with ExitStack() as lock:
+            lock.enter_context(pipeline.held_up_batch())
+            with alert("OutboxBatchesHang"), alert("OutboxNotReady", "spark-job"):
+                lock.close()
+
+        publisher.kill()
+        pipeline.feed(33, sessions=300)
+        with alert("OutboxHeldBack") as printed:
+            assert "held back" in printed["spark-job status"]
+            publisher.start()
+        pipeline.wait_for_input(pipeline.expectation())
+
+        own_postgres.stop()
+        with (
+            alert("OutboxRestarts", "UnavailableError", dsn=None),
+            alert("OutboxPostgresUnreachable", "spark-job", dsn=None),
+        ):
+            own_postgres.start()
+            pipeline.connect()
+        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        assert_lines_lead_to_rows(pipeline)
+        # The sections of the alerts that rules.test.yml has: their commands run, though nothing is wrong.
+        for name in sections():
+            if name not in UNDER_FAULTS:
+                follow(name, pipeline.variables, addresses)
+                ask(name, pipeline.dsn)
+
+
+def assert_lines_lead_to_rows(pipeline: Pipeline) -> None:
+    """What the logs say of batches and deliveries are the keys of their rows."""
+    committed = re.findall(
+        r"batch_committed\s+batch=(\d+) .*?run=([0-9a-f-]+) generation=(\d+)", pipeline.job.log()
+    )
+    batches = pipeline.ask("SELECT batch_id::text, run_id::text, generation::text FROM outbox.batch")
+    assert committed
+    assert set(committed) <= set(batches)
+    delivered = re.findall(r"delivered\s+batch=.*?deliveries=\[(.*?)\]", pipeline.publisher.log())
+    named = [re.split(r"[/-]", each.strip("'")) for line in delivered for each in line.split(", ")]
+    assert named
+    known = set(pipeline.ask("SELECT epoch::text, lane::text, seq::text FROM outbox.delivery"))
+    for epoch, lane, *seqs in named:
+        assert {(epoch, lane, seq) for seq in seqs} <= known
+
+
+def _without_data(prometheus: Prometheus) -> list[str]:
+    """Panels of the dashboard with a query that finds nothing. Each must parse."""
+    return [
+        title
+        for title, queries in expressions().items()
+        if not all(prometheus.query(each) for each in queries)
+    ]
