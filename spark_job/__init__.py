@@ -1,5 +1,5 @@
 """The Spark job: Kafka -> sessions -> transform -> Postgres outbox."""
 
-from spark_job.api import Event, OutputEvent, Position, Session
+from spark_job.api import Event, OutputEvent, OutputSchema, Position, Session, WithSchema
 
-__all__ = ["Event", "OutputEvent", "Position", "Session"]
+__all__ = ["Event", "OutputEvent", "OutputSchema", "Position", "Session", "WithSchema"]

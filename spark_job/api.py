@@ -12,17 +12,17 @@ Events and output events are made hundreds of thousands of times a second, so th
 read-only properties: about four times cheaper to make than frozen dataclasses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import orjson
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-OutputValue = bytes | dict[str, Any] | list[Any] | None
+OutputValue: TypeAlias = "bytes | dict[str, Any] | list[Any] | WithSchema | None"
 Header = tuple[str, bytes | str]
 
 
@@ -37,7 +37,7 @@ class Event:
     __slots__ = ("_offset", "_raw", "_timestamp", "_type", "_value")
 
     def __init__(self, type: str, raw: bytes, timestamp: datetime | int, offset: int) -> None:
-        """`raw` is the record's value, a JSON object in UTF-8; `timestamp` a UTC datetime or epoch milliseconds."""
+        """`raw` is the record's value, in JSON an object in UTF-8; `timestamp` a UTC datetime or epoch milliseconds."""
         self._type = type
         self._raw = raw
         self._timestamp = timestamp
@@ -59,7 +59,9 @@ class Event:
 
     @property
     def value(self) -> dict[str, Any]:
-        """The decoded JSON object: decoded when first asked for, then the same object. Do not change it.
+        """The decoded record: decoded when first asked for, then the same object. Do not change it.
+
+        Of Avro, Protobuf and JSON Schema as docs/formats.md says; of `[source] format = "bytes"` there is none, only `raw`.
 
         Raises ValueError when `raw` is not JSON: an event made by hand, or one with a number beyond a 64-bit float (docs/sessions.md).
         Whatever else is not JSON is a dead letter `malformed`.
@@ -70,12 +72,12 @@ class Event:
 
     @property
     def raw(self) -> bytes:
-        """The record's value, byte for byte."""
+        """The record's value, byte for byte; behind its schema's id, as in the wire format, where that id came in a header."""
         return self._raw
 
     @property
     def timestamp(self) -> datetime:
-        """The event's time in UTC, to the millisecond: the record's timestamp, or the JSON field that `[session] time` names."""
+        """The event's time in UTC, to the millisecond: the record's timestamp, or the field that `[session] time` names."""
         if isinstance(self._timestamp, int):
             self._timestamp = utc(self._timestamp)
         return self._timestamp
@@ -98,6 +100,31 @@ class Event:
 
     def _identity(self) -> tuple[str, bytes, datetime, int]:
         return self._type, self._raw, self.timestamp, self._offset
+
+
+class EncodedEvent(Event):
+    """An event whose value is no plain JSON."""
+
+    __slots__ = ("_decode",)
+
+    def __init__(
+        self,
+        decode: Callable[[bytes], Any],
+        type: str,
+        raw: bytes,
+        timestamp: datetime | int,
+        offset: int,
+    ) -> None:
+        """`decode` makes the value of `raw`."""
+        super().__init__(type, raw, timestamp, offset)
+        self._decode = decode
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """See Event."""
+        if self._value is None:
+            self._value = self._decode(self._raw)
+        return cast("dict[str, Any]", self._value)
 
 
 class Position(NamedTuple):
@@ -128,6 +155,36 @@ class Session:
     """Of the start event."""
     end: Position
     """Of the end event; with the key it identifies the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """How an output's value is encoded, and what the registry must know of it. Make one for each kind of output, once, in the module."""
+
+    format: Literal["avro", "protobuf", "json-schema"]
+    definition: Any
+    """Of Avro and JSON Schema the document as text; of Protobuf the message's generated class."""
+
+
+class WithSchema:
+    """A value that is encoded by a schema, in Confluent's wire format. Read-only."""
+
+    __slots__ = ("schema", "value")
+
+    def __init__(self, value: Any, schema: OutputSchema) -> None:
+        """`value`: what the schema describes; of Protobuf a message."""
+        self.value = value
+        self.schema = schema
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WithSchema):
+            return NotImplemented
+        return self.value == other.value and self.schema == other.schema
+
+    __hash__ = None  # type: ignore[assignment] # its value may be a dict
+
+    def __repr__(self) -> str:
+        return f"WithSchema({self.value!r}, {self.schema.format})"
 
 
 class OutputEvent:
@@ -166,7 +223,7 @@ class OutputEvent:
 
     @property
     def value(self) -> OutputValue:
-        """bytes are sent unchanged, a dict or list as JSON (what orjson can write), None as a tombstone."""
+        """bytes are sent unchanged, a dict or list as JSON (what orjson can write), WithSchema in the wire format, None as a tombstone."""
         return self._value
 
     @property

@@ -41,6 +41,11 @@ app = command_line(
             "spark_job.dead_letters.cli:app",
         ),
         DeferredCommand(
+            "decode",
+            "Print values in the wire format (hexadecimal, as psql shows bytes) as JSON, one on each line.",
+            "spark_job.commands.decode:decode",
+        ),
+        DeferredCommand(
             "prepare",
             "Download the connector's jars and make an archive of Spark's classes, so that each start takes some five seconds less.",
             "spark_job.commands.prepare:prepare",

@@ -23,7 +23,8 @@ from service.logs import identify
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
-from spark_job.assembly.slices import TaskSettings, TransformOf
+from spark_job.assembly.schemas import check_registry
+from spark_job.assembly.slices import OutputSchemaRules, TaskSettings, TransformOf
 from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
@@ -56,6 +57,7 @@ def run(
     Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
     """
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
+    check_registry(settings.schema_registry.client())
     fault_points.arm(settings.testing.fault_file)
     plan = AttemptPlan(accepted=accepted, take_over=take_over)
     condition = Condition(settings.metrics.hung_s)
@@ -185,6 +187,10 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
         code=task_code_fingerprint(),
         kafka=settings.kafka.portable_client(),
         kafka_timeout_s=settings.kafka.request_timeout_s,
+        registry=settings.schema_registry.client(),
+        output_schemas=OutputSchemaRules(
+            settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
+        ),
         fault_file=None if fault_file is None else str(fault_file),
     )
 

@@ -5,6 +5,8 @@
 
 The speed-up changes when records are sent, not the event times in them: those keep their real distances, which is why
 the example's session timeout is half an hour and does not depend on the speed.
+
+With `--config examples/clickstream/outbox-avro.toml` the events are Avro, and their schema is registered.
 """
 
 from datetime import UTC, datetime
@@ -22,7 +24,10 @@ from examples.clickstream.reading import ReadError
 from examples.clickstream.topics import CLICKS, CONFIG, Config
 from service.commands.progress import progress_bar
 from service.errors import SettingsError
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError
 from service.settings import load_settings
+
+REGISTRY_ERRORS = (RegistryAwayError, RegistryRefusedError)
 
 screen = Console(stderr=True)
 
@@ -46,9 +51,14 @@ def load(
         records = list(from_clicks(read_clicks(), datetime.now(UTC) if rebase else None))
         if unless_played:
             records = left_to_play(settings.kafka, topic, records)
+        if settings.source.format == "avro":
+            # The registry's packages are an extra.
+            from examples.clickstream.avro import as_avro, registered
+
+            records = list(as_avro(records, registered(settings.schema_registry, topic)))
         with TopicWriter(settings.kafka, topic) as writer:
             play(writer, records, speed_up, f"clickstream to {topic}")
-    except (DatasetError, KafkaException, ProduceError, ReadError, SettingsError) as error:
+    except (DatasetError, KafkaException, ProduceError, ReadError, SettingsError, *REGISTRY_ERRORS) as error:
         screen.print(f"loader: {error}", style="red", markup=False)
         raise typer.Exit(2) from None
     print(f"loader: topic={topic} events={len(records)} sessions={len({key for key, _, _ in records})}")

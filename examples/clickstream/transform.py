@@ -192,7 +192,7 @@ def _cart(visit: Visit) -> Fact:
     prices = [
         value["price_cents"]
         for page, value in zip(visit.pages, visit.values, strict=True)
-        if page == "add_to_cart" and "price_cents" in value
+        if page == "add_to_cart" and value.get("price_cents") is not None
     ]
     return {
         "fact": "cart",

@@ -97,6 +97,13 @@ def start(
             help="Do not ask whether older values may become the newest of their keys in compacted topics; --yes alone does.",
         ),
     ] = False,
+    keep_schema_ids: Annotated[
+        bool,
+        typer.Option(
+            "--keep-schema-ids",
+            help="Another cluster's consumers find the schemas of [schema_registry] under the same ids: values are sent as they are.",
+        ),
+    ] = False,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -119,6 +126,12 @@ def start(
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
     settings = _begin(config)
+    if settings.schema_registry.url and (to_config or to_servers) and not keep_schema_ids:
+        raise SettingsError(
+            f"[schema_registry] url = {settings.schema_registry.url!r}: values may name their schemas by that registry's ids, and a replay "
+            "sends them as they are. Say --keep-schema-ids if the other cluster's consumers use this registry, or one that has its schemas "
+            "under the same ids; values are not encoded anew (docs/formats.md)"
+        )
     request = ReplayRequest(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     kafka = request.kafka(settings)

@@ -30,6 +30,7 @@ from service.settings.metrics import MetricsSettings
 from service.settings.publisher import PublisherSettings
 from service.settings.removed import REMOVED
 from service.settings.retention import RetentionSettings
+from service.settings.schema_registry import SchemaRegistrySettings
 from service.settings.section import Section, read_toml
 from service.settings.servers import InjectionSettings, KafkaSettings, LogSettings, PostgresSettings
 from service.settings.tracing import TracingSettings
@@ -45,6 +46,7 @@ __all__ = [
     "PublisherSettings",
     "RestartSettings",
     "RetentionSettings",
+    "SchemaRegistrySettings",
     "Section",
     "SessionSettings",
     "Settings",
@@ -73,6 +75,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     source: SourceSettings = SourceSettings()
     session: SessionSettings = SessionSettings()
+    schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
     transform: TransformSettings = TransformSettings()
     job: JobSettings = JobSettings()
     restart: RestartSettings = RestartSettings()
@@ -103,6 +106,32 @@ class Settings(BaseSettings):
                 f"request_timeout_s = {self.kafka.request_timeout_s}: Postgres would end a start that waits for a slow Kafka. Set it to "
                 f"{waits_ms} or more, or lower the other."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _format_has_what_it_needs(self) -> Self:
+        source, session = self.source, self.session
+        if source.has_schemas and not self.schema_registry.url:
+            raise ValueError(f"[source] format = {source.format!r} needs [schema_registry] url")
+        if source.schema_id != "payload" and not source.has_schemas:
+            raise ValueError(
+                f"[source] schema_id = {source.schema_id!r}: format {source.format!r} has no schemas"
+            )
+        if source.format == "bytes":
+            of_value = {
+                "key": session.key,
+                "type": session.type,
+                "event_id": session.event_id,
+                "time": session.time,
+            }
+            named = [
+                f"{name} = {path!r}" for name, path in of_value.items() if path and path.startswith("$.")
+            ]
+            if named:
+                raise ValueError(
+                    f"[source] format = 'bytes' reads nothing out of the values, but [session] names fields of them: {', '.join(named)}. "
+                    "Name headers (`header:NAME`), for the key also `key`, for the time only `timestamp`"
+                )
         return self
 
     @classmethod
@@ -189,6 +218,7 @@ def _refuse_unknown_environment() -> None:
                     "OUTBOX_KAFKA__OPTIONS",
                     "OUTBOX_KAFKA__JAVA_OPTIONS",
                     "OUTBOX_JOB__SPARK_OPTIONS",
+                    "OUTBOX_SCHEMA_REGISTRY__OPTIONS",
                 )
             ):
                 continue

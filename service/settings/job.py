@@ -18,13 +18,29 @@ class SourceSettings(Section):
     """Where the first generation starts. Later ones start where the ledger says."""
     consumer_group: str = "outbox-spark-job"
     """Group to which the job commits its offsets for lag tools. Recovery never reads it. Empty: none."""
+    format: Literal["json", "bytes", "avro", "protobuf", "json-schema"] = "json"
+    """What the records' values are (docs/formats.md). `bytes` are not looked at; the last three have schemas in [schema_registry]."""
+    schema_id: str = "payload"
+    """Where a record says which schema it has: in front of the value (`payload`), or in a header (`header:NAME`)."""
+
+    @field_validator("schema_id")
+    @classmethod
+    def _id_source(cls, value: str) -> str:
+        if value != "payload" and not _HEADER.fullmatch(value):
+            raise ValueError(f"{value!r} is not `payload` or `header:NAME`")
+        return value
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether the records have schemas in a registry."""
+        return self.format in ("avro", "protobuf", "json-schema")
 
 
 class SessionSettings(Section):
     key: str = "$.session_key"
-    """Session key: a JSON field (`$.name`, `$.a.b`), the record's key (`key`), or a header (`header:NAME`)."""
+    """Session key: a field of the value (`$.name`, `$.a.b`), the record's key (`key`), or a header (`header:NAME`)."""
     type: str = "$.event_type"
-    """Event type: a JSON field or a header."""
+    """Event type: a field of the value or a header."""
     start: str = Field(default="start_event", min_length=1)
     """Event type that opens a session."""
     entry: str = Field(default="entry_event", min_length=1)
@@ -32,11 +48,11 @@ class SessionSettings(Section):
     end: str = Field(default="end_event", min_length=1)
     """Event type that closes a session."""
     event_id: str | None = None
-    """JSON field or header by which duplicates within a session are dropped; none: only repeated starts are."""
+    """Field of the value or header by which duplicates within a session are dropped; none: only repeated starts are."""
     time: str = "timestamp"
-    """Event time: the record's `timestamp`, or a JSON field."""
+    """Event time: the record's `timestamp`, or a field of the value."""
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
-    """How a JSON time field is written."""
+    """How a time field is written: text, or an integer of milliseconds (Avro and Protobuf also have types of their own for times)."""
     timeout_s: float = Field(default=60, ge=0.001, le=86_400)
     """An event later than its session's greatest timestamp by more than this ends the session as timed out."""
     grace_s: float = Field(default=20, ge=0, le=86_400)

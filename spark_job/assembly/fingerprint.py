@@ -20,6 +20,7 @@ def _modules() -> Iterator[Traversable]:
     for folder in ("input", "sessions", "assembly"):
         yield from _below(files("spark_job") / folder)
     yield files("spark_job") / "api.py"
+    yield from _below(files("service") / "schemas")
     yield files("db") / "lanes.py"
 
 

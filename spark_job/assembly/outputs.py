@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from spark_job.api import OutputColumns, OutputEvent
+from spark_job.api import OutputColumns, OutputEvent, WithSchema
 from spark_job.assembly import pgcopy
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -41,8 +41,14 @@ class InvalidOutputError(Exception):
     """A transform returned something that cannot be stored or sent."""
 
 
-def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
-    """Encode the outputs of one session in their order.
+EncodeValue = Callable[[str, WithSchema], bytes]
+"""(topic, value) -> what is sent. Raises ValueError where the value is not of its schema."""
+
+
+def encode(
+    events: Iterable[OutputEvent], max_bytes: int, encode_value: EncodeValue | None = None
+) -> EncodedOutputs:
+    """Encode the outputs of one session in their order. `encode_value`: of values with schemas; None: there is no registry.
 
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
@@ -55,7 +61,7 @@ def encode(events: Iterable[OutputEvent], max_bytes: int) -> EncodedOutputs:
     encoded = EncodedOutputs(
         events=len(events),
         topics=_topics(columns.topics),
-        values=_values(columns.values),
+        values=_values(columns.values, columns.topics, encode_value),
         keys=_optional(columns.keys, _key, pgcopy.nullable),
         headers=_optional([each or None for each in columns.headers], _headers, pgcopy.jsonb),
         partitions=_optional(columns.partitions, _partition, _nullable_int4),
@@ -75,11 +81,28 @@ def _topics(topics: Sequence[str]) -> bytes:
     return b"".join([_topic(topic, index) for index, topic in enumerate(topics)])
 
 
-def _values(values: Sequence[object]) -> bytes:
+def _values(values: Sequence[object], topics: Sequence[str], encode_value: EncodeValue | None) -> bytes:
     """Bytes need no look at each of them."""
-    if set(map(type, values)) <= {bytes}:
+    kinds = set(map(type, values))
+    if kinds <= {bytes}:
         return pgcopy.all_data(cast("Sequence[bytes]", values))
+    if WithSchema in kinds:
+        values = [
+            _with_schema(topics[index], value, index, encode_value)
+            if isinstance(value, WithSchema)
+            else value
+            for index, value in enumerate(values)
+        ]
     return b"".join([pgcopy.nullable(_value(value, index)) for index, value in enumerate(values)])
+
+
+def _with_schema(topic: str, value: WithSchema, index: int, encode_value: EncodeValue | None) -> bytes:
+    if encode_value is None:
+        raise InvalidOutputError(f"output {index}: a value with a schema needs [schema_registry] url")
+    try:
+        return encode_value(topic, value)
+    except ValueError as error:
+        raise InvalidOutputError(f"output {index}: {error}") from error
 
 
 def _optional(

@@ -15,6 +15,7 @@ from typing import Any
 
 from service.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
+from spark_job.assembly.schemas import known, schemas_for
 from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
@@ -61,7 +62,8 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, found: Rebuilt) -> None:
     for judge, messages in _pieces(of, task):
-        assembled = assemble(found.state, judge.columns.table(messages), judge.settings)
+        new, rules = judge.columns.table(messages), judge.settings
+        assembled = assemble(found.state, new, rules, known(schemas_for(rules, task), new, rules))
         found.state = assembled.state
         found.events += len(messages)
         reach("task.during_rebuild")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from spark_job.input.columns import RecordColumns
 from spark_job.sessions.settings import AssemblySettings
@@ -63,6 +64,14 @@ class TransformOf:
 
 
 @dataclass(frozen=True)
+class OutputSchemaRules:
+    """How the schemas of outputs are found in the registry."""
+
+    auto_register: bool = False
+    subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"
+
+
+@dataclass(frozen=True)
 class TaskSettings:
     """What all tasks of a run are told."""
 
@@ -76,5 +85,8 @@ class TaskSettings:
     kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     """Of the client that finds open sessions again."""
     kafka_timeout_s: float = 30.0
+    registry: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    """Of the client of the schema registry; empty where there is none."""
+    output_schemas: OutputSchemaRules = OutputSchemaRules()
     fault_file: str | None = None
     """The plan of the faults that a test injects (service/fault_points.py)."""

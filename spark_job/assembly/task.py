@@ -23,19 +23,23 @@ import pyarrow as pa
 from db.lanes import lane_hash
 from service import allocators, fault_points
 from service.fault_points import reach
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, TransformStoppedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
+from spark_job.assembly.schemas import known, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.transform import load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.parsing.heads import ids_of
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter
-from spark_job.sessions.session import to_session
+from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 
 PIECE_BYTES = 128 << 20
@@ -117,6 +121,9 @@ class _Partition:
         self._of, self._settings = of, settings
         self._cache = SessionCache(settings.cache, settings.outbox_uuid, of)
         self._transform = load_for_run(settings.transform)
+        self._schemas = schemas_for(of.rules, settings)
+        self._decode = value_decoder(of.rules.format, self._schemas)
+        self._encode_value = output_encoder(settings.registry, settings.output_schemas)
         self._place = SessionPlace(of.topic_id, of.partition)
         self._counts = Counts()
         self._bytes = 0
@@ -133,7 +140,7 @@ class _Partition:
                 yield letters.letter(self.source, letter)
         began = time.perf_counter()
         try:
-            assembled = assemble(state, new, self._of.rules)
+            assembled = assemble(state, new, self._of.rules, known(self._schemas, new, self._of.rules))
         except DamagedStateError:
             # Spark runs the task again, or the job starts again: it is found in Kafka then.
             self._cache.discard(self._of.digest or "")
@@ -196,6 +203,10 @@ class _Partition:
                 "seconds": round(found.seconds, 3),
                 "differs": found.differs,
             }
+        if self._of.rules.format not in ("json", "bytes"):
+            # Asked for now: within a transform nothing may wait for a server, or fail because of one.
+            for schema_id in sorted(set().union(*(ids_of(chunk.events.payload) for chunk in state.chunks))):
+                self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
         return state, settled
 
@@ -221,10 +232,12 @@ class _Partition:
         return tombstones.encoded
 
     def _session(self, closed: ClosedSession) -> rows.Row:
-        session = to_session(closed, self._of.topic, self._of.partition)
+        session = to_session(closed, self._of.topic, self._of.partition, self._decode)
         rules, transform = self._of.rules, self._settings.transform
         try:
-            encoded = encode(self._transform(session), transform.max_row_bytes)
+            encoded = encode(self._transform(session), transform.max_row_bytes, self._encode_value)
+        except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
+            raise  # no fault of the session
         except (Exception, SystemExit) as error:  # a user's transform may raise anything
             if transform.stop_on_error:
                 raise TransformStoppedError(

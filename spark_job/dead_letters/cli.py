@@ -1,7 +1,7 @@
 """`spark-job dead-letters`: list, show, retry, discard."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,7 +100,8 @@ def show(
         assembly_of,  # Arrow's imports cost time that `list` need not pay
     )
 
-    with _outbox(load_settings(config)) as connection:
+    settings = load_settings(config)
+    with _outbox(settings) as connection:
         found = store.read(connection, [letter_id])
         assembly = generations.assembly_of_generation(connection, found[0].generation) if found else {}
     if not found:
@@ -111,11 +112,31 @@ def show(
     if raw:
         sys.stdout.buffer.write(b"".join((value or b"") + b"\n" for value in letter.event_values))
         return
-    types = shown.event_types(letter, assembly_of(assembly).settings.type_path)
+    rules = assembly_of(assembly).settings
+    types = shown.event_types(letter, rules.type_path if rules.format == "json" else None)
+    readable = _decoder(settings, rules.format)
     if as_json:
-        print_json(shown.letter_json(letter, types))
+        print_json(shown.letter_json(letter, types, readable))
     else:
-        shown.print_letter(console(), letter, types)
+        shown.print_letter(console(), letter, types, readable)
+
+
+def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | None:
+    """What makes values readable that are neither JSON nor bytes; None where there is nothing to decode, or no registry is named."""
+    options = settings.schema_registry.client()
+    if of in ("json", "bytes") or not options:
+        return None
+    from service.schemas.registry import schemas_of
+    from service.schemas.values import readable
+    from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+
+    def shown_as(value: bytes) -> str | None:
+        try:
+            return readable(value, schemas_of(options))
+        except (RegistryAwayError, RegistryRefusedError):
+            return None  # the bytes are shown: a letter can be looked at without the registry
+
+    return shown_as
 
 
 @app.command()

@@ -4,8 +4,11 @@ The events go through the job's own reader with the settings of the generation t
 and an end are whole; nothing is guessed where one is missing.
 """
 
+from dataclasses import replace
+
 import pyarrow as pa
 
+from service.schemas.writer import Schemas
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.records import read_records
@@ -24,9 +27,13 @@ class NotWholeError(Exception):
 
 
 def session_of(
-    letter: StoredLetter, assembly: AssemblySettings, *, incomplete: bool = False
+    letter: StoredLetter,
+    assembly: AssemblySettings,
+    schemas: Schemas | None = None,
+    *,
+    incomplete: bool = False,
 ) -> ClosedSession:
-    """Return the letter's session. `assembly`: of the letter's generation.
+    """Return the letter's session. `assembly`: of the letter's generation; `schemas`: where its format has some.
 
     `incomplete` takes what has no end as well, where the session timed out or was restarted: it ends at its last kept event.
     Raises NotWholeError.
@@ -44,7 +51,8 @@ def session_of(
         raise NotWholeError(
             "its events' types were in record headers, which letters of schema 0001 did not keep"
         )
-    records = read_records(_table(letter), assembly)
+    # Events keep their schema's id in front of the value, wherever it came from.
+    records = read_records(_table(letter), replace(assembly, schema_id_in_header=False), schemas or {})
     if records.letters:
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"

@@ -9,7 +9,8 @@ A letter is resolved by the transaction that holds its outputs, and only where i
 sink that covers the letter, and a crash at any moment leave its outputs there once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -17,10 +18,15 @@ from psycopg.rows import dict_row
 
 from db.lanes import lane_hash
 from db.statements import queries
+from service.errors import RefusedError, SettingsError, UnavailableError
+from service.schemas.registry import schemas_of
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings
 from spark_job.assembly import transform
+from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.session_row import SessionPlace
+from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.dead_letters import store
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.store import Filter, StoredLetter
@@ -30,7 +36,7 @@ from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.judges import assembly_of
 from spark_job.sessions.result import ClosedSession
-from spark_job.sessions.session import to_session
+from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import SessionRow
@@ -102,6 +108,11 @@ class Retry:
         self._transform = transform.load(settings.transform.function)
         self._run_id = uuid4()
         self._assemblies: dict[int, AssemblySettings] = {}
+        self._registry = settings.schema_registry.client()
+        rules = OutputSchemaRules(
+            settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
+        )
+        self._encode_value = output_encoder(self._registry, rules)
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
         """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
@@ -128,12 +139,16 @@ class Retry:
             if letter.dead_letter_id in refusals:
                 continue
             try:
-                closed = session_of(letter, self._assembly(letter.generation), incomplete=self._incomplete)
+                with _registry_errors():
+                    assembly = self._assembly(letter.generation)
+                    closed = session_of(
+                        letter, assembly, self._schemas(assembly), incomplete=self._incomplete
+                    )
+                    ready.append(Ready(letter, self._transformed(letter, closed)))
             except NotWholeError as error:
                 refusals[letter.dead_letter_id] = str(error)
-                continue
-            try:
-                ready.append(Ready(letter, self._transformed(letter, closed)))
+            except (UnavailableError, RefusedError, SettingsError):
+                raise  # the registry's: no fault of the session
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's transform may raise anything
                 text = f"{type(error).__name__}: {error}"
                 outcome.failed.append(Failed(letter.dead_letter_id, text, transform.failure_text(error)))
@@ -145,8 +160,10 @@ class Retry:
         return outcome
 
     def _transformed(self, letter: StoredLetter, closed: ClosedSession) -> SessionRow:
-        session = to_session(closed, letter.topic, letter.partition)
-        outputs = encode(self._transform(session), self._settings.job.max_row_bytes)
+        assembly = self._assembly(letter.generation)
+        decode = value_decoder(assembly.format, self._schemas(assembly))
+        session = to_session(closed, letter.topic, letter.partition, decode)
+        outputs = encode(self._transform(session), self._settings.job.max_row_bytes, self._encode_value)
         key = closed.key.encode()
         return SessionRow(
             key,
@@ -209,11 +226,31 @@ class Retry:
         found = ((letter, refusal(letter, by_id[letter.dead_letter_id], end, topics)) for letter in letters)
         return {letter.dead_letter_id: because for letter, because in found if because}
 
+    def _schemas(self, assembly: AssemblySettings) -> Schemas:
+        if assembly.format in ("json", "bytes"):
+            return {}
+        if not self._registry:
+            raise SettingsError(
+                f"the letters' events are {assembly.format}: their schemas are needed, name the registry in [schema_registry] url"
+            )
+        return schemas_of(self._registry)
+
     def _assembly(self, generation: int) -> AssemblySettings:
         if generation not in self._assemblies:
             description = generations.assembly_of_generation(self._connection, generation)
             self._assemblies[generation] = assembly_of(description).settings
         return self._assemblies[generation]
+
+
+@contextmanager
+def _registry_errors() -> Iterator[None]:
+    """Turn what a schema registry's answers raise into an OutboxError."""
+    try:
+        yield
+    except RegistryAwayError as error:
+        raise UnavailableError(str(error)) from error
+    except (RegistryRefusedError, OutputSchemaRefusedError) as error:
+        raise RefusedError(str(error)) from error
 
 
 def refusal(

@@ -1,6 +1,6 @@
 """Dead letters as tables for people and as JSON for machines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -63,8 +63,17 @@ def _field(value: bytes | None, path: Sequence[str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def letter_json(letter: StoredLetter, types: Sequence[str | None]) -> dict[str, Any]:
-    """Return all of a letter; each event's value as `text`, as `hex` where it is not UTF-8, or neither where it has none."""
+Readable = Callable[[bytes], str | None]
+"""Makes JSON text of a value; None where it cannot."""
+
+
+def letter_json(
+    letter: StoredLetter, types: Sequence[str | None], readable: Readable | None = None
+) -> dict[str, Any]:
+    """Return all of a letter; each event's value as `text`, as `hex` where it is not UTF-8, or neither where it has none.
+
+    With `readable`, `decoded` beside it is what it could make of the value.
+    """
     columns = (letter.event_offsets, letter.event_times_ms, types, letter.event_values)
     return {name: value for name, value in vars(letter).items() if not name.startswith("event_")} | {
         "event_count": letter.event_count,
@@ -72,12 +81,15 @@ def letter_json(letter: StoredLetter, types: Sequence[str | None]) -> dict[str, 
             {"offset": offset, "time": time(ms)}
             | ({"type": kind} if kind is not None else {})
             | _value(value)
+            | _decoded(value, readable)
             for offset, ms, kind, value in zip(*columns, strict=True)
         ],
     }
 
 
-def print_letter(out: Console, letter: StoredLetter, types: Sequence[str | None]) -> None:
+def print_letter(
+    out: Console, letter: StoredLetter, types: Sequence[str | None], readable: Readable | None = None
+) -> None:
     """Print a letter for people: what is known of it, its detail (the traceback), its kept events."""
     state = f"{letter.state} by batch {letter.resolved_batch}" if letter.resolved_batch else letter.state
     print_fields(
@@ -99,8 +111,9 @@ def print_letter(out: Console, letter: StoredLetter, types: Sequence[str | None]
     out.print(printable(letter.detail.rstrip(), keep="\n\t"))
     out.print()
     events = Table(["offset", "time", "type"])
-    for event in letter_json(letter, types)["events"]:
-        value = event.get("text", f"hex {event['hex']}" if "hex" in event else "no value")
+    for event in letter_json(letter, types, readable)["events"]:
+        plain = event.get("text", f"hex {event['hex']}" if "hex" in event else "no value")
+        value = event.get("decoded", plain)
         events.add(str(event["offset"]), event["time"], event.get("type"), block=value)
     events.print(out)
 
@@ -161,6 +174,11 @@ def _value(value: bytes | None) -> dict[str, str]:
         return {"text": value.decode()}
     except UnicodeDecodeError:
         return {"hex": value.hex()}
+
+
+def _decoded(value: bytes | None, readable: Readable | None) -> dict[str, str]:
+    text = None if value is None or readable is None else readable(value)
+    return {} if text is None else {"decoded": text}
 
 
 def _last_line(text: str) -> str:

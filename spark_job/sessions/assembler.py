@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from service.schemas.writer import Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
@@ -29,16 +30,20 @@ from spark_job.sessions.state.open_state import OpenState
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+_NO_SCHEMAS: Schemas = {}
 
-def assemble(state: OpenState, new: pa.Table, settings: AssemblySettings) -> AssembledSessions:
+
+def assemble(
+    state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas = _NO_SCHEMAS
+) -> AssembledSessions:
     """Assemble a partition's new records with what was open before them. Does not change its arguments.
 
     `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null where they do not
-    come from the value. Its offsets lie above those of earlier calls.
+    come from the value. Its offsets lie above those of earlier calls. `schemas`: by the ids that occur in it, for formats that have some.
 
     Raises DamagedStateError where `state` is not what an earlier call returned, InputSchemaError.
     """
-    records = read_records(new, settings)
+    records = read_records(new, settings, schemas)
     groups = Groups(records, state.sessions)
     anomalies = find_anomalies(groups, state, settings)
     odd = _Odd(groups, state, settings, anomalies)

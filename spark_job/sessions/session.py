@@ -1,25 +1,37 @@
 """From the assembler's columns to the Session a transform sees."""
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, overload
 
-from spark_job.api import Event, Position, Session, utc
+from service.schemas.values import decoded
+from service.schemas.writer import Schemas
+from spark_job.api import EncodedEvent, Event, Position, Session, utc
 from spark_job.sessions.result import ClosedSession
+from spark_job.sessions.settings import Format
+
+Decode = Callable[[bytes], Any]
+"""Makes an event's value of its bytes."""
 
 
 class SessionEvents(Sequence[Event]):
     """A session's events, made at the first look and then kept. Equal to any list or tuple of equal events."""
 
-    __slots__ = ("_closed", "_events")
+    __slots__ = ("_closed", "_decode", "_events")
 
-    def __init__(self, closed: ClosedSession) -> None:
+    def __init__(self, closed: ClosedSession, decode: Decode | None) -> None:
         self._closed = closed
+        self._decode = decode
         self._events: list[Event] | None = None
 
     def _made(self) -> list[Event]:
         if self._events is None:
             of = self._closed
-            self._events = list(map(Event, of.types(), of.raws(), of.timestamps_ms(), of.offsets()))
+            columns = (of.types(), of.raws(), of.timestamps_ms(), of.offsets())
+            if self._decode is None:
+                self._events = list(map(Event, *columns))
+            else:
+                self._events = list(map(EncodedEvent, repeat(self._decode), *columns))
         return self._events
 
     def __len__(self) -> int:
@@ -47,11 +59,22 @@ class SessionEvents(Sequence[Event]):
         return repr(self._made())
 
 
-def to_session(closed: ClosedSession, topic: str, partition: int) -> Session:
-    """The public session; `topic` and `partition` are where it was read."""
+def value_decoder(of: Format, schemas: Schemas) -> Decode | None:
+    """Return what decodes the values of a format; None for JSON, which events decode themselves."""
+    if of == "json":
+        return None
+    return _no_value if of == "bytes" else lambda raw: decoded(raw, schemas)
+
+
+def _no_value(_raw: bytes) -> Any:
+    raise ValueError('[source] format = "bytes": the job does not know how to decode an event; use Event.raw')
+
+
+def to_session(closed: ClosedSession, topic: str, partition: int, decode: Decode | None = None) -> Session:
+    """The public session; `topic` and `partition` are where it was read. `decode`: see `value_decoder`."""
     return Session(
         key=closed.key,
-        events=SessionEvents(closed),
+        events=SessionEvents(closed, decode),
         started_at=utc(closed.started_ms),
         ended_at=utc(closed.ended_ms),
         start=Position(topic, partition, closed.start_offset),

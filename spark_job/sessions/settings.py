@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FieldPath = tuple[str, ...]
+Format = Literal["json", "bytes", "avro", "protobuf", "json-schema"]
 
 # Longer keys would not fit the outbox's indexed columns; the bound is part of the contract (docs/sessions.md).
 MAX_KEY_BYTES = 1024
@@ -17,7 +18,7 @@ MAX_TS_MS = 253_402_300_799_999
 class AssemblySettings:
     """How a partition's events become sessions. Raises ValueError where the values contradict each other.
 
-    A path names a field of the JSON payload, outermost first: `$.data.type` is `("data", "type")`.
+    A path names a field of the payload, outermost first: `$.data.type` is `("data", "type")`.
     """
 
     type_path: FieldPath | None = ("event_type",)
@@ -41,6 +42,10 @@ class AssemblySettings:
     """Of one session, its start and end included."""
     max_bytes: int = 16 << 20
     """Of one session: the sum of its events' payloads in bytes."""
+    format: Format = "json"
+    """What the values are. `bytes` have no fields; the last three are in Confluent's wire format."""
+    schema_id_in_header: bool = False
+    """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
 
     def __post_init__(self) -> None:
         if len({self.start, self.entry, self.end}) != 3:
@@ -53,6 +58,10 @@ class AssemblySettings:
                 raise ValueError(f"session.{name} must be at least 1, not {getattr(self, name)}")
         if self.grace_ms < 0:
             raise ValueError(f"session.grace_ms must not be negative: {self.grace_ms}")
+        if self.format == "bytes" and (
+            self.key_path or self.type_path or self.event_id_path or self.time_path
+        ):
+            raise ValueError("values of the format bytes have no fields")
         paths = [
             p for p in (self.type_path, self.key_path, self.event_id_path, self.time_path) if p is not None
         ]

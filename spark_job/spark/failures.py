@@ -98,6 +98,21 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     ),
     (("CodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
     (
+        ("OutputSchemaRefusedError",),
+        RefusedError,
+        "the schema registry refuses the schema of an output",
+    ),
+    (
+        ("RegistryRefusedError",),
+        RefusedError,
+        "the schema registry refuses what the job asks: check [schema_registry]",
+    ),
+    (
+        ("RegistryAwayError",),
+        UnavailableError,
+        "the schema registry is away; nothing is judged without it, the next attempt asks again",
+    ),
+    (
         ("OpenSessionsDifferError",),
         ContinuityError,
         (
@@ -124,7 +139,11 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka did not answer while the open sessions were found again",
     ),
     (
-        ("service.errors.SettingsError", "ModuleNotFoundError: No module named 'spark_job'"),
+        (
+            "service.errors.SettingsError",
+            "ModuleNotFoundError: No module named 'spark_job'",
+            "schemas need the extra `schema-registry`",
+        ),
         SettingsError,
         "something is missing or wrong where Spark's workers run",
     ),

@@ -1,4 +1,4 @@
-"""How the options of Kafka's client, passwords among them, reach a task: beside the function that Spark pickles, not in it.
+"""How the options of Kafka's client and the schema registry's, passwords among them, reach a task: beside the function that Spark pickles.
 
 Spark writes that function to disk: above a megabyte at once (`spark.broadcast.UDFCompressionThreshold`), and whenever an executor's memory
 is short, because it is broadcast. A local property travels with each task in memory only. The event log has the properties of each job. It
@@ -14,12 +14,12 @@ from pyspark import SparkContext, TaskContext
 
 from spark_job.assembly.task import AssemblyTask
 
-_PROPERTY = "outbox.secret.kafka"
+_PROPERTY = "outbox.secret.clients"
 
 
 @dataclass(frozen=True)
 class SparkTask:
-    """The function of `mapInArrow`: an AssemblyTask, whose client options the worker finds in its task's properties."""
+    """The function of `mapInArrow`: an AssemblyTask, whose clients' options the worker finds in its task's properties."""
 
     task: AssemblyTask
 
@@ -27,12 +27,13 @@ class SparkTask:
         """Do the task. See AssemblyTask."""
         context = TaskContext.get()
         sent = None if context is None else context.getLocalProperty(_PROPERTY)
-        assert sent is not None, "the driver's thread has sent no options of Kafka's client"
-        return replace(self.task, settings=replace(self.task.settings, kafka=orjson.loads(sent)))(batches)
+        assert sent is not None, "the driver's thread has sent no options of the clients"
+        return replace(self.task, settings=replace(self.task.settings, **orjson.loads(sent)))(batches)
 
 
 def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:
-    """Return what Spark may pickle. The client's options go with the jobs that this thread starts from now on."""
+    """Return what Spark may pickle. The clients' options go with the jobs that this thread starts from now on."""
     context._conf.set(_PROPERTY, "")  # before the first job that has the other
-    context.setLocalProperty(_PROPERTY, orjson.dumps(dict(task.settings.kafka)).decode())
-    return SparkTask(replace(task, settings=replace(task.settings, kafka={})))
+    secret = {"kafka": dict(task.settings.kafka), "registry": dict(task.settings.registry)}
+    context.setLocalProperty(_PROPERTY, orjson.dumps(secret).decode())
+    return SparkTask(replace(task, settings=replace(task.settings, kafka={}, registry={})))

@@ -8,7 +8,11 @@ from service.settings import Settings
 
 def described(settings: Settings) -> dict[str, Any]:
     """Return the description that the settings file gives, JSON-ready."""
-    return settings.session.model_dump(exclude={"max_open_bytes"})
+    description = settings.session.model_dump(exclude={"max_open_bytes"})
+    # Descriptions of JSON are what they were before there were other formats.
+    if settings.source.format != "json":
+        description |= settings.source.model_dump(include={"format", "schema_id"})
+    return description
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ def assembly_of(description: Mapping[str, Any]) -> Assembly:
     """Return what a description says. What later versions added has its default."""
     known = {name: value for name, value in description.items() if name in SessionSettings.model_fields}
     session = SessionSettings(**known)
+    schema_id = description.get("schema_id", "payload")
     settings = AssemblySettings(
         type_path=_path(session.type),
         key_path=_path(session.key),
@@ -35,8 +36,10 @@ def assembly_of(description: Mapping[str, Any]) -> Assembly:
         grace_ms=round(session.grace_s * 1000),
         max_events=session.max_events,
         max_bytes=session.max_bytes,
+        format=description.get("format", "json"),
+        schema_id_in_header=schema_id != "payload",
     )
-    columns = {"key": session.key, "type": session.type, "event_id": session.event_id}
+    columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}
     return Assembly(
         settings,
         RecordColumns(

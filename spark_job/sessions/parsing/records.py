@@ -12,12 +12,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.schemas.writer import Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
-from spark_job.sessions.parsing.decode import Decoder, Fields, at
+from spark_job.sessions.parsing.decode import at
+from spark_job.sessions.parsing.formats import ReadFields, ValueDecoder, decoder_of
+from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
-from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings
+from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -36,10 +39,17 @@ class Records:
     letters: list[DeadLetter]
 
 
-def read_records(new: pa.Table, settings: AssemblySettings) -> Records:
-    """Decode and check every record. Raises InputSchemaError where a column is missing or of another type."""
+_NO_SCHEMAS: Schemas = {}
+
+
+def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = _NO_SCHEMAS) -> Records:
+    """Decode and check every record. `schemas`: of the ids that occur, for formats that have some.
+
+    Raises InputSchemaError where a column is missing or of another type.
+    """
     columns = _columns(new, settings)
-    wide = _Wide(_decoder(settings).decode(columns.payload), len(new))
+    decoder = decoder_of(settings, schemas)
+    wide = _Wide(decoder.decode(columns.payload), len(new))
 
     names = pa.array(settings.names, pa.large_string())
     types = columns.type if settings.type_path is None else wide.text(settings.type_path)
@@ -61,7 +71,7 @@ def read_records(new: pa.Table, settings: AssemblySettings) -> Records:
     good &= (ts >= MIN_TS_MS) & (ts <= MAX_TS_MS)
 
     bad = np.flatnonzero(~good)
-    letters = _malformed(new, columns, bad, settings) if len(bad) else []
+    letters = _malformed(new, columns, bad, settings, decoder, wide) if len(bad) else []
     events = Events(columns.offset, ts, kind.astype(np.int8), columns.payload, event_id)
     return Records(events, key, good, letters)
 
@@ -72,9 +82,9 @@ class _Columns:
     ts: Int
     """The record's own time."""
     payload: pa.LargeBinaryArray
-    """Empty where the record has no value, or one that is not text."""
+    """As events keep it; empty where the record has no value, or one that cannot be looked at."""
     present: Bool
-    """The record has a value, and it is text."""
+    """The record has a value, in JSON one that is text, with the schema's id where that is in a header."""
     key: pa.LargeStringArray | None
     type: pa.LargeStringArray | None
     event_id: pa.LargeStringArray | None
@@ -85,6 +95,7 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
     wanted = {"offset": pa.int64(), "ts": pa.int64(), "value": pa.binary()}
     wanted |= {"key": pa.binary()} if settings.key_path is None else {}
     wanted |= {"type": pa.binary()} if settings.type_path is None else {}
+    wanted |= {"schema_id": pa.binary()} if settings.schema_id_in_header else {}
     for name, kind in wanted.items():
         if name not in new.column_names:
             raise InputSchemaError(f"the table of new records lacks {name!r}; it has {new.column_names}")
@@ -98,8 +109,10 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
             f"the new records are not in offset order: offset {offset[at + 1]} follows {offset[at]}"
         )
     value = _one(new.column("value").cast(pa.large_binary()))
+    if settings.schema_id_in_header:
+        value = with_heads(value, _one(new.column("schema_id").cast(pa.large_binary())))
     # What is not text must not reach the JSON reader, which does not look at encodings.
-    present = _true(_text(value).is_valid())
+    present = _true((_text(value) if settings.format == "json" else value).is_valid())
     payload = value if present.all() else pc.if_else(pa.array(present), value, b"")
 
     def text(name: str, wanted: bool) -> pa.LargeStringArray | None:
@@ -119,7 +132,7 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
 class _Wide:
     """Decoded fields spread over all records again: null where a payload could not be decoded."""
 
-    def __init__(self, fields: Fields, n_records: int) -> None:
+    def __init__(self, fields: ReadFields, n_records: int) -> None:
         self._fields = fields
         self.present = np.zeros(n_records, bool)
         self.present[fields.rows] = True
@@ -128,28 +141,23 @@ class _Wide:
             places = np.cumsum(self.present) - 1
             self._spread = pa.array(places, mask=~self.present)
 
-    def text(self, path: tuple[str, ...]) -> pa.LargeStringArray:
+    def values(self, path: FieldPath, rows: Int) -> list[Any]:
+        """A field of some records, None where it is missing or the payload could not be decoded."""
+        places = pa.array(rows)
+        places = places if self._spread is None else self._spread.take(places)
+        return self._fields.column(path).take(places).to_pylist()  # type: ignore[no-any-return]
+
+    def text(self, path: FieldPath) -> pa.LargeStringArray:
         column = self._fields.column(path).cast(pa.large_string())
         return column if self._spread is None else column.take(self._spread)
 
     def times(self, settings: AssemblySettings) -> tuple[Int, Bool]:
         assert settings.time_path is not None
-        if settings.time_format == "iso8601":
-            return iso8601_ms(self.text(settings.time_path).cast(pa.string()))
         column = self._fields.column(settings.time_path)
+        if not pa.types.is_integer(column.type):
+            return iso8601_ms(self.text(settings.time_path).cast(pa.string()))
         column = column if self._spread is None else column.take(self._spread)
         return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), _true(column.is_valid())
-
-
-def _decoder(settings: AssemblySettings) -> Decoder:
-    paths = [
-        (path, pa.string())
-        for path in (settings.type_path, settings.key_path, settings.event_id_path)
-        if path
-    ]
-    if settings.time_path is not None:
-        paths.append((settings.time_path, pa.string() if settings.time_format == "iso8601" else pa.int64()))
-    return Decoder(paths)
 
 
 def _good_keys(key: pa.DictionaryArray) -> Bool:
@@ -162,21 +170,31 @@ def _good_keys(key: pa.DictionaryArray) -> Bool:
     return good[codes]  # type: ignore[no-any-return]
 
 
-def _malformed(new: pa.Table, columns: _Columns, bad: Int, settings: AssemblySettings) -> list[DeadLetter]:
+def _malformed(
+    new: pa.Table,
+    columns: _Columns,
+    bad: Int,
+    settings: AssemblySettings,
+    decoder: ValueDecoder,
+    wide: "_Wide",
+) -> list[DeadLetter]:
     rows = new.take(pa.array(bad))
-    decoder = _decoder(settings)
     values = rows.column("value").to_pylist()
     headers = {
         name: rows.column(name).to_pylist() if name in rows.column_names else None
         for name in ("key", "type", "event_id")
     }
+    payloads = columns.payload.take(pa.array(bad)).to_pylist()
+    found = {path: wide.values(path, bad) for path in _field_paths(settings)}
     letters = []
     for at_row, row in enumerate(bad.tolist()):
         value = values[at_row]
+        payload = payloads[at_row] if columns.present[row] else None
         given = {name: column[at_row] for name, column in headers.items() if column is not None}
         ts, offset = int(columns.ts[row]), int(columns.offset[row])
-        key, detail = _key(value, given, settings)
-        detail = detail or _why(value, given, ts, decoder, settings)
+        fields = {path: values[at_row] for path, values in found.items()} if wide.present[row] else None
+        key, detail = _key(payload, given, fields, settings)
+        detail = detail or _why(value, payload, given, ts, fields, decoder, settings)
         types = None if settings.type_path is not None else [_decoded(given["type"])]
         letters.append(
             DeadLetter(offset, offset, offset, "malformed", key, detail, [(offset, ts, value)], 1, types)
@@ -185,7 +203,10 @@ def _malformed(new: pa.Table, columns: _Columns, bad: Int, settings: AssemblySet
 
 
 def _key(
-    value: bytes | None, given: dict[str, bytes | None], settings: AssemblySettings
+    payload: bytes | None,
+    given: dict[str, bytes | None],
+    fields: dict[FieldPath, Any] | None,
+    settings: AssemblySettings,
 ) -> tuple[str | None, str | None]:
     """(a malformed record's key where it is a right one, what is wrong with it where it is not)."""
     found: object
@@ -197,15 +218,23 @@ def _key(
         if found is None:
             return None, "the key is not UTF-8"
     else:
-        try:
-            document = orjson.loads(value or b"")
-        except orjson.JSONDecodeError:
-            return None, None
-        found = at(document, settings.key_path) if isinstance(document, dict) else None
+        if fields is not None:
+            found = fields[settings.key_path]
+        else:
+            found = _key_of_refused(payload, settings.key_path) if settings.format == "json" else None
         if not isinstance(found, str):
             return None, None  # the value's own fault
     wrong = _why_key(found)
     return (None, wrong) if wrong else (found, None)
+
+
+def _key_of_refused(payload: bytes | None, path: FieldPath) -> object:
+    """The key in a JSON document in which another field is wrong."""
+    try:
+        document = orjson.loads(payload or b"")
+    except orjson.JSONDecodeError:
+        return None
+    return at(document, path) if isinstance(document, dict) else None
 
 
 def _why_key(key: str) -> str | None:
@@ -219,25 +248,28 @@ def _why_key(key: str) -> str | None:
 
 def _why(
     value: bytes | None,
+    payload: bytes | None,
     given: dict[str, bytes | None],
     ts: int,
-    decoder: Decoder,
+    fields: dict[FieldPath, Any] | None,
+    decoder: ValueDecoder,
     settings: AssemblySettings,
 ) -> str:
-    """What is wrong with a malformed record whose key is right or unknown."""
+    """What is wrong with a malformed record whose key is right or unknown.
+
+    `payload`: None where the value cannot be looked at; `fields`: None where it could not be decoded.
+    """
     if value is None:
         return "no value"
-    if _decoded(value) is None:
-        return "the value is not UTF-8"
-    one = decoder.decode(pa.array([value], pa.large_binary()))
-    if not len(one.rows):
-        return decoder.refusal_of(value)
-    found: dict[Any, Any] = dict.fromkeys(_field_paths(settings))
-    for path in found:
-        found[path] = one.column(path)[0].as_py()
-        if found[path] is None:
+    if payload is None:
+        in_header = settings.schema_id_in_header
+        return "no schema id of four or eight bytes in its header" if in_header else "the value is not UTF-8"
+    if fields is None:
+        return decoder.refusal_of(payload)
+    for path, found in fields.items():
+        if found is None:
             return f"no field {'.'.join(path)}"
-    type_name = _decoded(given["type"]) if settings.type_path is None else found[settings.type_path]
+    type_name = _decoded(given["type"]) if settings.type_path is None else fields[settings.type_path]
     if type_name not in settings.names:
         return (
             "no type"
@@ -247,7 +279,7 @@ def _why(
     if settings.event_id_path is None and "event_id" in given and _decoded(given["event_id"]) is None:
         return "no event id"
     if settings.time_path is not None:
-        return f"field {'.'.join(settings.time_path)} is not a time: {_shown(found[settings.time_path])}"
+        return f"field {'.'.join(settings.time_path)} is not a time: {_shown(fields[settings.time_path])}"
     return f"the record's timestamp {ts} is out of range"
 
 

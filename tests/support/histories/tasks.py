@@ -77,6 +77,7 @@ def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **change
     rules = rules or AssemblySettings()
     sources = {"key": ""} if rules.key_path is None else {}
     sources |= {"type": "type"} if rules.type_path is None else {}
+    sources |= {"schema_id": "schema_id"} if rules.schema_id_in_header else {}
     judges = (Judge(0, rules, RecordColumns(sources)),)
     return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", judges), **changed)
 

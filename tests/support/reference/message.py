@@ -26,7 +26,11 @@ class Message:
         return as_bytes(self.record.key)
 
     def headers(self) -> list[tuple[str, bytes]]:
-        given = {"type": as_bytes(self.record.type), "event_id": as_bytes(self.record.event_id)}
+        given = {
+            "type": as_bytes(self.record.type),
+            "event_id": as_bytes(self.record.event_id),
+            "schema_id": self.record.schema_id,
+        }
         return [(name, value) for name, value in given.items() if value is not None]
 
     def __len__(self) -> int:

@@ -36,6 +36,8 @@ class Record:
     """Out of a header, for `type_path=None`."""
     event_id: str | bytes | None = None
     """Out of a header, for `event_ids_in_header`."""
+    schema_id: bytes | None = None
+    """Out of a header, for values whose schema's id is not in front of them."""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     folders = ("input", "sessions", "assembly")
     for folder in folders:
         shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
+    shutil.copytree(Path(str(files("service"))) / "schemas", copy / "schemas")
     for package, name in (("spark_job", "api.py"), ("db", "lanes.py")):
         shutil.copy(Path(str(files(package))) / name, copy)
     monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
@@ -84,7 +85,7 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     assert of_copy() == task_code_fingerprint()
     for module in (
         *copy.glob("*.py"),
-        *(each for folder in folders for each in (copy / folder).rglob("*.py")),
+        *(each for folder in (*folders, "schemas") for each in (copy / folder).rglob("*.py")),
     ):
         before = module.read_bytes()
         module.write_bytes(before + b"# edited\n")

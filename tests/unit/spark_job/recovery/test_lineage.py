@@ -148,3 +148,14 @@ def test_each_change_of_a_description_is_named() -> None:
         now = before | {name: "changed"}
         assert changes(before, now) == [f"{name}: {before[name]!r} -> 'changed'"]
     assert changes(before, dict(reversed(before.items()))) == []
+
+
+def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
+    assert described(Settings()).keys() == SessionSettings.model_fields.keys() - {"max_open_bytes"}
+    of = Settings(
+        source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]
+        schema_registry={"url": "http://h"},  # type: ignore[arg-type]
+    )
+    settings_of, columns = assembly_of(described(of))
+    assert (settings_of.format, settings_of.schema_id_in_header) == ("avro", True)
+    assert columns.sources["schema_id"] == "id"

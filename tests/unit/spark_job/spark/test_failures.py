@@ -226,6 +226,34 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         True,
         "in/0: Kafka has deleted offsets from 3 on",
     ),
+    "schema registry away": (
+        in_worker(
+            "service.schemas.writer.RegistryAwayError: the schema registry at http://r does not answer: ConnectError: refused"
+        ),
+        UnavailableError,
+        6,
+        True,
+        "the schema registry at http://r does not answer",
+    ),
+    "schema registry refuses": (
+        in_worker(
+            "service.schemas.writer.RegistryRefusedError: the schema registry at http://r answers HTTP 401, code 40101: who are you?"
+        ),
+        RefusedError,
+        16,
+        False,
+        "who are you?",
+    ),
+    "schema of an output refused": (
+        in_worker(
+            "spark_job.assembly.output_schemas.OutputSchemaRefusedError: an output for 'orders' has a schema that is not to be used: the "
+            "schema registry at http://r answers HTTP 409, code 409: incompatible"
+        ),
+        RefusedError,
+        16,
+        False,
+        "code 409: incompatible",
+    ),
     "Kafka away in a rebuild": (
         in_worker(
             "spark_job.input.reading.NoAnswerError: in/0: Kafka did not give the records up to offset 9"

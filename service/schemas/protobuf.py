@@ -1,0 +1,164 @@
+"""Protobuf schemas as message classes, and whole messages as plain values."""
+
+import base64
+import binascii
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from service.schemas.writer import SchemaUnusableError, WriterSchema
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FILE = "the schema.proto"
+
+
+@lru_cache(maxsize=1_000)
+def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"]:
+    """Return the class of a message of the schema's file. `path`: its index in the file, then within each message.
+
+    Raises SchemaUnusableError; ValueError where the file has no such message.
+    """
+    from google.protobuf import message_factory
+
+    found: Any = None
+    for index in path:
+        below = _file(schema).message_types_by_name.values() if found is None else found.nested_types
+        messages = list(below)
+        if not 0 <= index < len(messages):
+            raise ValueError(f"the schema has no message {'.'.join(map(str, path))}")
+        found = messages[index]
+    made: type[Message] = message_factory.GetMessageClass(found)
+    return made
+
+
+def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message":
+    """Return a message.
+
+    Raises ValueError where the bytes are none, SchemaUnusableError.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return message_class(schema, path).FromString(body)
+    except DecodeError as error:
+        raise ValueError(f"the value is not of its Protobuf schema: {error}") from error
+
+
+def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str, Any]:
+    """Return a message as a dict by the names of its fields: with the defaults of fields that have no presence, enums by name, a
+    google.protobuf.Timestamp as a datetime.
+
+    Raises as `parse`.
+    """
+    found: dict[str, Any] = plain(parse(schema, path, body))
+    return found
+
+
+def plain(message: "Message") -> Any:
+    """See `decode`."""
+    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+        return timestamp(message)
+    found = {}
+    for each in message.DESCRIPTOR.fields:
+        if each.has_presence and not message.HasField(each.name):
+            continue
+        found[each.name] = _field(each, getattr(message, each.name))
+    return found
+
+
+def timestamp(message: Any) -> datetime:
+    """A google.protobuf.Timestamp, to the microsecond."""
+    return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+
+
+def _field(each: Any, value: Any) -> Any:
+    if not each.is_repeated:
+        return _one(each, value)
+    if each.message_type is not None and each.message_type.GetOptions().map_entry:
+        of = each.message_type.fields_by_name["value"]
+        return {key: _one(of, value[key]) for key in value}
+    return [_one(each, item) for item in value]
+
+
+def _one(each: Any, value: Any) -> Any:
+    if each.message_type is not None:
+        return plain(value)
+    return enum_name(each, value) if each.enum_type is not None else value
+
+
+def enum_name(each: Any, number: int) -> str | int:
+    """The name of an enum's number; the number where it has none."""
+    found = each.enum_type.values_by_number.get(number)
+    return number if found is None else str(found.name)
+
+
+@lru_cache(maxsize=1_000)
+def _file(schema: WriterSchema) -> Any:
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    try:
+        for name, text in schema.references:
+            _add(pool, name, text)
+        name = _add(pool, _FILE, schema.text)
+        return pool.FindFileByName(name)
+    except (TypeError, KeyError, ValueError) as error:
+        raise SchemaUnusableError(f"not a Protobuf schema: {type(error).__name__}: {error}") from error
+
+
+def _add(pool: "DescriptorPool", name: str, text: str) -> str:
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    file = descriptor_pb2.FileDescriptorProto()
+    try:
+        file.ParseFromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, DecodeError, ValueError) as error:
+        raise SchemaUnusableError(
+            "the registry gives no descriptor of the Protobuf schema (`?format=serialized`), only its text"
+        ) from error
+    file.name = name
+    _add_builtin(pool, file.dependency)
+    pool.Add(file)
+    return name
+
+
+def _add_builtin(pool: "DescriptorPool", names: Any) -> None:
+    """The files of google.protobuf, which nobody registers."""
+    from google.protobuf import (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
+
+    modules = (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+    )
+    known = {
+        each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, timestamp_pb2, type_pb2, wrappers_pb2)
+    }
+    for name in names:
+        if name in known:
+            file = descriptor_pb2.FileDescriptorProto()
+            known[name].CopyToProto(file)
+            _add_builtin(pool, file.dependency)
+            pool.Add(file)

@@ -1,0 +1,66 @@
+"""A whole value out of the wire format: what `Event.value` is, and what people are shown."""
+
+import base64
+import math
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from service.schemas import avro, protobuf
+from service.schemas.wire import message_path, split
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
+
+
+def decoded(value: bytes, schemas: Schemas) -> Any:
+    """Return the value that these bytes are.
+
+    Raises ValueError where they are not in the wire format, not of their schema, or the registry does not know it; SchemaUnusableError,
+    and what `schemas` raises.
+    """
+    schema_id, body = split(value)
+    schema = schemas[schema_id]
+    if schema is None:
+        raise ValueError(f"the registry has no schema {schema_id}")
+    match schema.kind:
+        case "AVRO":
+            return avro.decode(schema, body)
+        case "PROTOBUF":
+            return protobuf.decode(schema, *message_path(body))
+        case "JSON":
+            return orjson.loads(body)
+    raise ValueError(f"schema {schema_id} is of a kind that is not supported: {schema.kind}")
+
+
+def readable(value: bytes, schemas: Schemas) -> str | None:
+    """Return a value as JSON text for people; None where it is not in the wire format or cannot be decoded.
+
+    Raises RegistryAwayError, RegistryRefusedError.
+    """
+    try:
+        return orjson.dumps(_plain(decoded(value, schemas))).decode()
+    except (RegistryAwayError, RegistryRefusedError):
+        raise
+    except Exception:  # noqa: BLE001 - it is only shown: whatever is wrong, the bytes are still there
+        return None
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case bytes():
+            return {"base64": base64.b64encode(value).decode()}
+        case Decimal() | timedelta():
+            return str(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case int() if not -(2**63) <= value < 2**64:
+            return str(value)
+        case datetime() | date() | time() | UUID() | str() | int() | float() | None:
+            return value
+    return repr(value)

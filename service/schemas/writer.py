@@ -1,0 +1,32 @@
+"""A schema as the registry keeps it under one id, and the errors of a registry. Plain values, which never change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """A schema with all that it refers to."""
+
+    kind: Literal["AVRO", "PROTOBUF", "JSON"]
+    text: str
+    """Of Avro and JSON Schema the document; of Protobuf a file's descriptor, in base64."""
+    references: tuple[tuple[str, str], ...] = ()
+    """(name, text) of the schemas that it refers to; each comes behind those that it refers to itself."""
+
+
+Schemas = Mapping[int, WriterSchema | None]
+"""By id; None where the registry says that it has no such schema."""
+
+
+class RegistryAwayError(Exception):
+    """The schema registry does not answer, or answers that it cannot."""
+
+
+class RegistryRefusedError(Exception):
+    """The schema registry refuses what it is asked, or gives an answer that cannot be one of a registry."""
+
+
+class SchemaUnusableError(Exception):
+    """A schema that the registry has cannot be used here."""

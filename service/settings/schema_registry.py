@@ -1,0 +1,72 @@
+"""Where the schemas of Avro, Protobuf and JSON Schema are: the registry, and how outputs are named there."""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+
+from service.errors import SettingsError
+from service.settings.section import Section, read_toml
+
+RegistryOptions = dict[str, str | int | float | bool]
+_OPTIONS = TypeAdapter(RegistryOptions)
+# Spark repeats a failed task several times, and the job begins again after that: the client need not be patient as well.
+_DEFAULTS: RegistryOptions = {"max.retries": 1, "retries.wait.ms": 500}
+_WITH_PASSWORD = re.compile(r"//[^/]*@")
+
+
+class SchemaRegistrySettings(Section):
+    url: str = ""
+    """Where the registry is, `http(s)://host:port/path`; several, separated by commas, are asked in turn. Empty: none is used."""
+    options: RegistryOptions = Field(default={}, repr=False)
+    """Every option of confluent-kafka's schema registry client, as it is named there (`ssl.ca.location`, `basic.auth.user.info`, …)."""
+    secret_options_file: Path | None = None
+    """A TOML file with more of the same, for passwords and tokens. Wins over `options`."""
+    timeout_s: float = Field(default=5, ge=0.1, le=600)
+    """Seconds to wait for one answer of the registry."""
+    auto_register: bool = False
+    """Register the schemas of outputs that the registry does not have. In production somebody else registers them."""
+    subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"
+    """Under which subject an output's schema is: `TOPIC-value`, the record's name, or `TOPIC-` and the record's name."""
+
+    @field_validator("url")
+    @classmethod
+    def _url_without_secrets(cls, value: str) -> str:
+        if _WITH_PASSWORD.search(value):
+            raise ValueError(
+                "user and password do not belong into the url, which is logged: use basic.auth.user.info in secret_options_file "
+                "(the text is not shown: it may be secret)"
+            )
+        if value and not all(each.strip().startswith(("http://", "https://")) for each in value.split(",")):
+            raise ValueError(f"{value!r} is not http:// or https://")
+        return value
+
+    def client(self) -> RegistryOptions:
+        """Return the configuration of confluent-kafka's schema registry client; empty where there is no url.
+
+        Raises SettingsError where the file of the secret options cannot be read.
+        """
+        if not self.url:
+            return {}
+        return (
+            _DEFAULTS
+            | {"timeout": self.timeout_s}
+            | self.options
+            | self._secret_options()
+            | {"url": self.url}
+        )
+
+    def _secret_options(self) -> RegistryOptions:
+        if self.secret_options_file is None:
+            return {}
+        try:
+            return _OPTIONS.validate_python(read_toml(self.secret_options_file), strict=True)
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+            because = f"neither text nor a number: {wrong}"
+        except (OSError, ValueError) as error:
+            because = str(error)
+        raise SettingsError(
+            f"[schema_registry] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {because}"
+        )

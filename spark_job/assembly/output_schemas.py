@@ -1,0 +1,95 @@
+"""Outputs in Confluent's wire format, by confluent-kafka's own serializers. A schema's id is found once in a worker's life.
+
+Nothing is registered unless `[schema_registry] auto_register` says so: the schema that the transform names must be under the output's
+subject. What the registry refuses stops the job, in its own words: no session is at fault. A value that is not of its schema fails its
+session.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from service.schemas.registry import RegistrySchemas, registry_errors, schemas_of
+from service.schemas.writer import RegistryRefusedError
+from spark_job.api import OutputSchema, WithSchema
+from spark_job.assembly.slices import OutputSchemaRules
+
+_KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
+
+
+class OutputSchemaRefusedError(Exception):
+    """The registry refuses the schema of an output: it is not under the subject, or not compatible."""
+
+
+class OutputEncoder:
+    """Encodes values for one registry."""
+
+    def __init__(self, registry: RegistrySchemas, where: str, rules: OutputSchemaRules) -> None:
+        """`where`: the registry's url."""
+        self._registry = registry
+        self._where = where
+        self._rules = rules
+        self._serializers: dict[tuple[str, OutputSchema], Callable[..., Any]] = {}
+
+    def __call__(self, topic: str, value: WithSchema) -> bytes:
+        """Return what is sent.
+
+        Raises ValueError where the value is not of its schema, OutputSchemaRefusedError, RegistryAwayError.
+        """
+        from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
+
+        try:
+            key = topic, value.schema
+            serializer = self._serializers.get(key)
+            if serializer is None:
+                serializer = self._serializers[key] = self._made(value.schema)
+            with registry_errors(self._where):
+                return serializer(value.value, SerializationContext(topic, MessageField.VALUE))  # type: ignore[no-any-return]
+        except RegistryRefusedError as error:
+            cause = error.__cause__  # a serializer's, or that of an answer which is not JSON
+            if isinstance(cause, ValueError) and not isinstance(cause, json.JSONDecodeError):
+                raise ValueError(f"its value is not of its {value.schema.format} schema: {cause}") from error
+            raise OutputSchemaRefusedError(
+                f"an output for {topic!r} has a schema that is not to be used: {error}. Register it first ([schema_registry] "
+                "auto_register is off by default), or correct [schema_registry] subject_name_strategy"
+            ) from error
+        except (SerializationError, TypeError, KeyError, AttributeError, EOFError, OverflowError) as error:
+            raise ValueError(
+                f"its value is not of its {value.schema.format} schema: {type(error).__name__}: {error}"
+            ) from error
+
+    def _made(self, schema: OutputSchema) -> Callable[..., Any]:
+        client = self._registry.client
+        made: Callable[..., Any]
+        conf = {
+            "auto.register.schemas": self._rules.auto_register,
+            "subject.name.strategy.type": self._rules.subject_name_strategy.upper(),
+        }
+        if schema.format == "avro":
+            from confluent_kafka.schema_registry.avro import AvroSerializer
+
+            made = AvroSerializer(client, schema.definition, conf=conf)
+            return made
+        if schema.format == "protobuf":
+            from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+
+            made = ProtobufSerializer(schema.definition, client, conf)
+            return made
+        from confluent_kafka.schema_registry.json_schema import JSONSerializer
+
+        made = JSONSerializer(schema.definition, client, conf=conf)
+        return made
+
+
+def output_encoder(
+    registry: Mapping[str, Any], rules: OutputSchemaRules
+) -> Callable[[str, WithSchema], bytes] | None:
+    """Return this process' encoder for a registry, by the options of its client; None where there is none."""
+    return _output_encoder(json.dumps(dict(registry), sort_keys=True), rules) if registry else None
+
+
+@cache
+def _output_encoder(registry: str, rules: OutputSchemaRules) -> OutputEncoder:
+    options = json.loads(registry)
+    return OutputEncoder(schemas_of(options), str(options["url"]), rules)

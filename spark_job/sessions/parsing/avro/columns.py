@@ -1,0 +1,235 @@
+"""The values of one Avro schema by its plan, all of them one step at a time: a few numpy operations for each field, however many records.
+
+Values with long arrays, or that nest deeply, leave the columns and are read one by one (`single`), which says the same of them.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_job.sessions.parsing.avro.plan import (
+    Fixed,
+    Items,
+    Node,
+    Plan,
+    Sequence,
+    Sized,
+    Union,
+    Varint,
+    Wrong,
+)
+from spark_job.sessions.parsing.avro.single import MORE_ITEMS, NotOfSchemaError, SingleValue
+from spark_job.sessions.settings import FieldPath
+
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_MOST_ITEMS = 16
+_MOST_LEVELS = 12
+
+
+class Kept:
+    """One field of all values."""
+
+    def __init__(self, count: int) -> None:
+        self.found = np.zeros(count, bool)
+        self.begin = np.zeros(count, np.int64)
+        """Of a text: where it begins in the data. Of a time: milliseconds. Of an enum: its symbol's index."""
+        self.size = np.zeros(count, np.int64)
+        self.symbol = np.zeros(count, bool)
+        """Whether it is an enum's."""
+        self.text = np.zeros(count, bool)
+        """Whether it is a text of the data."""
+        self.symbols: list[str] = []
+
+
+class AvroColumns:
+    """Walks once over all values."""
+
+    def __init__(self, data: memoryview, begin: Int, end: Int, plan: Plan, wanted: list[FieldPath]) -> None:
+        """`begin` and `end`: of each value in `data`."""
+        self._data = np.frombuffer(data, np.uint8)
+        self._at, self._end = begin.copy(), end
+        self._items_left = end - begin + MORE_ITEMS
+        self.good: Bool = np.ones(len(begin), bool)
+        """Whether each is a value of the schema with fields of the right types."""
+        self.fields = {path: Kept(len(begin)) for path in wanted}
+        self._left: Bool = np.zeros(len(begin), bool)
+        if len(begin):
+            self._walk(plan.root, np.arange(len(begin)), 0)
+        unsigned = data.cast("B")  # Arrow's bytes have a sign
+        for row in np.flatnonzero(self._left & self.good).tolist():
+            self._one(unsigned, row, int(begin[row]), int(end[row]), plan)
+
+    def _one(self, data: memoryview, row: int, begin: int, end: int, plan: Plan) -> None:
+        for kept in self.fields.values():
+            kept.found[row] = kept.symbol[row] = kept.text[row] = False
+        try:
+            value = SingleValue(data, begin, end, plan)
+        except NotOfSchemaError:
+            self.good[row] = False
+            return
+        for path, (at, size) in value.spans.items():
+            kept = self.fields[path]
+            kept.found[row], kept.text[row], kept.begin[row], kept.size[row] = True, True, at, size
+        for path, ms in value.times.items():
+            kept = self.fields[path]
+            kept.found[row], kept.begin[row] = True, ms
+        for path, symbol in value.symbols.items():
+            kept = self.fields[path]
+            kept.found[row], kept.symbol[row], kept.begin[row] = True, True, _place(kept.symbols, (symbol,))
+
+    def _walk(self, node: Node, rows: Int, level: int) -> Int:
+        """Step over a node in some values; return those that go on."""
+        match node:
+            case Fixed():
+                return self._skip(rows, node.size) if node.size else rows
+            case Varint():
+                return self._number(node, rows)
+            case Sized():
+                return self._text(node, rows)
+            case Union():
+                return self._union(node, rows, level)
+            case Items():
+                return self._items(node, rows, level)
+            case Sequence():
+                if level > _MOST_LEVELS:
+                    return self._leave(rows)
+                for each in node.fields:
+                    rows = self._walk(each, rows, level + 1)
+                    if not len(rows):
+                        break
+                return rows
+            case Wrong():
+                return self._fail(rows)
+
+    def _number(self, node: Varint, rows: Int) -> Int:
+        rows, values = self._varint(rows)
+        if node.symbols is not None:
+            rows, values = self._only(rows, (values >= 0) & (values < len(node.symbols)), values)
+        if node.path is not None:
+            kept = self.fields[node.path]
+            kept.found[rows] = True
+            if node.symbols is None:
+                kept.begin[rows] = values if node.per_ms == 1 else values // node.per_ms
+            else:
+                kept.symbol[rows] = True
+                kept.begin[rows] = values + _place(kept.symbols, node.symbols)
+        return rows
+
+    def _text(self, node: Sized, rows: Int) -> Int:
+        rows, sizes = self._varint(rows)
+        begin = self._at[rows]
+        rows, begin, sizes = self._only(rows, (sizes >= 0) & (sizes <= self._end[rows] - begin), begin, sizes)
+        self._at[rows] = begin + sizes
+        if node.path is not None:
+            kept = self.fields[node.path]
+            kept.found[rows], kept.text[rows], kept.begin[rows], kept.size[rows] = True, True, begin, sizes
+        return rows
+
+    def _union(self, node: Union, rows: Int, level: int) -> Int:
+        rows, branch = self._varint(rows)
+        rows, branch = self._only(rows, (branch >= 0) & (branch < len(node.branches)), branch)
+        going_on = []
+        for number, each in enumerate(node.branches):
+            mine = rows[branch == number]
+            if len(mine):
+                going_on.append(self._walk(each, mine, level))
+        return np.sort(np.concatenate(going_on)) if len(going_on) > 1 else going_on[0] if going_on else rows
+
+    def _items(self, node: Items, rows: Int, level: int) -> Int:
+        """Block after block, item after item."""
+        done = []
+        taken = 0
+        while len(rows):
+            rows, count = self._varint(rows)
+            negative = count < 0
+            if negative.any():  # such a block has its bytes behind the count
+                sized, _ = self._varint(rows[negative])
+                still = np.isin(rows, sized) | ~negative
+                rows, count = rows[still], np.abs(count[still])
+            rows, count = self._only(rows, (count >= 0) & (count <= self._items_left[rows]), count)
+            self._items_left[rows] -= count
+            done.append(rows[count == 0])
+            rows, count = rows[count > 0], count[count > 0]
+            if isinstance(node.item, Fixed) and not node.has_keys:
+                rows = self._skip(rows, count * node.item.size)
+                continue
+            inside, number = rows, 0
+            while len(inside):
+                if taken == _MOST_ITEMS:
+                    self._leave(inside)
+                    break
+                if node.has_keys:
+                    inside = self._text(Sized(), inside)
+                inside = self._walk(node.item, inside, level + 1)
+                taken, number = taken + 1, number + 1
+                inside = inside[count[np.searchsorted(rows, inside)] > number]
+            rows = rows[self.good[rows] & ~self._left[rows]]
+        return np.sort(np.concatenate(done)) if len(done) > 1 else done[0] if done else rows
+
+    def _skip(self, rows: Int, size: Any) -> Int:
+        begin = self._at[rows]
+        fits = size <= self._end[rows] - begin
+        self._at[rows] = begin + size
+        return rows if fits.all() else self._fail(rows, fits)
+
+    def _varint(self, rows: Int) -> tuple[Int, Int]:
+        """Read a number in some values; return those that have one, and the numbers."""
+        at = self._at[rows]
+        there = at < self._end[rows]
+        if not there.all():
+            rows, at = self._fail(rows, there), at[there]
+        byte = self._data[at]
+        at += 1
+        self._at[rows] = at
+        value = (byte & 0x7F).astype(np.uint64)
+        more = np.flatnonzero(byte >= 0x80)
+        cut = np.zeros(len(rows), bool)
+        shift = 7
+        while len(more):
+            place = at[more]
+            there = place < self._end[rows[more]]
+            if shift >= 70:
+                there[:] = False
+            cut[more[~there]] = True
+            more, place = more[there], place[there]
+            byte = self._data[place]
+            value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(min(shift, 63))
+            at[more] += 1
+            more = more[byte >= 0x80]
+            shift += 7
+        number = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+        if shift > 7:
+            self._at[rows] = at
+            if cut.any():
+                return self._fail(rows, ~cut), number[~cut]
+        return rows, number
+
+    def _only(self, rows: Int, fits: Bool, *columns: Int) -> tuple[Int, ...]:
+        if fits.all():
+            return rows, *columns
+        return self._fail(rows, fits), *(column[fits] for column in columns)
+
+    def _fail(self, rows: Int, fits: Bool | None = None) -> Int:
+        """Note which are no values; return the others."""
+        self.good[rows if fits is None else rows[~fits]] = False
+        return rows[:0] if fits is None else rows[fits]
+
+    def _leave(self, rows: Int) -> Int:
+        """To be read one by one."""
+        self._left[rows] = True
+        return rows[:0]
+
+
+def _place(known: list[str], symbols: tuple[str, ...]) -> int:
+    """Where the symbols of an enum begin among those of all enums of a field."""
+    if not known:
+        known.extend(symbols)
+        return 0
+    for at in range(len(known) - len(symbols) + 1):
+        if tuple(known[at : at + len(symbols)]) == symbols:
+            return at
+    known.extend(symbols)
+    return len(known) - len(symbols)

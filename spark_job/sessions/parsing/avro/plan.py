@@ -1,0 +1,182 @@
+"""From an Avro schema to a plan: what to step over, and which fields to keep on the way.
+
+Avro values do not say where their fields are, so all before a field must be stepped over; and all behind the last one as well, so that a
+record that is cut off is found now, and not by the transform.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from service.schemas.avro import parsed
+from service.schemas.writer import WriterSchema
+from spark_job.sessions.settings import FieldPath
+
+Kept = Literal["text", "time"]
+Wanted = dict[FieldPath, Kept]
+
+# How many of a logical time's units are a millisecond.
+_UNITS = {
+    "timestamp-millis": 1,
+    "timestamp-micros": 1_000,
+    "timestamp-nanos": 1_000_000,
+    "local-timestamp-millis": 1,
+    "local-timestamp-micros": 1_000,
+    "local-timestamp-nanos": 1_000_000,
+}
+
+
+@dataclass(slots=True)
+class Fixed:
+    """So many bytes, whatever they are."""
+
+    size: int
+
+
+@dataclass(slots=True)
+class Varint:
+    """An int, a long, or an enum's index where `symbols` are given."""
+
+    path: FieldPath | None = None
+    """Where it is kept."""
+    per_ms: int = 0
+    """A time: so many units in a millisecond. 0: not a number that may be kept."""
+    symbols: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class Sized:
+    """Bytes or a string, behind their length."""
+
+    path: FieldPath | None = None
+
+
+@dataclass(slots=True)
+class Union:
+    """One of several, behind its number."""
+
+    branches: list["Node"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Items:
+    """The items of an array, or the entries of a map with text keys, in counted blocks."""
+
+    item: "Node"
+    has_keys: bool
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A record's fields. May contain itself."""
+
+    fields: list["Node"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Wrong:
+    """A field that is wanted and has another type: whoever has it is malformed."""
+
+    path: FieldPath
+    node: "Node"
+
+
+Node = Fixed | Varint | Sized | Union | Items | Sequence | Wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the values of one schema are read."""
+
+    root: Node
+
+
+def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Plan:
+    """Make the plan. `wanted`: the fields to keep; `times_are_text`: what `[session] time_format` says of a time without a type of its own.
+
+    Raises SchemaUnusableError.
+    """
+    root, named = parsed(schema)
+    return Plan(_Compiler(named, times_are_text).node(root, wanted, ()))
+
+
+class _Compiler:
+    def __init__(self, named: Mapping[str, Any], times_are_text: bool) -> None:
+        self._named = named
+        self._times_are_text = times_are_text
+        self._unwanted: dict[
+            str, Node
+        ] = {}  # records of which nothing is kept, by name: they may contain themselves
+
+    def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
+        """`wanted`: below `path`."""
+        if isinstance(schema, list):
+            return Union([self.node(branch, wanted, path) for branch in schema])
+        if isinstance(schema, str):
+            return (
+                self.node(self._named[schema], wanted, path)
+                if schema in self._named
+                else self._leaf(schema, {}, wanted, path)
+            )
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema, wanted, path)
+        if kind in ("array", "map"):
+            items = Items(
+                self.node(schema["items" if kind == "array" else "values"], {}, path), kind == "map"
+            )
+            return self._kept(items, wanted, path)
+        if isinstance(kind, list | dict):
+            return self.node(kind, wanted, path)
+        if kind in self._named:
+            return self.node(self._named[kind], wanted, path)
+        return self._leaf(kind, schema, wanted, path)
+
+    def _record(self, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
+        below: dict[str, Wanted] = {}
+        for each, kept in wanted.items():
+            if len(each) > len(path):
+                below.setdefault(each[len(path)], {})[each] = kept
+        name = schema["name"]
+        if not below and name in self._unwanted:
+            return self._kept(self._unwanted[name], wanted, path)
+        made = Sequence()
+        if not below:
+            self._unwanted[name] = made
+        for each in schema["fields"]:
+            made.fields.append(self.node(each["type"], below.get(each["name"], {}), (*path, each["name"])))
+        return self._kept(made, wanted, path)
+
+    def _leaf(self, kind: str, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
+        kept = wanted.get(path)
+        match kind:
+            case "null":
+                return Fixed(0)
+            case "boolean":
+                return self._kept(Fixed(1), wanted, path)
+            case "float":
+                return self._kept(Fixed(4), wanted, path)
+            case "double":
+                return self._kept(Fixed(8), wanted, path)
+            case "fixed":
+                return self._kept(Fixed(int(schema["size"])), wanted, path)
+            case "int" | "long":
+                per_ms = _UNITS.get(schema.get("logicalType", ""), 0 if self._times_are_text else 1)
+                return (
+                    Varint(path, per_ms) if kept == "time" and per_ms else self._kept(Varint(), wanted, path)
+                )
+            case "enum":
+                symbols = tuple(schema["symbols"])
+                return (
+                    Varint(path, 0, symbols)
+                    if kept == "text"
+                    else self._kept(Varint(symbols=symbols), wanted, path)
+                )
+            case "string" if kept == "text" or (kept == "time" and self._times_are_text):
+                return Sized(path)
+            case _:  # bytes, string
+                return self._kept(Sized(), wanted, path)
+
+    def _kept(self, node: Node, wanted: Wanted, path: FieldPath) -> Node:
+        """A node of which nothing can be kept."""
+        return Wrong(path, node) if path in wanted else node

@@ -1,0 +1,108 @@
+"""Avro behind the wire format's head: the fields that the settings name, as Arrow columns."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.schemas.wire import HEAD_BYTES
+from service.schemas.writer import SchemaUnusableError, WriterSchema
+from spark_job.sessions.parsing.avro.columns import AvroColumns, Kept
+from spark_job.sessions.parsing.avro.plan import Plan, plan_of
+from spark_job.sessions.parsing.avro.single import NotOfSchemaError, SingleValue
+from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
+from spark_job.sessions.parsing.gather import gathered
+from spark_job.sessions.parsing.times import iso8601_ms
+from spark_job.sessions.settings import AssemblySettings, FieldPath
+
+Int = npt.NDArray[np.int64]
+
+
+class AvroReader:
+    """See formats.SchemaReader."""
+
+    def __init__(self, settings: AssemblySettings) -> None:
+        self._settings = settings
+        kept = wanted_fields(settings)
+        self.wanted: Mapping[FieldPath, pa.DataType] = {
+            path: pa.large_string() if what == "text" else pa.int64() for path, what in kept.items()
+        }
+
+    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadColumns:
+        """See formats.SchemaReader."""
+        bounds, data = views(payloads)
+        plan = _plan(schema, self._settings)
+        if isinstance(plan, str):
+            return ReadColumns(rows[:0], {path: pa.array([], kind) for path, kind in self.wanted.items()})
+        found = AvroColumns(data, bounds[rows] + HEAD_BYTES, bounds[rows + 1], plan, list(self.wanted))
+        good = np.flatnonzero(found.good)
+        columns = {
+            path: _texts(data, kept, good)
+            if self.wanted[path] == pa.large_string()
+            else self._times(data, kept, good)
+            for path, kept in found.fields.items()
+        }
+        return ReadColumns(rows[good], columns)
+
+    def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
+        """See formats.SchemaReader."""
+        plan = _plan(schema, self._settings)
+        if isinstance(plan, str):
+            return plan
+        try:
+            SingleValue(memoryview(payload), HEAD_BYTES, len(payload), plan)
+        except NotOfSchemaError as error:
+            return str(error)
+        return "not of its schema"
+
+    def _times(self, data: memoryview, kept: Kept, rows: Int) -> pa.Array:
+        """Milliseconds; a text that is no time is NULL, as one that is missing."""
+        found, values = kept.found[rows], kept.begin[rows]
+        texts = found & kept.text[rows]
+        if texts.any():
+            which = np.flatnonzero(texts)
+            ms, right = iso8601_ms(_texts(data, kept, rows[which]).cast(pa.string()))
+            values[which] = ms
+            found[which] = right
+        return pa.array(values, mask=~found)
+
+
+@lru_cache(maxsize=1_000)
+def _plan(schema: WriterSchema, settings: AssemblySettings) -> Plan | str:
+    """The plan of a schema; what is wrong with one that has none."""
+    try:
+        return plan_of(schema, wanted_fields(settings), times_are_text=settings.time_format == "iso8601")
+    except SchemaUnusableError as error:
+        return str(error)
+
+
+def _texts(data: memoryview, kept: Kept, rows: Int) -> pa.Array:
+    """The texts of some rows; NULL where there is none, or it is not UTF-8."""
+    found, symbol = kept.found[rows], kept.symbol[rows]
+    in_data = found & ~symbol
+    raw = gathered(data, kept.begin[rows], np.where(in_data, kept.size[rows], 0), in_data)
+    texts = _utf8(raw)
+    if symbol.any():
+        named = pa.array(kept.symbols, pa.large_string()).take(
+            pa.array(np.where(symbol, kept.begin[rows], 0))
+        )
+        texts = pc.if_else(pa.array(symbol), named, texts)
+    return texts
+
+
+def _utf8(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
+    try:
+        return values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(value) for value in values.to_pylist()], pa.large_string())
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,108 @@
+"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns. Same verdicts, some hundred
+times slower.
+"""
+
+from spark_job.sessions.parsing.avro.plan import (
+    Fixed,
+    Items,
+    Node,
+    Plan,
+    Sequence,
+    Sized,
+    Union,
+    Varint,
+    Wrong,
+)
+from spark_job.sessions.settings import FieldPath
+
+MOST_LEVELS = 200
+"""Values that nest deeper are malformed: what decodes them whole for a transform could not go much further."""
+
+
+MORE_ITEMS = 1_000
+"""Items that a value may have beyond one for each byte: those that take none, as nulls do. A few bytes could claim any number of them."""
+
+
+class NotOfSchemaError(ValueError):
+    """The bytes are no value of the schema."""
+
+
+class SingleValue:
+    """What was found in one value."""
+
+    def __init__(self, data: memoryview, begin: int, end: int, plan: Plan) -> None:
+        """Raises NotOfSchemaError."""
+        self._data, self._at, self._end = data, begin, end
+        self._items_left = end - begin + MORE_ITEMS
+        self.spans: dict[FieldPath, tuple[int, int]] = {}
+        """Where texts begin, and their bytes."""
+        self.times: dict[FieldPath, int] = {}
+        """Milliseconds."""
+        self.symbols: dict[FieldPath, str] = {}
+        self._read(plan.root, 0)
+
+    def _read(self, node: Node, level: int) -> None:
+        if level > MOST_LEVELS:
+            raise NotOfSchemaError(f"it nests deeper than {MOST_LEVELS} levels")
+        match node:
+            case Fixed():
+                self._skip(node.size)
+            case Varint():
+                self._number(node)
+            case Sized():
+                size = self._varint()
+                begin = self._at
+                self._skip(size)
+                if node.path is not None:
+                    self.spans[node.path] = begin, size
+            case Union():
+                branch = self._varint()
+                if not 0 <= branch < len(node.branches):
+                    raise NotOfSchemaError(f"a union has no branch {branch}")
+                self._read(node.branches[branch], level)
+            case Items():
+                self._items(node, level)
+            case Sequence():
+                for each in node.fields:
+                    self._read(each, level + 1)
+            case Wrong():
+                raise NotOfSchemaError(f"field {'.'.join(node.path)} has another type")
+
+    def _number(self, node: Varint) -> None:
+        value = self._varint()
+        if node.symbols is not None and not 0 <= value < len(node.symbols):
+            raise NotOfSchemaError(f"an enum has no symbol {value}")
+        if node.path is not None and node.symbols is not None:
+            self.symbols[node.path] = node.symbols[value]
+        elif node.path is not None:
+            self.times[node.path] = value // node.per_ms
+
+    def _items(self, node: Items, level: int) -> None:
+        while count := self._varint():
+            if count < 0:
+                count = -count
+                self._varint()  # the block's bytes
+            if count > self._items_left:
+                raise NotOfSchemaError("its arrays and maps claim more items than its bytes can hold")
+            self._items_left -= count
+            for _ in range(count):
+                if node.has_keys:
+                    self._skip(self._varint())
+                self._read(node.item, level + 1)
+
+    def _skip(self, size: int) -> None:
+        if not 0 <= size <= self._end - self._at:
+            raise NotOfSchemaError("it is cut off")
+        self._at += size
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while self._at < self._end and shift < 70:
+            byte = self._data[self._at]
+            value |= (byte & 0x7F) << shift
+            self._at += 1
+            if byte < 0x80:
+                value &= (1 << 64) - 1
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise NotOfSchemaError("it is cut off")

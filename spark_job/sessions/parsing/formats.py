@@ -1,0 +1,217 @@
+"""What reads the fields of a value, by `[source] format`. Everything behind it sees columns, and knows no format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.schemas.wire import HEAD_BYTES
+from service.schemas.writer import Schemas, WriterSchema
+from spark_job.sessions.parsing.decode import Decoder, Fields, views
+from spark_job.sessions.parsing.gather import gathered
+from spark_job.sessions.parsing.heads import heads
+from spark_job.sessions.settings import AssemblySettings, FieldPath
+
+Int = npt.NDArray[np.int64]
+
+KINDS: dict[str, str] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
+"""What the registry calls a format."""
+
+
+class ReadFields(Protocol):
+    """The values that could be read, and their fields."""
+
+    @property
+    def rows(self) -> Int:
+        """Positions in the array that was read, ascending."""
+
+    def column(self, path: FieldPath) -> pa.Array:
+        """A field of these rows, NULL where there is none: text, or a time in milliseconds."""
+
+
+class ValueDecoder(Protocol):
+    """Reads the fields that the settings name. What it says of a value depends on the value alone."""
+
+    def decode(self, payloads: pa.LargeBinaryArray) -> ReadFields:
+        """Read payloads (no nulls); rows that are not in the result are malformed."""
+
+    def refusal_of(self, payload: bytes) -> str:
+        """What is wrong with a payload that `decode` left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadColumns:
+    """ReadFields out of arrays."""
+
+    rows: Int
+    columns: Mapping[FieldPath, pa.Array] = field(default_factory=dict)
+
+    def column(self, path: FieldPath) -> pa.Array:
+        """See ReadFields."""
+        return self.columns[path]
+
+
+class Opaque:
+    """`bytes`: nothing is read, every value will do."""
+
+    def decode(self, payloads: pa.LargeBinaryArray) -> ReadColumns:
+        """See ValueDecoder."""
+        return ReadColumns(np.arange(len(payloads)))
+
+    def refusal_of(self, payload: bytes) -> str:
+        """Never asked."""
+        raise NotImplementedError
+
+
+class BySchema:
+    """Values in the wire format: grouped by schema, each group read by what knows its kind."""
+
+    def __init__(self, settings: AssemblySettings, schemas: Schemas) -> None:
+        self._kind = KINDS[settings.format]
+        self._schemas = schemas
+        self._reader = _schema_reader(settings)
+
+    def decode(self, payloads: pa.LargeBinaryArray) -> ReadFields:
+        """See ValueDecoder."""
+        ids, good = heads(payloads)
+        found: list[ReadFields] = []
+        for schema_id in np.unique(ids[good]).tolist():
+            schema = self._schemas[schema_id]
+            if schema is not None and schema.kind == self._kind:
+                found.append(self._reader.read(payloads, np.flatnonzero(good & (ids == schema_id)), schema))
+        if len(found) == 1:
+            return found[0]
+        return _joined(found, self._reader.wanted)
+
+    def refusal_of(self, payload: bytes) -> str:
+        """See ValueDecoder."""
+        ids, good = heads(pa.array([payload], pa.large_binary()))
+        if not good[0]:
+            return "not in the wire format: it does not begin with a zero byte and a schema id"
+        schema_id = int(ids[0])
+        schema = self._schemas[schema_id]
+        if schema is None:
+            return f"the registry has no schema {schema_id}"
+        if schema.kind != self._kind:
+            return f"schema {schema_id} is {schema.kind}, not {self._kind}"
+        return f"schema {schema_id}: {self._reader.refusal_of(payload, schema)}"
+
+
+class SchemaReader(Protocol):
+    """Reads values of one kind of schema."""
+
+    wanted: Mapping[FieldPath, pa.DataType]
+    """The fields, and the types of their columns."""
+
+    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadFields:
+        """Read some rows, all in the wire format and of this schema; `rows` of the result are those that are right."""
+
+    def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
+        """What is wrong with a payload that `read` left out."""
+
+
+class JsonBehindHead:
+    """`json-schema`: JSON behind the head. The documents are not compared with the schema: their producer has done that."""
+
+    def __init__(self, decoder: Decoder, wanted: Mapping[FieldPath, pa.DataType]) -> None:
+        self._decoder = decoder
+        self.wanted = wanted
+
+    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadFields:
+        """See SchemaReader."""
+        bounds, data = views(payloads)
+        begin = bounds[rows] + HEAD_BYTES
+        bodies = gathered(data, begin, bounds[rows + 1] - begin)
+        text = _valid_text(bodies)
+        rows = rows[text]
+        found: Fields = self._decoder.decode(bodies.filter(pa.array(text)))
+        return ReadColumns(rows[found.rows], {path: found.column(path) for path in self.wanted})
+
+    def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
+        """See SchemaReader."""
+        body = payload[HEAD_BYTES:]
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            return "the value is not UTF-8"
+        return self._decoder.refusal_of(body)
+
+
+def decoder_of(settings: AssemblySettings, schemas: Schemas) -> ValueDecoder:
+    """Return what reads values of this format. `schemas`: by id, all that occur."""
+    if settings.format == "json":
+        return json_decoder(settings)
+    return Opaque() if settings.format == "bytes" else BySchema(settings, schemas)
+
+
+def json_decoder(settings: AssemblySettings) -> Decoder:
+    """Return what reads JSON documents."""
+    paths = [(path, pa.string()) for path in _text_paths(settings)]
+    if settings.time_path is not None:
+        paths.append((settings.time_path, pa.string() if settings.time_format == "iso8601" else pa.int64()))
+    return Decoder(paths)
+
+
+def wanted_fields(settings: AssemblySettings) -> dict[FieldPath, Literal["text", "time"]]:
+    """Return the fields that the settings name."""
+    wanted: dict[FieldPath, Literal["text", "time"]] = dict.fromkeys(_text_paths(settings), "text")
+    if settings.time_path is not None:
+        wanted[settings.time_path] = "time"
+    return wanted
+
+
+def _schema_reader(settings: AssemblySettings) -> SchemaReader:
+    # Each brings a library that only its format needs.
+    if settings.format == "avro":
+        from spark_job.sessions.parsing.avro.reader import AvroReader
+
+        return AvroReader(settings)
+    if settings.format == "protobuf":
+        from spark_job.sessions.parsing.protobuf import ProtobufReader
+
+        return ProtobufReader(settings)
+    of_time = pa.string() if settings.time_format == "iso8601" else pa.int64()
+    wanted = {
+        path: pa.string() if kept == "text" else of_time for path, kept in wanted_fields(settings).items()
+    }
+    return JsonBehindHead(json_decoder(settings), wanted)
+
+
+def _text_paths(settings: AssemblySettings) -> list[FieldPath]:
+    return [path for path in (settings.type_path, settings.key_path, settings.event_id_path) if path]
+
+
+def _joined(parts: list[ReadFields], wanted: Mapping[FieldPath, pa.DataType]) -> ReadColumns:
+    """Several groups' rows in ascending order."""
+    if not parts:
+        return ReadColumns(np.zeros(0, np.int64), {path: pa.array([], kind) for path, kind in wanted.items()})
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows)
+    places = pa.array(order)
+    return ReadColumns(
+        rows[order],
+        {
+            path: pa.concat_arrays([part.column(path).cast(kind) for part in parts]).take(places)
+            for path, kind in wanted.items()
+        },
+    )
+
+
+def _valid_text(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
+    """Which are UTF-8."""
+    try:
+        values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return np.array([_is_text(value) for value in values.to_pylist()], bool)
+    return np.ones(len(values), bool)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""Protobuf behind the wire format's head: each message is parsed by Google's library, and the fields that the settings name taken out.
+
+A field that the message's class does not have is missing; so is an optional one that is not set, and an unset text, which is "".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.schemas.protobuf import enum_name, parse
+from service.schemas.wire import HEAD_BYTES, message_path
+from service.schemas.writer import SchemaUnusableError, WriterSchema
+from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
+from spark_job.sessions.parsing.times import iso8601_ms
+from spark_job.sessions.settings import AssemblySettings, FieldPath
+
+Int = npt.NDArray[np.int64]
+
+
+class ProtobufReader:
+    """See formats.SchemaReader."""
+
+    def __init__(self, settings: AssemblySettings) -> None:
+        self._texts_are_times = settings.time_format == "iso8601"
+        self._kept = wanted_fields(settings)
+        self.wanted: Mapping[FieldPath, pa.DataType] = {
+            path: pa.large_string() if kept == "text" else pa.int64() for path, kept in self._kept.items()
+        }
+
+    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadColumns:
+        """See formats.SchemaReader."""
+        good: list[int] = []
+        found: list[list[Any]] = []
+        for row, value in zip(rows.tolist(), payloads.take(pa.array(rows)).to_pylist(), strict=True):
+            try:
+                found.append(self._fields(value, schema))
+            except (ValueError, SchemaUnusableError):
+                continue
+            good.append(row)
+        columns = list(zip(*found, strict=True)) if found else [()] * len(self.wanted)
+        return ReadColumns(
+            np.array(good, np.int64),
+            {
+                path: self._column(list(values), kind)
+                for (path, kind), values in zip(self.wanted.items(), columns, strict=True)
+            },
+        )
+
+    def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
+        """See formats.SchemaReader."""
+        try:
+            self._fields(payload, schema)
+        except (ValueError, SchemaUnusableError) as error:
+            return str(error)
+        return "not of its schema"
+
+    def _fields(self, value: bytes, schema: WriterSchema) -> list[Any]:
+        """Raises ValueError where the value is no message, or a field has another type."""
+        message = parse(schema, *message_path(value[HEAD_BYTES:]))
+        return [self._at(message, path, kept) for path, kept in self._kept.items()]
+
+    def _at(self, message: Any, path: FieldPath, kept: str) -> str | int | None:
+        each = None
+        for name in path:
+            if not hasattr(message, "DESCRIPTOR"):
+                raise ValueError(f"field {'.'.join(path)} has a parent that is no message")
+            each = message.DESCRIPTOR.fields_by_name.get(name)
+            if each is None or (each.has_presence and not message.HasField(name)):
+                return None
+            message = getattr(message, name)
+        if isinstance(message, str) and (kept == "text" or self._texts_are_times):
+            return message
+        if each is not None and each.enum_type is not None and kept == "text":
+            return str(enum_name(each, message))
+        if kept == "time":
+            if type(message) is int and not self._texts_are_times and message < 2**63:
+                return message
+            if getattr(getattr(message, "DESCRIPTOR", None), "full_name", "") == "google.protobuf.Timestamp":
+                return int(message.seconds) * 1_000 + int(message.nanos) // 1_000_000
+        raise ValueError(f"field {'.'.join(path)} has another type")
+
+    def _column(self, values: list[Any], kind: pa.DataType) -> pa.Array:
+        if kind != pa.int64():
+            return pa.array(values, kind)
+        texts = [at for at, value in enumerate(values) if isinstance(value, str)]
+        if texts:
+            ms, right = iso8601_ms(pa.array([values[at] for at in texts], pa.string()))
+            for at, time, good in zip(texts, ms.tolist(), right.tolist(), strict=True):
+                values[at] = time if good else None
+        return pa.array(values, kind)

@@ -1,0 +1,193 @@
+"""A small schema registry with the API of Confluent's: what clients ask of one, its error codes, and outages on request.
+
+Its answers are those of a real one (Apicurio's, through the same API) to the same requests. A real one can stand in for it: see REAL.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+REAL = "OUTBOX_TEST_SCHEMA_REGISTRY"
+"""The url of a real registry, which the tests use instead of this one where they can."""
+
+
+class Registry:
+    """Where a registry is, and what can be done to it. Only the one of this module has outages."""
+
+    def __init__(self, url: str, server: "_Server | None") -> None:
+        self.url = url
+        self._server = server
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is somebody else's server."""
+        return self._server is None
+
+    @property
+    def options(self) -> dict[str, str | int | float | bool]:
+        """Of a client that does not wait long."""
+        return {"url": self.url, "timeout": 5, "max.retries": 0}
+
+    def register(
+        self, subject: str, kind: str, text: str, references: dict[str, tuple[str, int]] | None = None
+    ) -> int:
+        """Register a schema; return its id. `references`: {name: (subject, version)}."""
+        needed = [SchemaReference(name, *where) for name, where in (references or {}).items()]
+        with SchemaRegistryClient(dict(self.options)) as client:
+            found: int = client.register_schema(subject, Schema(text, kind, needed))
+        return found
+
+    @property
+    def asked(self) -> list[str]:
+        """The requests so far: method and path."""
+        assert self._server is not None
+        return self._server.asked
+
+    @contextmanager
+    def answering(
+        self, status: int, body: bytes = b'{"error_code": 50001, "message": "out of order"}'
+    ) -> Iterator[None]:
+        """Give this answer to all requests."""
+        assert self._server is not None
+        self._server.only = status, body
+        try:
+            yield
+        finally:
+            self._server.only = None
+
+
+@contextmanager
+def registry(*, own: bool = False) -> Iterator[Registry]:
+    """A registry. `own`: the one of this module, also where a real one is named."""
+    real = os.environ.get(REAL)
+    if real and not own:
+        yield Registry(real, None)
+        return
+    server = _Server(("127.0.0.1", 0), _Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield Registry(f"http://127.0.0.1:{server.server_port}", server)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked: list[str] = []
+        self.only: tuple[int, bytes] | None = None
+        self.schemas: list[dict[str, Any]] = []  # by id - 1
+        self.subjects: dict[str, list[int]] = {}
+        self.lock = threading.Lock()
+
+
+class _RegistryError(Exception):
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self._answer()
+
+    def do_POST(self) -> None:
+        """Answer."""
+        self._answer()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        sent = json.loads(self.rfile.read(length)) if length else {}
+        url = urlsplit(self.path)
+        parts = [unquote(part) for part in url.path.strip("/").split("/")]
+        with self.server.lock:
+            self.server.asked.append(f"{self.command} {url.path}")
+            if self.server.only is not None:
+                self._send(*self.server.only)
+                return
+            try:
+                found = self._found(parts, parse_qs(url.query), sent)
+            except _RegistryError as error:
+                body = {"error_code": error.code, "message": str(error)}
+                self._send(error.status, json.dumps(body).encode())
+            else:
+                self._send(200, json.dumps(found).encode())
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _found(self, parts: list[str], query: dict[str, list[str]], sent: dict[str, Any]) -> dict[str, Any]:
+        match self.command, *parts:
+            case "GET", "schemas", "ids", number:
+                return self._schema(int(number))
+            case "POST", "subjects", subject, "versions":
+                return {"id": self._registered(subject, _key(sent))}
+            case "POST", "subjects", subject:
+                return self._looked_up(subject, _key(sent))
+            case "GET", "subjects", subject, "versions", version:
+                return self._version(subject, int(version))
+        raise _RegistryError(404, 404, "HTTP 404 Not Found")
+
+    def _schema(self, number: int) -> dict[str, Any]:
+        if not 0 < number <= len(self.server.schemas):
+            raise _RegistryError(404, 40403, f"Schema {number} not found")
+        return self.server.schemas[number - 1]
+
+    def _registered(self, subject: str, schema: dict[str, Any]) -> int:
+        if schema.get("schemaType") is None and '"incompatible"' in schema["schema"]:
+            raise _RegistryError(409, 409, "Schema being registered is incompatible with an earlier schema")
+        if schema not in self.server.schemas:
+            self.server.schemas.append(schema)
+        number = self.server.schemas.index(schema) + 1
+        versions = self.server.subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
+        return number
+
+    def _looked_up(self, subject: str, schema: dict[str, Any]) -> dict[str, Any]:
+        if subject not in self.server.subjects:
+            raise _RegistryError(404, 40401, f"Subject '{subject}' not found.")
+        versions = self.server.subjects[subject]
+        if schema not in self.server.schemas or self.server.schemas.index(schema) + 1 not in versions:
+            raise _RegistryError(404, 40403, "Schema not found")
+        return self._version(subject, versions.index(self.server.schemas.index(schema) + 1) + 1)
+
+    def _version(self, subject: str, version: int) -> dict[str, Any]:
+        versions = self.server.subjects.get(subject, [])
+        if not 0 < version <= len(versions):
+            raise _RegistryError(404, 40402, "Version not found")
+        number = versions[version - 1]
+        return {"subject": subject, "version": version, "id": number, **self.server.schemas[number - 1]}
+
+
+def _key(sent: dict[str, Any]) -> dict[str, Any]:
+    """What of a request makes a schema."""
+    found = {"schema": sent["schema"]}
+    if sent.get("schemaType", "AVRO") != "AVRO":
+        found["schemaType"] = sent["schemaType"]
+    if sent.get("references"):
+        found["references"] = sent["references"]
+    return found

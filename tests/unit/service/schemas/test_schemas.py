@@ -1,0 +1,155 @@
+"""What a schema registry's client is told, and whole values out of the wire format."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from service.errors import SettingsError
+from service.schemas.registry import RegistrySchemas
+from service.schemas.values import decoded, readable
+from service.schemas.wire import WireFormatError, framed, message_path, split
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
+from service.settings import SchemaRegistrySettings, load_settings
+from tests.support.schemas.clicks import AVRO, avro_encoder, proto_class, proto_file
+from tests.support.schemas.registry import Registry, registry
+
+EVENT = {"event_type": "start", "session_key": "k", "price_cents": 7, "tags": ["a"]}
+PROTO = base64.b64encode(proto_file().SerializeToString()).decode()
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Registry]:
+    with registry(own=True) as found:
+        yield found
+
+
+def test_a_value_is_split_and_put_together() -> None:
+    assert split(framed(2**32 - 1, b"x")) == (2**32 - 1, b"x")
+    for wrong in (b"", b"\0\0\0\0", b"\1\0\0\0\7x"):
+        with pytest.raises(WireFormatError):
+            split(wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"), [(b"\0x", (0,)), (b"\2\2x", (1,)), (b"\4\2\6x", (1, 3)), (b"\2\x80\1x", (64,))]
+)
+def test_the_path_to_a_protobuf_message(body: bytes, path: tuple[int, ...]) -> None:
+    assert message_path(body) == (path, b"x")
+
+
+@pytest.mark.parametrize("body", [b"", b"\2", b"\2\x80", b"\1", b"\xff\xff\xff\xff\x0f", b"\x80" * 20])
+def test_a_path_that_is_none(body: bytes) -> None:
+    with pytest.raises(WireFormatError):
+        message_path(body)
+
+
+def test_values_of_every_kind_are_decoded() -> None:
+    schemas = {
+        1: WriterSchema("AVRO", AVRO),
+        2: WriterSchema("PROTOBUF", PROTO),
+        3: WriterSchema("JSON", "{}"),
+        4: None,
+    }
+    values = [
+        avro_encoder(1)(EVENT),
+        framed(2, b"\2\2" + proto_class()(**EVENT).SerializeToString()),
+        framed(3, orjson.dumps(EVENT)),
+    ]
+    expected = [EVENT | {"page": None}, EVENT | {"page": ""}, EVENT]
+    assert [decoded(value, schemas) for value in values] == expected
+    assert [json.loads(readable(value, schemas) or "") for value in values] == expected
+    for wrong in (framed(4, b""), b"{}", framed(1, b"\2"), framed(2, b"\2\2\xff"), framed(3, b"{")):
+        assert readable(wrong, schemas) is None
+        with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
+            decoded(wrong, schemas)
+
+
+def test_a_schema_is_asked_for_once_with_its_references(server: Registry) -> None:
+    inner = '{"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "string"}]}'
+    server.register("inner", "AVRO", inner)
+    outer = '{"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": "Inner"}]}'
+    schema_id = server.register("outer", "AVRO", outer, {"Inner": ("inner", 1)})
+    schemas = RegistrySchemas(server.options)
+    assert schemas[schema_id] == WriterSchema("AVRO", outer, (("Inner", inner),))
+    assert decoded(framed(schema_id, b"\2k"), schemas) == {"inner": {"x": "k"}}
+    assert schemas[99] is None
+    assert schemas[99] is None
+    assert (
+        server.asked.count(f"GET /schemas/ids/{schema_id}") == server.asked.count("GET /schemas/ids/99") == 1
+    )
+    schemas.client.close()
+
+
+def test_a_registry_that_gives_only_the_text_of_a_protobuf_schema_is_refused(server: Registry) -> None:
+    schema_id = server.register("p", "PROTOBUF", 'syntax = "proto3"; message P { string k = 1; }')
+    schemas = RegistrySchemas(server.options)
+    with pytest.raises(RegistryRefusedError, match="format=serialized"):
+        schemas[schema_id]
+    schemas.client.close()
+
+
+def test_a_registry_that_is_not_there_is_away() -> None:
+    with registry(own=True) as server:
+        options = server.options
+    schemas = RegistrySchemas(options)
+    with pytest.raises(RegistryAwayError, match="does not answer"):
+        schemas[1]
+    schemas.client.close()
+
+
+def test_an_option_that_the_client_does_not_know_is_refused_without_its_value() -> None:
+    with pytest.raises(RegistryRefusedError, match=r"no\.such\.option") as caught:
+        RegistrySchemas({"url": "http://localhost:1", "no.such.option": "s3cret"})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_secrets_come_from_a_file_and_are_never_printed(tmp_path: Path) -> None:
+    file = tmp_path / "secret.toml"
+    file.write_text('"basic.auth.user.info" = "job:s3cret"\n', "utf-8")
+    settings = SchemaRegistrySettings(
+        url="http://registry:8081", options={"basic.auth.user.info": "other:0ther"}, secret_options_file=file
+    )
+    assert settings.client() == {
+        "url": "http://registry:8081",
+        "timeout": 5,
+        "max.retries": 1,
+        "retries.wait.ms": 500,
+        "basic.auth.user.info": "job:s3cret",
+    }
+    assert "s3cret" not in repr(settings)
+    assert "0ther" not in repr(settings)
+    assert SchemaRegistrySettings().client() == {}
+    with pytest.raises(SettingsError, match="secret_options_file"):
+        SchemaRegistrySettings(url="http://r", secret_options_file=tmp_path / "absent").client()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[source]\nformat = "avro"\n', "needs [schema_registry] url"),
+        ('[source]\nformat = "bytes"\n', "[session] names fields of them: key = '$.session_key'"),
+        ('[source]\nschema_id = "header:id"\n', "format 'json' has no schemas"),
+        ('[source]\nschema_id = "id"\n', "`payload` or `header:NAME`"),
+        ('[schema_registry]\nurl = "https://u:s3cret@h"\n', "secret_options_file"),
+        ('[schema_registry]\nurl = "registry:8081"\n', "is not http:// or https://"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "outbox.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file)
+    assert expected in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTBOX_SCHEMA_REGISTRY__URL", "http://h")
+    monkeypatch.setenv("OUTBOX_SCHEMA_REGISTRY__OPTIONS", '{"max.retries": 7}')
+    found = load_settings().schema_registry.client()
+    assert (found["url"], found["max.retries"]) == ("http://h", 7)
