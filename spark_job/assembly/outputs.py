@@ -53,10 +53,10 @@ def encode(
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
     events = list(events)
-    for kind in set(map(type, events)):
-        if not issubclass(kind, OutputEvent):
-            index = list(map(type, events)).index(kind)
-            raise InvalidOutputError(f"output {index} is {kind.__name__}, not OutputEvent")
+    if not all(issubclass(kind, OutputEvent) for kind in set(map(type, events))):
+        # The first one, in every attempt: what a letter says must not depend on the order of a set.
+        index = next(number for number, event in enumerate(events) if not isinstance(event, OutputEvent))
+        raise InvalidOutputError(f"output {index} is {type(events[index]).__name__}, not OutputEvent")
     columns = OutputColumns.of(events)
     encoded = EncodedOutputs(
         events=len(events),

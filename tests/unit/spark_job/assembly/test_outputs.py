@@ -72,3 +72,8 @@ def test_what_cannot_be_stored_or_sent_is_refused_by_name(event: Any, message: s
     with pytest.raises(InvalidOutputError) as caught:
         encode([event], 100)
     assert message in str(caught.value)
+
+
+def test_the_first_of_several_wrong_outputs_is_named() -> None:
+    with pytest.raises(InvalidOutputError, match="output 1 is str, not OutputEvent"):
+        encode([OutputEvent("t", b"x"), "one", 2, b"three", None], 1_000)  # type: ignore[list-item]
