@@ -4,22 +4,19 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from service.errors import SettingsError
-from service.settings.section import Section, read_toml
+from service.settings.section import ClientOptions, Section, secret_options
 
-RegistryOptions = dict[str, str | int | float | bool]
-_OPTIONS = TypeAdapter(RegistryOptions)
 # Spark repeats a failed task several times, and the job begins again after that: the client need not be patient as well.
-_DEFAULTS: RegistryOptions = {"max.retries": 1, "retries.wait.ms": 500}
+_DEFAULTS: ClientOptions = {"max.retries": 1, "retries.wait.ms": 500}
 _WITH_PASSWORD = re.compile(r"//[^/]*@")
 
 
 class SchemaRegistrySettings(Section):
     url: str = ""
     """Where the registry is, `http(s)://host:port/path`; several, separated by commas, are asked in turn. Empty: none is used."""
-    options: RegistryOptions = Field(default={}, repr=False)
+    options: ClientOptions = Field(default={}, repr=False)
     """Every option of confluent-kafka's schema registry client, as it is named there (`ssl.ca.location`, `basic.auth.user.info`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more of the same, for passwords and tokens. Wins over `options`."""
@@ -42,7 +39,7 @@ class SchemaRegistrySettings(Section):
             raise ValueError(f"{value!r} is not http:// or https://")
         return value
 
-    def client(self) -> RegistryOptions:
+    def client(self) -> ClientOptions:
         """Return the configuration of confluent-kafka's schema registry client; empty where there is no url.
 
         Raises SettingsError where the file of the secret options cannot be read.
@@ -53,20 +50,6 @@ class SchemaRegistrySettings(Section):
             _DEFAULTS
             | {"timeout": self.timeout_s}
             | self.options
-            | self._secret_options()
+            | secret_options("schema_registry", self.secret_options_file)
             | {"url": self.url}
-        )
-
-    def _secret_options(self) -> RegistryOptions:
-        if self.secret_options_file is None:
-            return {}
-        try:
-            return _OPTIONS.validate_python(read_toml(self.secret_options_file), strict=True)
-        except ValidationError as error:
-            wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
-            because = f"neither text nor a number: {wrong}"
-        except (OSError, ValueError) as error:
-            because = str(error)
-        raise SettingsError(
-            f"[schema_registry] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {because}"
         )

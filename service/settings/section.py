@@ -4,8 +4,14 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from service.errors import SettingsError
+
+ClientOptions = dict[str, str | int | float | bool]
+"""Of a server's client, by the names that it gives them."""
+
+_CLIENT_OPTIONS = TypeAdapter(ClientOptions)
 Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
 
 
@@ -21,3 +27,20 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except RecursionError:
         raise ValueError("it nests too deeply") from None
+
+
+def secret_options(section: str, file: Path | None) -> ClientOptions:
+    """Return a client's options out of the file that `secret_options_file` of a section names; none without a file.
+
+    Raises SettingsError where it cannot be read, or holds what is no option.
+    """
+    if file is None:
+        return {}
+    try:
+        return _CLIENT_OPTIONS.validate_python(read_toml(file), strict=True)
+    except ValidationError as error:
+        wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+        because = f"neither text nor a number: {wrong}"
+    except (OSError, ValueError) as error:
+        because = str(error)
+    raise SettingsError(f"[{section}] secret_options_file = {str(file)!r} cannot be read: {because}")

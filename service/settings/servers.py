@@ -7,14 +7,11 @@ from typing import Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from service.errors import SettingsError
 from service.settings.java_client import java_options, with_certificates
-from service.settings.section import Milliseconds, Section, read_toml
-
-ClientOptions = dict[str, str | int | float | bool]
-_CLIENT_OPTIONS = TypeAdapter(ClientOptions)
+from service.settings.section import ClientOptions, Milliseconds, Section, secret_options
 
 
 class PostgresSettings(Section):
@@ -77,7 +74,12 @@ class KafkaSettings(Section):
 
         Raises SettingsError where the file of the secret options cannot be read.
         """
-        return {"bootstrap.servers": self.bootstrap_servers} | self.options | self._secret_options() | extra
+        return (
+            {"bootstrap.servers": self.bootstrap_servers}
+            | self.options
+            | secret_options("kafka", self.secret_options_file)
+            | extra
+        )
 
     def portable_client(self) -> ClientOptions:
         """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
@@ -94,20 +96,6 @@ class KafkaSettings(Section):
         """
         with _files_are_settings():
             return java_options(self.client()) | self.java_options
-
-    def _secret_options(self) -> ClientOptions:
-        if self.secret_options_file is None:
-            return {}
-        try:
-            return _CLIENT_OPTIONS.validate_python(read_toml(self.secret_options_file), strict=True)
-        except ValidationError as error:
-            wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
-            because = f"neither text nor a number: {wrong}"
-        except (OSError, ValueError) as error:
-            because = str(error)
-        raise SettingsError(
-            f"[kafka] secret_options_file = {str(self.secret_options_file)!r} cannot be read: {because}"
-        )
 
 
 @contextmanager
