@@ -41,6 +41,8 @@ LABELS = {
 _OF_A_PART = ("_jvm", "_workers", "_driver")
 _LONGEST_S = 900.0
 _LOOK_EVERY_S = 2.0
+_LOOK_AT_MEMORY_EVERY_S = 10.0
+"""The kernel walks through all pages of all processes: every two seconds that took a fifteenth of a core."""
 _SHOW_EVERY_S = 10.0
 
 
@@ -78,7 +80,7 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
     # Of the whole run: what a session takes there does not depend on what is warm, and the job may be far ahead of the reader.
     written = usage.Written.now(dsn) if dsn else None
     backlog = 0.0
-    began = looked = shown = time.monotonic()
+    began = looked = looked_at_memory = shown = time.monotonic()
     while (sessions := run.watcher.sessions) < work.sessions:
         run.contender.check_alive()
         now = time.monotonic()
@@ -86,9 +88,11 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
             begin = (usage.cpu_s(run.parts()), sessions)
         if now - looked > _LOOK_EVERY_S:
             looked = now
-            memory.look(run.parts())
             if dsn:
                 backlog = max(backlog, usage.Written.now(dsn).sessions - run.watcher.sessions)
+        if now - looked_at_memory > _LOOK_AT_MEMORY_EVERY_S:
+            looked_at_memory = now
+            memory.look(run.parts())
         if now - shown > _SHOW_EVERY_S:
             shown = now
             screen.print(f"  {now - began:.0f} s: {sessions:,} sessions can be read")
