@@ -56,11 +56,17 @@ def test_a_consumers_trace_is_the_producers(pipeline: Pipeline, collector: Colle
     write(pipeline, START, {"d": traced()})
     write(pipeline, END, ends)
     pipeline.job.start()
-    pipeline.wait_until(
-        lambda: len(pipeline.watcher.seen) == 12, "three outputs of each session", alive=(pipeline.job,)
-    )
-    pipeline.stop()
+    wait_for(pipeline, 12)
+    assert pipeline.job.terminate() == 0, pipeline.job.tail()
     assert pipeline.rebuilt() == [3]
+
+    # Without the setting nothing is propagated; it may change at any start.
+    write(pipeline, START, {"e": traced()})
+    write(pipeline, END, {"e": traced()})
+    pipeline.job.start(OUTBOX_TRACING__PROPAGATE="false")
+    wait_for(pipeline, 15)
+    pipeline.stop()
+    assert headers(pipeline, "e", b"plain") == {}
 
     assert {key: headers(pipeline, key, b"plain") for key in ends} == {
         "a": ends["a"],
@@ -81,6 +87,13 @@ def test_a_consumers_trace_is_the_producers(pipeline: Pipeline, collector: Colle
     batches = {span.trace_id for span in collector.spans if span.service == "spark-job"}
     assert linked == set(traces_with_outputs(pipeline))
     assert linked <= batches
+
+
+def wait_for(pipeline: Pipeline, outputs: int) -> None:
+    """Return once so many outputs are at their consumer."""
+    pipeline.wait_until(
+        lambda: len(pipeline.watcher.seen) >= outputs, f"{outputs} outputs", alive=(pipeline.job,)
+    )
 
 
 def traced(state: str | None = None) -> dict[str, str]:

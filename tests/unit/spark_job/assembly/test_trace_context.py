@@ -12,7 +12,8 @@ from spark_job.api import Header
 from spark_job.assembly import pgcopy, rebuild
 from spark_job.assembly.outputs import EncodedOutputs, encode
 from spark_job.assembly.trace_context import TraceContext, context_of
-from tests.support.histories.tasks import Job, kafka
+from spark_job.sessions.settings import AssemblySettings
+from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record
 
 IDS = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
@@ -151,3 +152,14 @@ def test_nothing_is_looked_for_without_the_setting(tmp_path: Path) -> None:
     job.run_batch({0: 20})
     assert len(contexts(job)) == 6
     assert not any(contexts(job).values())
+
+
+def test_it_goes_beside_types_and_keys_in_headers(tmp_path: Path) -> None:
+    of = slice_of(rules=AssemblySettings(format="bytes", key_path=None, type_path=None))
+    kinds = ("start_event", "end_event")
+    records = [
+        Record(0, offset, 1_000, "k", b"\xff", kind, traceparent=trace_of(offset))
+        for offset, kind in enumerate(kinds)
+    ]
+    found = run_task(task_settings(tmp_path), {0: of}, {0: records}, traced=True).to_pylist()
+    assert (trace_of(1) or b"") in found[0]["fields"]
