@@ -82,7 +82,7 @@ def test_a_consumers_trace_is_the_producers(pipeline: Pipeline, collector: Colle
     assert span_of(ends["a"]).trace_id != span_of(ends["d"]).trace_id
 
     # An audit finds nothing altered, and the services' own spans are what they are without the setting.
-    assert failed(run_audit(Settings(**pipeline.options), tmp_path, kafka=True)) == {}
+    assert failed(run_audit(Settings.model_validate(pipeline.options), tmp_path, kafka=True)) == {}
     linked = {link for span in collector.spans if span.service == "publisher" for link in span.links}
     batches = {span.trace_id for span in collector.spans if span.service == "spark-job"}
     assert linked == set(traces_with_outputs(pipeline))

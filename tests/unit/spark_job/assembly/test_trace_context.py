@@ -1,6 +1,7 @@
 """An output has the trace context of its session's end event, wherever the input was cut and whatever was lost, or its own."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -76,11 +77,11 @@ def test_a_malformed_state_leaves_the_parent(state: bytes) -> None:
     assert context_of(PARENT.encode(), state) == (PARENT_HEADER,)
 
 
-def encoded(context: TraceContext, *headers: list[Header]) -> EncodedOutputs:
+def encoded(context: TraceContext, *headers: Sequence[Header]) -> EncodedOutputs:
     return encode([OutputEvent("t", b"", headers=each) for each in headers], 10_000, context=context)
 
 
-def stored(*headers: list[Header]) -> bytes:
+def stored(*headers: Sequence[Header]) -> bytes:
     return b"".join(pgcopy.jsonb(orjson.dumps(each)) for each in headers)
 
 
