@@ -15,6 +15,7 @@ from examples.clickstream.events import END, START, encode
 from service.settings import Settings
 from tests.support.monitoring.collector import Collector, collecting
 from tests.support.outbox.audits import failed, run_audit
+from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.transforms import OWN_TRACE
 from tests.support.queries import query
@@ -36,7 +37,7 @@ def pipeline(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path, collector: Collector
 ) -> Iterator[Pipeline]:
     """Two outputs of each session take its trace, one has its own."""
-    options = {
+    options: Options = {
         "tracing": {"propagate": True, "endpoint": collector.endpoint},
         "transform": {"function": "tests.support.pipeline.transforms:tracing"},
     }
