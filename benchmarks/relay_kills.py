@@ -10,7 +10,6 @@ it has stored how far it is.
 """
 
 import math
-import os
 import statistics
 import tempfile
 import time
@@ -30,6 +29,7 @@ from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import EVENTS, synthetic_outbox, wait_for_lanes
 from benchmarks.support.reading import TopicReader, topic_reader
 from benchmarks.support.report import Measured, Report
+from benchmarks.support.rounds import announce
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
 from devstack.stack import Stack
@@ -164,6 +164,11 @@ def _is_back(reader: TopicReader) -> Callable[[], bool]:
     return lambda: reader.next_new is not None or not reader.tally.missing
 
 
+def expected_s(rows: int, kills: int, *, is_debezium: bool) -> float:
+    """Return how long a round will take, with the rows made first."""
+    return 30.0 + rows / 500 + 10.0 * kills if is_debezium else 8.0 + rows / 2_000 + 3.0 * kills
+
+
 def percentages(text: str) -> list[int]:
     """The points of `--at`, in order. Raises typer.BadParameter for anything but whole numbers of 1 to 99."""
     parts = text.split(",")
@@ -205,11 +210,14 @@ def main(
                 return debezium_relay(stack, rows, choices[whose], Path(directory))
             return publisher_relay(stack, rows, lanes, Path(directory))
 
-        for whose in kept.turns(["publisher", *choices], rounds):
-            load = os.getloadavg()[0]
-            with relay(whose) as ready:
+        turns = kept.turns(["publisher", *choices], rounds)
+        announce(
+            sum(expected_s(rows, len(points), is_debezium=whose in choices) for whose in turns), len(turns)
+        )
+        for whose in turns:
+            with kept.failures.tolerated(whose) as load, relay(whose) as ready:
                 kept.add(whose, measure_kills(stack, ready, rows, points), load_before=load)
-    report.finish(page, as_json=json)
+    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ router (benchmarks/peers/debezium), which waits beside the publisher; `--exactly
 """
 
 import itertools
-import os
 import statistics
 import tempfile
 import threading
@@ -40,6 +39,7 @@ from benchmarks.support.outbox import (
     wait_for_lanes,
 )
 from benchmarks.support.report import Report
+from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
@@ -192,14 +192,16 @@ def main(
         ways.append(_bare(outbox))
         arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
         measure(ways, arrivals, WARM_UP, rate)
-        turns = kept.turns([way.name for way in ways], rounds)
         by_name = {way.name: way for way in ways}
-        while turn := list(itertools.islice(turns, len(ways))):
-            load = os.getloadavg()[0]
-            for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
-                cuts = statistics.quantiles(found, n=100)
-                kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
-    report.finish(page, as_json=json)
+        turns = kept.turns(list(by_name), rounds)
+        together = [turns[first : first + len(ways)] for first in range(0, len(turns), len(ways))]
+        announce(len(together) * batches / rate, len(together))
+        for turn in together:
+            with kept.failures.tolerated(", ".join(turn)) as load:
+                for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
+                    cuts = statistics.quantiles(found, n=100)
+                    kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
+    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,11 @@ def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, flo
     return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
 
 
+def expected_s(sessions: int) -> float:
+    """Return how long it will take to fill the topic once and to deliver its sessions, with the slowest contenders among the others."""
+    return sessions / 1_500
+
+
 def scan_s(servers: Servers, topic: str) -> float:
     """Seconds of one warm scan of the topic by Spark, which throws the records away: what nothing that reads by Spark can beat."""
     command = [sys.executable, "-m", "benchmarks.scan", servers.bootstrap_servers, topic]
