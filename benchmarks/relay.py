@@ -39,7 +39,7 @@ from benchmarks.support.outbox import (
     wait_for_lanes,
 )
 from benchmarks.support.process_cost import cpu_s, peak_mb
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
@@ -158,10 +158,8 @@ def main(
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     warm_up: Annotated[int, typer.Option(min=1, help="Sessions that Debezium's JVM warms up with.")] = 5_000,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     if rows < 2 * transaction_sessions * max(lanes, processes):

@@ -28,7 +28,7 @@ from benchmarks.peers.debezium.table import APPEND_TIME, LOGICAL, debezium_table
 from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import EVENTS, synthetic_outbox, wait_for_lanes
 from benchmarks.support.reading import TopicReader, topic_reader
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
@@ -188,10 +188,8 @@ def main(
         int, typer.Option(min=1, help="How often Connect stores how far it is; its default is 60,000.")
     ] = 1_000,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     points = percentages(at)

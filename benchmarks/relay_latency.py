@@ -38,7 +38,7 @@ from benchmarks.support.outbox import (
     values_of,
     wait_for_lanes,
 )
-from benchmarks.support.report import Report
+from benchmarks.support.report import Json, Page, Report
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
@@ -167,10 +167,8 @@ def main(
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     logs.configure(LogSettings(level="WARNING"))
