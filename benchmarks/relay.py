@@ -145,7 +145,7 @@ def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) ->
 
 def expected_s(rows: int, *, is_debezium: bool) -> float:
     """Return how long a round will take, with the rows made first."""
-    return 30.0 + rows / 500 if is_debezium else 5.0 + rows / 4_000
+    return 30.0 + rows / 900 if is_debezium else 5.0 + rows / 8_000
 
 
 def main(

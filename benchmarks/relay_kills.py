@@ -1,6 +1,6 @@
 """What the publisher and Debezium's outbox event router deliver when they are killed at the same points of the same backlog.
 
-    python -m benchmarks.relay_kills [--rows 40000] [--rounds 3] [--at 15,30,45,60,75] [--exactly-once]
+    python -m benchmarks.relay_kills [--rows 20000] [--rounds 3] [--at 15,30,45,60,75] [--exactly-once]
 
 A backlog waits. Whenever a `read_committed` consumer has got so many per cent of its events, the relay's process gets SIGKILL and is
 started again at once. At the end another consumer reads the topic from its beginning and counts what is missing, there twice, out of order
@@ -166,7 +166,7 @@ def _is_back(reader: TopicReader) -> Callable[[], bool]:
 
 def expected_s(rows: int, kills: int, *, is_debezium: bool) -> float:
     """Return how long a round will take, with the rows made first."""
-    return 30.0 + rows / 500 + 10.0 * kills if is_debezium else 8.0 + rows / 2_000 + 3.0 * kills
+    return 25.0 + rows / 700 + 9.0 * kills if is_debezium else 5.0 + rows / 4_000 + 2.5 * kills
 
 
 def percentages(text: str) -> list[int]:
@@ -178,7 +178,7 @@ def percentages(text: str) -> list[int]:
 
 
 def main(
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 40_000,
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 20_000,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured; the medians count.")] = 3,
     at: Annotated[str, typer.Option(help="Kill when so many per cent are delivered.")] = "15,30,45,60,75",
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 4,
