@@ -23,6 +23,7 @@ LABELS = {
 }
 _P99_S = 1.0
 _DRAIN_S = 600.0
+_WARM_S = 10.0
 _LONGEST_SESSION_S = 2.0
 _HOPELESS_S = 3.0
 """Seconds' worth of sessions that are later than a second, of which on p99 cannot be below a second for up to 300 s."""
@@ -37,6 +38,10 @@ class Trials:
     found: dict[float, dict[str, float]] = field(default_factory=dict)
     """By rate, of the last trial."""
     behind: int = 0
+
+    def warm(self, rate: float) -> None:
+        """Send at a rate for a while: a first try would say how fast the contender is cold."""
+        phase(self.run, rate, 0.0, _WARM_S)
 
     def holds(self, rate: float, seconds: float) -> bool:
         """Try a rate for so long, and wait until all of it is delivered."""
@@ -70,9 +75,9 @@ def overdue(rate: float, elapsed_s: float, came: int) -> float:
 
 def expected_s(ladder: Sequence[float], *, warm_up_s: float, attempt_s: float, proof_s: float) -> float:
     """Return how long it will take, without the start: as a rule the second proof holds."""
-    attempts = math.ceil(math.log2(len(ladder)))
-    each = BEGIN_S + warm_up_s + 2 * DRAIN_S
-    return attempts * (each + attempt_s) + 1.5 * (each + proof_s)
+    attempts = math.ceil(math.log2(len(ladder))) + 1
+    each = BEGIN_S + warm_up_s + DRAIN_S
+    return _WARM_S + DRAIN_S + attempts * (each + attempt_s) + 1.5 * (each + proof_s)
 
 
 def measure(
@@ -88,6 +93,7 @@ def measure(
     """Search the ladder of rates. A rate counts as held if p99 stayed below a second for `proof_s`."""
     with warmed(bench, contender, partitions) as run:
         trials = Trials(run, warm_up_s)
+        trials.warm(ladder[len(ladder) // 2])
         rate = highest(
             ladder, lambda one: trials.holds(one, attempt_s), lambda one: trials.holds(one, proof_s)
         )
