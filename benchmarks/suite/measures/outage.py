@@ -92,6 +92,16 @@ def catch_up(
     }
 
 
+def expected_catch_up_s(outage_s: float, rate: float, hurry: float) -> float:
+    """Return how long a catching up will take, without the start."""
+    return outage_s / hurry + outage_s * rate / 2_000 + 20.0
+
+
+def expected_s(timeout_s: int) -> float:
+    """Return how long an outage of that kind will take, without the start."""
+    return timeout_s + _SWEEP_S + 3 * _SETTLE_S + 20.0
+
+
 def _wait_until_none_is_late(run: Run, backlog: int, rate: float) -> None:
     """The backlog has come; and then as many sessions as arrive in a second, twice over, as fast as they arrive."""
     if not run.wait_for(backlog, _LONGEST_S):

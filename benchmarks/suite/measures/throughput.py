@@ -46,6 +46,16 @@ _LOOK_AT_MEMORY_EVERY_S = 10.0
 _SHOW_EVERY_S = 10.0
 
 
+class TooFewError(ValueError):
+    """A backlog came at once, in a single batch: nothing of it was warm."""
+
+    def __init__(self, sessions: int) -> None:
+        super().__init__(
+            f"{sessions} sessions are too few: they came before anything was warm; take more, "
+            "or make the batches of ours smaller with --setting JOB__MAX_EVENTS_PER_BATCH=..."
+        )
+
+
 def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, float]:
     """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read to the last one."""
     with bench.running(contender, work.topic) as run:
@@ -56,13 +66,18 @@ def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, flo
 
 
 def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, float]:
-    """Return the rates by what the watcher saw. Raises ValueError where the last session came with the first third."""
+    """Return the rates by what the watcher saw. Raises TooFewError where the last session came with the first third."""
     begin_s, begun = arrivals.reached((sessions + 2) // 3)
     end_s, ended = arrivals.reached(sessions)
     if end_s <= begin_s or ended <= begun:
-        raise ValueError(f"{sessions} sessions are too few: they came before anything was warm")
+        raise TooFewError(sessions)
     warm = (ended - begun) / (end_s - begin_s)
     return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
+
+
+def expected_s(sessions: int) -> float:
+    """Return how long it will take to fill the topic once and to deliver its sessions, with the slowest contenders among the others."""
+    return sessions / 1_500
 
 
 def scan_s(servers: Servers, topic: str) -> float:
@@ -102,7 +117,7 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
     end = usage.cpu_s(run.parts())
     memory.look(run.parts())
     if begin is None:
-        raise ValueError(f"{work.sessions} sessions are too few: they came before anything was warm")
+        raise TooFewError(work.sessions)
     before, begun = begin
     found = usage.cpu_us(before, end, (work.sessions - begun) * (work.entries + 2)) | memory.measured()
     found |= {"cpu": _all_but_kafka(found, "cpu_"), "memory": _all_but_kafka(found, "memory_")}
