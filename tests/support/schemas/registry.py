@@ -56,6 +56,12 @@ class Registry:
         with SchemaRegistryClient(self.options()) as client:
             client.set_compatibility(subject, "BACKWARD")
 
+    def newest(self, subject: str) -> int:
+        """The id of a subject's newest schema."""
+        with SchemaRegistryClient(self.options()) as client:
+            found: int = client.get_latest_version(subject).schema_id
+        return found
+
     def close_clients(self) -> None:
         """Close what this process keeps open for the tasks that used one of `options`."""
         for options in self._clients:
@@ -197,7 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", "subjects", subject:
                 return self._looked_up(subject, _key(sent))
             case "GET", "subjects", subject, "versions", version:
-                return self._version(subject, int(version))
+                newest = len(self.server.subjects.get(subject, []))
+                return self._version(subject, newest if version == "latest" else int(version))
             case "PUT", "config", subject:
                 self.server.compatible.add(subject)
                 return {"compatibility": sent["compatibility"]}
