@@ -105,6 +105,7 @@ class Stand:
         for record in others:
             self._produce(producer, record, {}, int(BEGUN.timestamp() * 1000))
         assert producer.flush(30) == 0
+        producer.close()
 
     def _produce(self, producer: Producer, record: Record, headers: Mapping[str, bytes], ms: int) -> None:
         found: dict[str, bytes | str | None] = dict(headers)
