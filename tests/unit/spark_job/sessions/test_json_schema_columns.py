@@ -94,7 +94,7 @@ def table(values: list[bytes]) -> pa.Table:
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(logs())
 def test_the_fields_of_documents_are_what_the_reference_reads(log: Log) -> None:
     reference = JSONDeserializer(log.text)
@@ -109,7 +109,7 @@ def test_the_fields_of_documents_are_what_the_reference_reads(log: Log) -> None:
     assert [decoded(record, schemas) for record in log.records] == read
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(logs(), st.data())
 def test_damaged_documents_have_the_verdict_of_json_without_a_schema(log: Log, data: st.DataObject) -> None:
     damaged = list(log.records)
