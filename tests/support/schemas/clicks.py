@@ -88,6 +88,25 @@ def proto_file(*, newer: bool = False) -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
+def proto_text(*, newer: bool = False) -> str:
+    """The same file as its text."""
+    return f"""syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Other {{}}
+message Click {{
+  {"string shop = 15;" if newer else ""}
+  string page = 1;
+  string event_type = 2;
+  string session_key = 3;
+  int64 price_cents = 4;
+  repeated string tags = 5;
+  string event_id = 6;
+  google.protobuf.Timestamp at = 7;
+}}
+"""
+
+
 @cache
 def proto_class(*, newer: bool = False) -> Any:
     """The class of the events' message."""
@@ -128,7 +147,9 @@ def registered(
             text = NEWER_AVRO if newer else AVRO
             return avro_encoder(registry.register(subject, "AVRO", text), text)
         case "protobuf":
-            text = base64.b64encode(proto_file(newer=newer).SerializeToString()).decode()
+            # Not every real one takes a descriptor.
+            descriptor = base64.b64encode(proto_file(newer=newer).SerializeToString()).decode()
+            text = proto_text(newer=newer) if registry.is_real else descriptor
             schema_id = registry.register(f"{subject}-proto", "PROTOBUF", text)
             made = proto_class(newer=newer)
             # The path to the second message: one number, 1; both as zigzag varints.

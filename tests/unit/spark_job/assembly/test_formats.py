@@ -102,8 +102,6 @@ def test_the_same_sessions_in_every_format_give_the_same_outputs(
     any_server: Registry, tmp_path: Path, format: Format, cut: int
 ) -> None:
     server = any_server
-    if server.is_real and format == "protobuf":
-        pytest.skip("not every registry gives descriptors")
     some = events()
     rules = replace(OF_RECORD if format == "bytes" else OF_VALUE, format=format)
     settings = task_settings(tmp_path, function=f"{HERE}:counted", registry=server.options())
@@ -126,8 +124,6 @@ def test_the_same_sessions_in_every_format_give_the_same_outputs(
 @pytest.mark.parametrize("format", AVRO_FORMATS)
 def test_values_are_decoded_for_the_transform(any_server: Registry, tmp_path: Path, format: Format) -> None:
     server = any_server
-    if server.is_real and format == "protobuf":
-        pytest.skip("not every registry gives descriptors")
     settings = task_settings(tmp_path, function=f"{HERE}:clicks", registry=server.options())
     of = slice_of(0, replace(OF_VALUE, format=format))
     table = run_task(settings, {0: of}, {0: encoded(server, format, events())})
