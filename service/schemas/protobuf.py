@@ -71,8 +71,14 @@ def plain(message: "Message") -> Any:
 
 
 def timestamp(message: Any) -> datetime:
-    """A google.protobuf.Timestamp, to the microsecond."""
-    return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+    """A google.protobuf.Timestamp, to the microsecond.
+
+    Raises ValueError where no datetime can be as far away.
+    """
+    try:
+        return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+    except OverflowError as error:
+        raise ValueError(f"a Timestamp of {message.seconds} seconds is out of range") from error
 
 
 def _field(each: Any, value: Any) -> Any:
