@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from publisher.console.findings import Observed, findings
+from publisher.console.alerts.findings import findings
+from publisher.console.alerts.observed import Observed
 from publisher.status.publisher_status import LaneStatus
 
 RUNNING = [
