@@ -1,4 +1,4 @@
-"""Each alert about a job under load fires on its fault and ends after it: input that outruns it, outputs that are late, memory, a lost cache."""
+"""Each alert about a job under load fires on its fault and ends after it: input that outruns it, late outputs, memory, a lost cache."""
 
 import threading
 from collections.abc import Iterator

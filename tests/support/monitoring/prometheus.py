@@ -55,7 +55,7 @@ def expressions() -> dict[str, list[str]]:
 
 
 def quick_rules() -> str:
-    """The shipped rules, but that a minute is two seconds, that a thousand offsets are many, and that nothing has to last for longer than a second."""
+    """The shipped rules, but that a minute is two seconds, a thousand offsets are many, and nothing has to last longer than a second."""
     rules = alerts()
     for rule in rules:
         rule["expr"] = _MINUTES.sub(lambda found: f"[{int(found[1]) * _SECONDS_FOR_A_MINUTE}s]", rule["expr"])

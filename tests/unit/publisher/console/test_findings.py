@@ -42,6 +42,7 @@ def said(**changes: Any) -> list[tuple[str, str]]:
         "parked_topics": {},
         "letters": {},
         "interrupted_replays": [],
+        "delivered_s_ago": 1.0,
     }
     return [(each.level, each.text) for each in findings(Observed(**values | changes))]
 
