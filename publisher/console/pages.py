@@ -25,6 +25,7 @@ ROWS = 50
 _LAST = 2**62
 _COUNT_LIMIT = 10_000
 _CHECKED_BATCHES = 200
+_COUNTED_BATCHES = 5_000
 _LATENCY_ROWS = 2_000
 _EVENTS_SHOWN = 200
 
@@ -94,7 +95,10 @@ def _runs(asked: Asked) -> Found:
     before, generation = asked.number("before", _LAST), asked.number("generation", 2**31 - 1)
     runs = read(asked.connection, _LEDGER["runs"], before=before, rows=ROWS)
     generations = read(asked.connection, _LEDGER["generations"], before=min(generation, 2**31 - 1), rows=ROWS)
+    restores = read(asked.connection, _LEDGER["last_restore"], batches=_COUNTED_BATCHES)
     return {
+        "restore": restores[0] if restores else None,
+        "counted_batches": _COUNTED_BATCHES,
         "runs": runs,
         "generations": generations,
         "savepoints": read(asked.connection, _LEDGER["savepoints"], rows=ROWS),
