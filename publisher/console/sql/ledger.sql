@@ -69,8 +69,10 @@ FROM (
 ) o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
 CROSS JOIN LATERAL (
-    SELECT min(d.committed_at) AS committed_at FROM outbox.delivery d
-    WHERE d.lane = o.lane AND d.kind = 'delivery' AND int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+    -- OFFSET 0: by the index of batches alone; by lane, too, every delivery of the lane would be looked at.
+    SELECT min(d.committed_at) AS committed_at
+    FROM (SELECT * FROM outbox.delivery n WHERE int8range(LEAST(n.after_batch, n.to_batch), n.to_batch, '[]') @> o.batch_id OFFSET 0) d
+    WHERE d.lane = o.lane AND d.kind = 'delivery'
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
 ) d
 CROSS JOIN LATERAL unnest(o.session_ended_ms) AS e (ended_ms)
