@@ -26,8 +26,10 @@ _THRESHOLDS = {
     "OutboxLags": ("> 300", "> 10"),
     "OutboxLate": ("> 30", "> 1"),
     "OutboxInputLags": ("> 1e6", "> 1e3"),
+    "OutboxLaneFails": ("> 10", "> 3"),
+    "OutboxRebuilds": ("> 50", "> 5"),
 }
-"""Of seconds, at the same scale; of offsets, which depends on the traffic."""
+"""Of seconds, at the same scale; of offsets, which depends on the traffic; of failures and batches, of which there are fewer in seconds."""
 
 
 def program(name: str) -> str:
@@ -55,7 +57,7 @@ def expressions() -> dict[str, list[str]]:
 
 
 def quick_rules() -> str:
-    """The shipped rules, but that a minute is two seconds, a thousand offsets are many, and nothing has to last longer than a second."""
+    """The shipped rules, but that a minute is two seconds, a few things are many, and nothing has to last longer than a second."""
     rules = alerts()
     for rule in rules:
         rule["expr"] = _MINUTES.sub(lambda found: f"[{int(found[1]) * _SECONDS_FOR_A_MINUTE}s]", rule["expr"])
