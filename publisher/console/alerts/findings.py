@@ -24,6 +24,12 @@ NOT_SEEN = {
     "OutboxPostgresDisk": "Postgres does not know how much room its disk has.",
 }
 """Alerts whose condition is not in the tables, and why."""
+SEEN_IN_PART = {
+    "OutboxNotReady": "Known of a publisher that serves this page, of no other process.",
+    "OutboxLate": "Of a sample of the last five minutes.",
+    "OutboxRetentionBlocked": "By age; how long a partition has been detaching is only in the metrics.",
+}
+"""Alerts of whose condition only a part is in the tables."""
 
 
 class ConsoleFinding(NamedTuple):
@@ -52,6 +58,23 @@ def findings(seen: Observed) -> list[ConsoleFinding]:
     ]
     order = {"bad": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda each: order[each.level])
+
+
+def not_seen(seen: Observed) -> dict[str, str]:
+    """Return the alerts of which this look can say nothing, and why."""
+    found = dict(NOT_SEEN)
+    hidden = "The console's login may not read it."
+    if seen.services is None:
+        found |= dict.fromkeys(("OutboxJobDown", "OutboxHeldBack", "OutboxPublisherDown"), hidden)
+    if seen.failed_runs is None:
+        found |= dict.fromkeys(("OutboxRestarts", "OutboxOpenNearLimit"), hidden)
+    if seen.new_letters is None:
+        found["OutboxDeadLetters"] = hidden
+    if seen.end_to_delivered_s is None:
+        found["OutboxLate"] = "No session of the last five minutes has a time to measure by."
+    if seen.keep_s is None:
+        found["OutboxRetentionBlocked"] = "[retention] keep_s is not set for this process."
+    return found
 
 
 def _lanes(seen: Observed) -> Iterable[ConsoleFinding]:

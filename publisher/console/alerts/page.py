@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from publisher.console.alerts.findings import NOT_SEEN, ConsoleFinding, findings
+from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_seen
 from publisher.console.alerts.observed import NotReady, observe
 from publisher.console.alerts.runbook import RunbookSection, sections
 from publisher.console.reader import Connection, Found
@@ -24,7 +24,7 @@ def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady)
     """Return what the page shows. Raises psycopg.Error."""
     seen, _ = observe(connection, settings, not_ready)
     found = findings(seen)
-    return {"findings": found, "alerts": states(found, NOT_SEEN)}
+    return {"findings": found, "alerts": states(found, not_seen(seen))}
 
 
 def without_postgres(said: str) -> Found:
@@ -34,7 +34,7 @@ def without_postgres(said: str) -> Found:
     return {"findings": found, "alerts": states(found, unknown)}
 
 
-def states(found: Sequence[ConsoleFinding], not_seen: dict[str, str]) -> list[AlertState]:
+def states(found: Sequence[ConsoleFinding], unknown: dict[str, str]) -> list[AlertState]:
     """Return each alert of the runbook with its state, those that hold first."""
     said: dict[str, list[str]] = {}
     for each in found:
@@ -43,8 +43,8 @@ def states(found: Sequence[ConsoleFinding], not_seen: dict[str, str]) -> list[Al
     for section in sections():
         if section.alert in said:
             judged.append(AlertState(section, "holds", "; ".join(said[section.alert])))
-        elif section.alert in not_seen:
-            judged.append(AlertState(section, "not seen here", not_seen[section.alert]))
+        elif section.alert in unknown:
+            judged.append(AlertState(section, "not seen here", unknown[section.alert]))
         else:
-            judged.append(AlertState(section, "does not hold", ""))
+            judged.append(AlertState(section, "does not hold", SEEN_IN_PART.get(section.alert, "")))
     return sorted(judged, key=lambda each: each.state != "holds")
