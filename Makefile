@@ -163,8 +163,9 @@ format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(INSTALLED) ## Generate docs/configuration.md from the settings
+docs: $(INSTALLED) ## Generate docs/configuration.md from the settings, and give the console its copy of the runbook
 	$(BIN)/python -m service.configuration > docs/configuration.md
+	cp docs/runbook.md publisher/console/alerts/runbook.txt
 
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses
