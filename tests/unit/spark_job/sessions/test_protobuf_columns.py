@@ -155,7 +155,7 @@ class Written:
         self.records: list[bytes] = [serialize(message, where) for message in self.messages]
         self.schema_id, _ = split(self.records[0])
         self.schemas = {
-            self.schema_id: WriterSchema("PROTOBUF", client.get_schema(self.schema_id).schema_str)
+            self.schema_id: WriterSchema("PROTOBUF", client.get_schema(self.schema_id).schema_str or "")
         }
         self._deserialize = ProtobufDeserializer(log.made, {"use.deprecated.format": False})
         self._where = where
