@@ -9,7 +9,8 @@ from uuid import UUID
 
 import orjson
 
-from service.schemas import avro, protobuf
+from service.schemas import protobuf
+from service.schemas.avro import values as avro
 from service.schemas.wire import message_path, split
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
 

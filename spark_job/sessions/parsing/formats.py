@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import Schemas, WriterSchema
-from spark_job.sessions.parsing.decode import Decoder, Fields, views
-from spark_job.sessions.parsing.gather import gathered
+from spark_job.sessions.parsing.column_bytes import gathered, views
 from spark_job.sessions.parsing.heads import heads
+from spark_job.sessions.parsing.json_documents import Decoder, Fields
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
@@ -166,7 +166,7 @@ def wanted_fields(settings: AssemblySettings) -> dict[FieldPath, Literal["text",
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
     # Each brings a library that only its format needs.
     if settings.format == "avro":
-        from spark_job.sessions.parsing.avro.reader import AvroReader
+        from spark_job.sessions.parsing.avro import AvroReader
 
         return AvroReader(settings)
     if settings.format == "protobuf":

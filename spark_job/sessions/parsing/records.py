@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from service.schemas.writer import Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
-from spark_job.sessions.parsing.decode import at
 from spark_job.sessions.parsing.formats import ReadFields, ValueDecoder, decoder_of
 from spark_job.sessions.parsing.heads import with_heads
+from spark_job.sessions.parsing.json_documents import at
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath

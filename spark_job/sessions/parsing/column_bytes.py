@@ -1,4 +1,4 @@
-"""Pieces of a column's bytes as a column of their own. (Arrow's binary_slice fails on some columns, 26.0: "Negative buffer resize".)"""
+"""The bytes of a column: where each value has its own, and pieces of them as a column of their own."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,6 +7,15 @@ import pyarrow as pa
 Int = npt.NDArray[np.int64]
 
 _ROWS = 1 << 15  # so that the places of the bytes fit into the processor's cache
+
+
+def views(array: pa.LargeBinaryArray) -> tuple[Int, memoryview]:
+    """Where each value of an array begins (one more at the end), and the bytes they point into. Copies nothing."""
+    _, offsets, data = array.buffers()
+    if offsets is None:  # Arrow gives an empty array no buffers
+        return np.zeros(1, np.int64), memoryview(b"")
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    return bounds, memoryview(data if data is not None else b"")
 
 
 def gathered(

@@ -2,7 +2,8 @@
 times slower.
 """
 
-from spark_job.sessions.parsing.avro.plan import (
+from service.schemas.avro.plan import (
+    FieldPath,
     Fixed,
     Items,
     Node,
@@ -13,7 +14,6 @@ from spark_job.sessions.parsing.avro.plan import (
     Varint,
     Wrong,
 )
-from spark_job.sessions.settings import FieldPath
 
 MOST_LEVELS = 200
 """Values that nest deeper are malformed: what decodes them whole for a transform could not go much further."""

@@ -8,14 +8,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.schemas.avro.plan import Plan, plan_of
+from service.schemas.avro.single import NotOfSchemaError, SingleValue
 from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import SchemaUnusableError, WriterSchema
-from spark_job.sessions.parsing.avro.columns import AvroColumns, Kept
-from spark_job.sessions.parsing.avro.plan import Plan, plan_of
-from spark_job.sessions.parsing.avro.single import NotOfSchemaError, SingleValue
-from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.avro_columns import AvroColumns, Kept
+from spark_job.sessions.parsing.column_bytes import gathered, views
 from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
-from spark_job.sessions.parsing.gather import gathered
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
