@@ -1,5 +1,5 @@
-"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns. Same verdicts, some hundred
-times slower.
+"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns, with the same verdicts, some
+hundred times slower; and for any value before it is decoded whole for people.
 """
 
 from service.schemas.avro.plan import (

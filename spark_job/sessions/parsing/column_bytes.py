@@ -18,6 +18,22 @@ def views(array: pa.LargeBinaryArray) -> tuple[Int, memoryview]:
     return bounds, memoryview(data if data is not None else b"")
 
 
+def as_text(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
+    """The values as text, NULL where they are not UTF-8. Only a column with a fault is looked at value by value."""
+    try:
+        return values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([text_of(value) for value in values.to_pylist()], pa.large_string())
+
+
+def text_of(value: bytes | None) -> str | None:
+    """One value as text; None where it is not UTF-8."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def gathered(
     data: memoryview, begin: Int, size: Int, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.LargeBinaryArray:
