@@ -1,9 +1,9 @@
 """CPU of the assembler for each event in every format, beside JSON in the same run.
 
-    python -m benchmarks.formats [--sessions 2000] [--calls 5]
+    python -m benchmarks.formats [--sessions 2000] [--calls 9]
 
-Sessions of 102 events with the same fields; `assemble` alone, and with every value decoded as a transform would. CPU time of one thread;
-the formats take turns. The last line is one JSON object.
+Sessions of 102 events with the same fields; `assemble` alone, and with every value decoded as a transform would. CPU time of the process,
+medians of the calls; the formats take turns, and the first turn is warm-up. The last line is one JSON object.
 """
 
 import argparse
@@ -11,8 +11,9 @@ import base64
 import io
 import json
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import fastavro
@@ -24,16 +25,32 @@ from service.schemas.wire import framed
 from service.schemas.writer import Schemas, WriterSchema
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session, value_decoder
-from spark_job.sessions.settings import AssemblySettings, Format
+from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 
 ENTRIES = 100
-PLAIN = AssemblySettings()
 _NAMES = ("event_type", "session_key", "page", "pad")
 _NUMBERS = ("seq", "ms")
 _IDS = {"avro": 1, "protobuf": 2, "json-schema": 3}
 
 Encode = Callable[[dict[str, Any]], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the events are written, and read by the assembler."""
+
+    rules: AssemblySettings
+    encode: Encode
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one format. `of_values`: with all values decoded, too; None where there is nothing to decode."""
+
+    event_bytes: float
+    assembled_us: float
+    of_values_us: float | None
 
 
 def avro() -> tuple[str, Encode]:
@@ -84,11 +101,35 @@ def events(sessions: int) -> list[dict[str, Any]]:
     ]
 
 
-def table(given: list[dict[str, Any]], encode: Encode, call: int) -> pa.Table:
-    """The records; key and type also as columns of their own, for `bytes`."""
+def ways() -> tuple[dict[str, Way], Schemas]:
+    """Every format, and the schemas that their values name."""
+    avro_text, as_avro = avro()
+    proto_text, as_proto = protobuf()
+    found = {
+        "json": Way(AssemblySettings(), orjson.dumps),
+        "json-schema": Way(
+            AssemblySettings(format="json-schema"),
+            lambda event: framed(_IDS["json-schema"], orjson.dumps(event)),
+        ),
+        "avro": Way(AssemblySettings(format="avro"), as_avro),
+        "protobuf": Way(AssemblySettings(format="protobuf"), as_proto),
+        "json, key and type from the record": Way(
+            AssemblySettings(key_path=None, type_path=None), orjson.dumps
+        ),
+        "bytes": Way(AssemblySettings(key_path=None, type_path=None, format="bytes"), orjson.dumps),
+    }
+    return found, {
+        _IDS["avro"]: WriterSchema("AVRO", avro_text),
+        _IDS["protobuf"]: WriterSchema("PROTOBUF", proto_text),
+        _IDS["json-schema"]: WriterSchema("JSON", "{}"),
+    }
+
+
+def table(given: list[dict[str, Any]], encode: Encode) -> pa.Table:
+    """The records; key and type also as columns of their own, for formats whose values have no fields."""
     return pa.table(
         {
-            "offset": pa.array(range(call * 10**9, call * 10**9 + len(given)), pa.int64()),
+            "offset": pa.array(range(len(given)), pa.int64()),
             "ts": pa.array([event["ms"] for event in given], pa.int64()),
             "value": pa.array([encode(event) for event in given], pa.binary()),
             "key": pa.array([event["session_key"].encode() for event in given], pa.binary()),
@@ -97,8 +138,8 @@ def table(given: list[dict[str, Any]], encode: Encode, call: int) -> pa.Table:
     )
 
 
-def measured(records: pa.Table, rules: AssemblySettings, schemas: Schemas, *, decode: bool) -> float:
-    """CPU seconds of one call."""
+def cpu_s(records: pa.Table, rules: AssemblySettings, schemas: Schemas, *, decode: bool) -> float:
+    """CPU seconds of one call. `decode`: with the value of every event."""
     decoder = value_decoder(rules.format, schemas)
     begun = time.process_time()
     assembled = assemble(OpenState.empty(), records, rules, schemas)
@@ -111,56 +152,61 @@ def measured(records: pa.Table, rules: AssemblySettings, schemas: Schemas, *, de
     return spent
 
 
+def measured(sessions: int, calls: int) -> dict[str, Cost]:
+    """Measure every format."""
+    found, schemas = ways()
+    given = events(sessions)
+    tables = {name: table(given, way.encode) for name, way in found.items()}
+    spent: dict[tuple[str, bool], list[float]] = {}
+    for call in range(calls + 1):
+        for name, way in found.items():
+            for decode in (False, True) if way.rules.format != "bytes" else (False,):
+                seconds = cpu_s(tables[name], way.rules, schemas, decode=decode)
+                if call:  # the first is warm-up
+                    spent.setdefault((name, decode), []).append(seconds)
+
+    def us(name: str, decode: bool) -> float | None:
+        return 1e6 * median(spent[name, decode]) / len(given) if (name, decode) in spent else None
+
+    return {
+        name: Cost(tables[name].column("value").nbytes / len(given), us(name, False) or 0.0, us(name, True))
+        for name in found
+    }
+
+
+def as_table(costs: Mapping[str, Cost]) -> str:
+    """Markdown, for docs/benchmarks.md."""
+    json_us = costs["json"].assembled_us
+    lines = [
+        "| format | bytes an event | assembled, us of CPU an event | beside JSON | values decoded, too |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, cost in costs.items():
+        values = "" if cost.of_values_us is None else f"{cost.of_values_us:.2f}"
+        lines.append(
+            f"| {name} | {cost.event_bytes:.0f} | {cost.assembled_us:.2f} | {cost.assembled_us / json_us:.2f} | {values} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sessions", type=int, default=2000)
-    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=9)
     arguments = parser.parse_args()
-    avro_text, as_avro = avro()
-    proto_text, as_proto = protobuf()
-    schemas: Schemas = {
-        _IDS["avro"]: WriterSchema("AVRO", avro_text),
-        _IDS["protobuf"]: WriterSchema("PROTOBUF", proto_text),
-        _IDS["json-schema"]: WriterSchema("JSON", "{}"),
-    }
-    ways: dict[str, tuple[Format, Encode]] = {
-        "json": ("json", orjson.dumps),
-        "json, key and type from the record": ("json", orjson.dumps),
-        "bytes": ("bytes", orjson.dumps),
-        "avro": ("avro", as_avro),
-        "protobuf": ("protobuf", as_proto),
-        "json-schema": ("json-schema", lambda event: framed(_IDS["json-schema"], orjson.dumps(event))),
-    }
-    given = events(arguments.sessions)
-    spent = {name: [0.0, 0.0] for name in ways}
-    size = {}
-    for call in range(arguments.calls + 1):
-        for name, (format, encode) in ways.items():
-            records = table(given, encode, call)
-            size[name] = records.column("value").nbytes / len(given)
-            of_record = format == "bytes" or "record" in name
-            rules = replace(PLAIN, format=format)
-            if of_record:
-                rules = AssemblySettings(key_path=None, type_path=None, format=format)
-            both = [
-                measured(records, rules, schemas, decode=False),
-                0.0 if format == "bytes" else measured(records, rules, schemas, decode=True),
-            ]
-            if call:  # the first is warm-up
-                spent[name] = [total + each for total, each in zip(spent[name], both, strict=True)]
-    n = arguments.calls * len(given)
-    print("| format | bytes an event | assembled, us of CPU an event | beside JSON | values decoded, too |")
-    print("| --- | ---: | ---: | ---: | ---: |")
-    for name, (alone, decoded) in spent.items():
-        of_json = alone / spent["json"][0]
-        whole = f"{1e6 * decoded / n:.2f}" if decoded else "-"
-        print(f"| {name} | {size[name]:.0f} | {1e6 * alone / n:.2f} | {of_json:.2f} | {whole} |")
+    costs = measured(arguments.sessions, arguments.calls)
+    print(as_table(costs))
     report = {
         "benchmark": "formats",
         "sessions": arguments.sessions,
         "calls": arguments.calls,
-        "us_per_event": {name: [round(1e6 * each / n, 3) for each in both] for name, both in spent.items()},
+        "us_per_event": {
+            name: {"assembled": cost.assembled_us, "values decoded, too": cost.of_values_us}
+            for name, cost in costs.items()
+        },
     }
     print(orjson.dumps(report).decode())
 

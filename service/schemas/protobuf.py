@@ -2,8 +2,10 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from service.schemas.writer import SchemaUnusableError, WriterSchema
@@ -133,38 +135,19 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> str:
     return name
 
 
-def _add_builtin(pool: "DescriptorPool", names: Any) -> None:
+def _add_builtin(pool: "DescriptorPool", names: Iterable[str]) -> None:
     """The files of google.protobuf, which nobody registers."""
-    from google.protobuf import (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    )
+    from google.protobuf import descriptor_pb2
 
-    modules = (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-    )
-    known = {
-        each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, timestamp_pb2, type_pb2, wrappers_pb2)
-    }
     for name in names:
-        if name in known:
-            file = descriptor_pb2.FileDescriptorProto()
-            known[name].CopyToProto(file)
-            _add_builtin(pool, file.dependency)
-            pool.Add(file)
+        stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
+        if name != f"google/protobuf/{stem}.proto" or not stem.isidentifier():
+            continue
+        try:
+            module = import_module(f"google.protobuf.{stem}_pb2")
+        except ModuleNotFoundError:
+            continue
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        _add_builtin(pool, file.dependency)
+        pool.Add(file)

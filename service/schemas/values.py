@@ -9,9 +9,12 @@ from uuid import UUID
 
 import orjson
 
-from service.schemas import avro, protobuf
+from service.schemas import protobuf
+from service.schemas.avro import values as avro
+from service.schemas.avro.plan import plan_of
+from service.schemas.avro.single import SingleValue
 from service.schemas.wire import message_path, split
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas, SchemaUnusableError
 
 
 def decoded(value: bytes, schemas: Schemas) -> Any:
@@ -34,17 +37,39 @@ def decoded(value: bytes, schemas: Schemas) -> Any:
     raise ValueError(f"schema {schema_id} is of a kind that is not supported: {schema.kind}")
 
 
+def as_json(value: bytes, schemas: Schemas) -> str:
+    """Return a value as JSON text for people, whoever wrote it.
+
+    Raises ValueError that says why it cannot be decoded, and what `schemas` raises.
+    """
+    try:
+        _check(value, schemas)
+        return orjson.dumps(_plain(decoded(value, schemas))).decode()
+    except (RegistryAwayError, RegistryRefusedError):
+        raise
+    except (ValueError, SchemaUnusableError) as error:
+        raise ValueError(str(error)) from error
+    except Exception as error:  # of the libraries, for values that nobody has checked
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
 def readable(value: bytes, schemas: Schemas) -> str | None:
     """Return a value as JSON text for people; None where it is not in the wire format or cannot be decoded.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
     try:
-        return orjson.dumps(_plain(decoded(value, schemas))).decode()
-    except (RegistryAwayError, RegistryRefusedError):
-        raise
-    except Exception:  # noqa: BLE001 - it is only shown: whatever is wrong, the bytes are still there
-        return None
+        return as_json(value, schemas)
+    except ValueError:
+        return None  # it is only shown: whatever is wrong, the bytes are still there
+
+
+def _check(value: bytes, schemas: Schemas) -> None:
+    """Step over an Avro value first: decoded unchecked, a few bytes may claim any number of levels and items. Raises ValueError."""
+    schema_id, body = split(value)
+    schema = schemas[schema_id]
+    if schema is not None and schema.kind == "AVRO":
+        SingleValue(memoryview(body), 0, len(body), plan_of(schema, {}, times_are_text=False))
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.column_bytes import views
 
 Int = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.int8]

@@ -7,12 +7,13 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import Schemas, WriterSchema
-from spark_job.sessions.parsing.decode import Decoder, Fields, views
-from spark_job.sessions.parsing.gather import gathered
+from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.heads import heads
+from spark_job.sessions.parsing.json_documents import Decoder, Fields
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
@@ -125,9 +126,10 @@ class JsonBehindHead:
         bounds, data = views(payloads)
         begin = bounds[rows] + HEAD_BYTES
         bodies = gathered(data, begin, bounds[rows + 1] - begin)
-        text = _valid_text(bodies)
-        rows = rows[text]
-        found: Fields = self._decoder.decode(bodies.filter(pa.array(text)))
+        text = as_text(bodies).is_valid()
+        if not pc.all(text).as_py():
+            rows, bodies = rows[text.to_numpy(zero_copy_only=False)], bodies.filter(text)
+        found: Fields = self._decoder.decode(bodies)
         return ReadColumns(rows[found.rows], {path: found.column(path) for path in self.wanted})
 
     def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
@@ -166,7 +168,7 @@ def wanted_fields(settings: AssemblySettings) -> dict[FieldPath, Literal["text",
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
     # Each brings a library that only its format needs.
     if settings.format == "avro":
-        from spark_job.sessions.parsing.avro.reader import AvroReader
+        from spark_job.sessions.parsing.avro import AvroReader
 
         return AvroReader(settings)
     if settings.format == "protobuf":
@@ -198,20 +200,3 @@ def _joined(parts: list[ReadFields], wanted: Mapping[FieldPath, pa.DataType]) ->
             for path, kind in wanted.items()
         },
     )
-
-
-def _valid_text(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
-    """Which are UTF-8."""
-    try:
-        values.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return np.array([_is_text(value) for value in values.to_pylist()], bool)
-    return np.ones(len(values), bool)
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.schemas.wire import HEAD_BYTES
-from spark_job.sessions.parsing.decode import views
-from spark_job.sessions.parsing.gather import gathered
+from spark_job.sessions.parsing.column_bytes import gathered, views
 from spark_job.sessions.settings import AssemblySettings
 
 Int = npt.NDArray[np.int64]

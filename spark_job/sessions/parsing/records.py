@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from service.schemas.writer import Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
-from spark_job.sessions.parsing.decode import at
+from spark_job.sessions.parsing.column_bytes import as_text, text_of
 from spark_job.sessions.parsing.formats import ReadFields, ValueDecoder, decoder_of
 from spark_job.sessions.parsing.heads import with_heads
+from spark_job.sessions.parsing.json_documents import at
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
@@ -112,11 +113,11 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
     if settings.schema_id_in_header:
         value = with_heads(value, _one(new.column("schema_id").cast(pa.large_binary())))
     # What is not text must not reach the JSON reader, which does not look at encodings.
-    present = _true((_text(value) if settings.format == "json" else value).is_valid())
+    present = _true((as_text(value) if settings.format == "json" else value).is_valid())
     payload = value if present.all() else pc.if_else(pa.array(present), value, b"")
 
     def text(name: str, wanted: bool) -> pa.LargeStringArray | None:
-        return _text(_one(new.column(name).cast(pa.large_binary()))) if wanted else None
+        return as_text(_one(new.column(name).cast(pa.large_binary()))) if wanted else None
 
     return _Columns(
         offset,
@@ -195,7 +196,7 @@ def _malformed(
         fields = {path: values[at_row] for path, values in found.items()} if wide.present[row] else None
         key, detail = _key(payload, given, fields, settings)
         detail = detail or _why(value, payload, given, ts, fields, decoder, settings)
-        types = None if settings.type_path is not None else [_decoded(given["type"])]
+        types = None if settings.type_path is not None else [text_of(given["type"])]
         letters.append(
             DeadLetter(offset, offset, offset, "malformed", key, detail, [(offset, ts, value)], 1, types)
         )
@@ -214,7 +215,7 @@ def _key(
         found = given["key"]
         if found is None:
             return None, "no key"
-        found = _decoded(given["key"])
+        found = text_of(given["key"])
         if found is None:
             return None, "the key is not UTF-8"
     else:
@@ -269,14 +270,14 @@ def _why(
     for path, found in fields.items():
         if found is None:
             return f"no field {'.'.join(path)}"
-    type_name = _decoded(given["type"]) if settings.type_path is None else fields[settings.type_path]
+    type_name = text_of(given["type"]) if settings.type_path is None else fields[settings.type_path]
     if type_name not in settings.names:
         return (
             "no type"
             if type_name is None
             else f"unknown type {_shown(type_name)}, not one of {settings.names}"
         )
-    if settings.event_id_path is None and "event_id" in given and _decoded(given["event_id"]) is None:
+    if settings.event_id_path is None and "event_id" in given and text_of(given["event_id"]) is None:
         return "no event id"
     if settings.time_path is not None:
         return f"field {'.'.join(settings.time_path)} is not a time: {_shown(fields[settings.time_path])}"
@@ -293,21 +294,6 @@ def _shown(value: object) -> str:
 def _field_paths(settings: AssemblySettings) -> list[tuple[str, ...]]:
     paths = (settings.type_path, settings.key_path, settings.event_id_path, settings.time_path)
     return [path for path in paths if path is not None]
-
-
-def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _text(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
-    """The values as text, NULL where they are not UTF-8. Only a column with a fault is looked at value by value."""
-    try:
-        return values.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return pa.array([_decoded(value) for value in values.to_pylist()], pa.large_string())
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

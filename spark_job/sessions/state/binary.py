@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.column_bytes import views
 
 _ALIGNMENT = 8
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
-from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.column_bytes import views
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 from spark_job.sessions.state.open_sessions import OpenSessions
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import InputSchemaError
-from spark_job.sessions.parsing.decode import Decoder
+from spark_job.sessions.parsing.json_documents import Decoder
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import assembled, table

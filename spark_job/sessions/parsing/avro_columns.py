@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_job.sessions.parsing.avro.plan import (
-    Fixed,
-    Items,
-    Node,
-    Plan,
-    Sequence,
-    Sized,
-    Union,
-    Varint,
-    Wrong,
-)
-from spark_job.sessions.parsing.avro.single import MORE_ITEMS, NotOfSchemaError, SingleValue
+from service.schemas.avro.plan import Fixed, Items, Node, Plan, Sequence, Sized, Union, Varint, Wrong
+from service.schemas.avro.single import MORE_ITEMS, NotOfSchemaError, SingleValue
 from spark_job.sessions.settings import FieldPath
 
 Int = npt.NDArray[np.int64]

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from service.schemas.avro import parsed
+from service.schemas.avro.values import parsed
 from service.schemas.writer import WriterSchema
-from spark_job.sessions.settings import FieldPath
 
+FieldPath = tuple[str, ...]
+"""The names from the record down to a field."""
 Kept = Literal["text", "time"]
 Wanted = dict[FieldPath, Kept]
 

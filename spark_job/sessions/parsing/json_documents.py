@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from spark_job.sessions.parsing.column_bytes import views
 from spark_job.sessions.settings import FieldPath
 
 Int = npt.NDArray[np.int64]
@@ -164,15 +165,6 @@ class Decoder:
         except pa.ArrowInvalid:
             return None
         return table if table.num_rows == len(payloads) else None
-
-
-def views(array: pa.LargeBinaryArray) -> tuple[Int, memoryview]:
-    """Where each value of an array begins (one more at the end), and the bytes they point into. Copies nothing."""
-    _, offsets, data = array.buffers()
-    if offsets is None:  # Arrow gives an empty array no buffers
-        return np.zeros(1, np.int64), memoryview(b"")
-    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
-    return bounds, memoryview(data if data is not None else b"")
 
 
 def at(document: dict[str, Any], path: FieldPath) -> object:

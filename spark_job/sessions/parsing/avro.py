@@ -8,14 +8,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.schemas.avro.plan import Plan, plan_of
+from service.schemas.avro.single import NotOfSchemaError, SingleValue
 from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import SchemaUnusableError, WriterSchema
-from spark_job.sessions.parsing.avro.columns import AvroColumns, Kept
-from spark_job.sessions.parsing.avro.plan import Plan, plan_of
-from spark_job.sessions.parsing.avro.single import NotOfSchemaError, SingleValue
-from spark_job.sessions.parsing.decode import views
+from spark_job.sessions.parsing.avro_columns import AvroColumns, Kept
+from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
-from spark_job.sessions.parsing.gather import gathered
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
@@ -85,24 +84,10 @@ def _texts(data: memoryview, kept: Kept, rows: Int) -> pa.Array:
     found, symbol = kept.found[rows], kept.symbol[rows]
     in_data = found & ~symbol
     raw = gathered(data, kept.begin[rows], np.where(in_data, kept.size[rows], 0), in_data)
-    texts = _utf8(raw)
+    texts = as_text(raw)
     if symbol.any():
         named = pa.array(kept.symbols, pa.large_string()).take(
             pa.array(np.where(symbol, kept.begin[rows], 0))
         )
         texts = pc.if_else(pa.array(symbol), named, texts)
     return texts
-
-
-def _utf8(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
-    try:
-        return values.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return pa.array([_decoded(value) for value in values.to_pylist()], pa.large_string())
-
-
-def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None

@@ -1,8 +1,9 @@
-"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns. Same verdicts, some hundred
-times slower.
+"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns, with the same verdicts, some
+hundred times slower; and for any value before it is decoded whole for people.
 """
 
-from spark_job.sessions.parsing.avro.plan import (
+from service.schemas.avro.plan import (
+    FieldPath,
     Fixed,
     Items,
     Node,
@@ -13,7 +14,6 @@ from spark_job.sessions.parsing.avro.plan import (
     Varint,
     Wrong,
 )
-from spark_job.sessions.settings import FieldPath
 
 MOST_LEVELS = 200
 """Values that nest deeper are malformed: what decodes them whole for a transform could not go much further."""
