@@ -20,7 +20,7 @@ SERVICES = [WORKS | {"service": name, "state": "running"} for name in ("publishe
 
 
 def lane(**changes: Any) -> LaneStatus:
-    values = dict.fromkeys(LaneStatus.__dataclass_fields__) | {
+    values: dict[str, Any] = dict.fromkeys(LaneStatus.__dataclass_fields__) | {
         "epoch": 1,
         "lane": 0,
         "holder": "h:1",
@@ -48,7 +48,7 @@ def seen(**changes: Any) -> Observed:
     return Observed(**values | changes)
 
 
-HOLD = {
+HOLD: dict[str, dict[str, Any]] = {
     "OutboxJobDown": {"services": SERVICES[:1]},
     "OutboxNotReady": {"not_ready": ["lane 0 is retrying"]},
     "OutboxRestarts": {"failed_runs": 4},
