@@ -21,7 +21,8 @@ LABELS = {
     **COMPLETENESS,
 }
 OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
-_BATCH = 200_000
+_BATCH = 500_000
+"""The default of `[job] max_events_per_batch`."""
 _MOST_EVENTS = 600_000
 _BATCHES = 8
 _LEAST_SESSIONS = 30
