@@ -31,6 +31,7 @@ from publisher.console.pages import (
 )
 from publisher.console.reader import MOST_CONNECTIONS, Reader
 from publisher.console.rendering import Rendering, query
+from publisher.console.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
 from service.errors import OutboxError, UnavailableError
 from service.settings import Settings
@@ -50,6 +51,7 @@ class ConsoleApp:
         self._reader = reader
         self._not_ready = not_ready
         self._rendering = Rendering(settings.console)
+        self._schemas = SchemaLookup(settings.schema_registry) if settings.schema_registry.url else None
         self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
         self._logins = asyncio.Lock()
         self._watchers = Watchers()
@@ -87,9 +89,10 @@ class ConsoleApp:
 
     def _rendered(self, page: ConsolePage, values: dict[str, str], *, part: bool) -> tuple[int, str]:
         """In a thread that may wait for Postgres."""
+        shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
         try:
             with self._reader.connection() as connection:
-                found = read_page(page, Asked(connection, self._settings, values, self._not_ready))
+                found = read_page(page, Asked(connection, self._settings, values, self._not_ready, shown))
         except (UnavailableError, psycopg.OperationalError) as error:
             if page.without_postgres is None:
                 raise

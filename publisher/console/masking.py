@@ -6,17 +6,24 @@ from typing import Any
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
 
 def shown_bytes(value: bytes | None, *, show: bool) -> str:
-    """Return the value or key of a record; only its size unless `show`."""
+    """Return the value or key of a record, what is no text of it escaped; only its size unless `show`."""
     if value is None:
         return "null"
     if not show:
         return f"{len(value):,} bytes, hidden"
     text = value[:_MOST_SHOWN].decode("utf-8", "backslashreplace")
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text if len(value) <= _MOST_SHOWN else f"{text}… ({len(value):,} bytes)"
+
+
+def shown_text(text: str) -> str:
+    """Return the beginning of a text that may be shown."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text):,} characters)"
 
 
 def shown_key(key: bytes | None, session_key: str, *, show: bool) -> str:

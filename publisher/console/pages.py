@@ -10,8 +10,9 @@ from db.statements import queries
 from publisher.console.alerts.observed import NotReady
 from publisher.console.alerts.page import read_alerts, without_postgres
 from publisher.console.flow import read_flow
-from publisher.console.masking import shown_bytes, shown_detail, shown_traceback
+from publisher.console.masking import shown_detail, shown_traceback
 from publisher.console.reader import Connection, Found, read
+from publisher.console.schemas import ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_places, read_story
 from publisher.retention.survey import survey
@@ -40,17 +41,18 @@ class WrongAddressError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a page is read with. `values`: the address' parameters."""
+    """What a page is read with. `values`: the address' parameters; `shown`: what it shows of records."""
 
     connection: Connection
     settings: Settings
     values: Mapping[str, str]
     not_ready: NotReady
+    shown: ShownValues
 
     @property
     def show(self) -> bool:
         """Whether values are shown."""
-        return self.settings.console.show_values
+        return self.shown.show
 
     def text(self, name: str, otherwise: str = "") -> str:
         """Return a parameter as text."""
@@ -67,13 +69,15 @@ class Asked:
 
 
 class ConsolePage(NamedTuple):
-    """A page. `live`: it follows the outbox while it is open. `without_postgres`: what it shows while Postgres does not answer."""
+    """A page. `live`: it follows the outbox while it is open. `waits_for_others`: for Kafka or a registry, so without a snapshot.
+    `without_postgres`: what it shows while Postgres does not answer.
+    """
 
     path: str
     template: str
     read: Callable[[Asked], Found]
     live: bool = False
-    waits_for_kafka: bool = False
+    waits_for_others: bool = False
     without_postgres: Callable[[str], Found] | None = None
 
 
@@ -224,7 +228,7 @@ def _letter(asked: Asked) -> Found:
         "detail": shown_detail(letter["detail"], letter["reason"], show=asked.show),
         "traceback": shown_traceback(letter["detail"], show=asked.show),
         "events": [
-            {"offset": offset, "ms": ms, "type": kind, "value": shown_bytes(value, show=asked.show)}
+            {"offset": offset, "ms": ms, "type": kind, "value": asked.shown.of(value)}
             for offset, ms, kind, value in [*events][:_EVENTS_SHOWN]
         ],
     }
@@ -257,7 +261,7 @@ def _session(asked: Asked) -> Found:
     key = asked.text("key")
     if "\0" in key:
         raise WrongAddressError("a session key has no NUL")
-    story = read_story(asked.connection, key, asked.number("before", _LAST), show=asked.show)
+    story = read_story(asked.connection, key, asked.number("before", _LAST), asked.shown)
     if not story["sessions"] and not story["letters"] and not story["parked"]:
         raise NotThereError(f"The outbox has neither a session nor a dead letter with the key {key!r}.")
     story["kafka"] = None
@@ -277,17 +281,17 @@ PAGES = (
     ConsolePage("/replays", "replays.html", _replays, live=True),
     ConsolePage("/parked", "parked.html", _parked),
     ConsolePage("/letters", "letters.html", _letters),
-    ConsolePage("/letter", "letter.html", _letter),
+    ConsolePage("/letter", "letter.html", _letter, waits_for_others=True),
     ConsolePage("/storage", "storage.html", _storage),
     ConsolePage("/checks", "checks.html", _checks),
-    ConsolePage("/search", "search.html", _search, waits_for_kafka=True),
-    ConsolePage("/session", "session.html", _session, waits_for_kafka=True),
+    ConsolePage("/search", "search.html", _search, waits_for_others=True),
+    ConsolePage("/session", "session.html", _session, waits_for_others=True),
 )
 
 
 def read_page(page: ConsolePage, asked: Asked) -> Found:
-    """Read a page, in one snapshot unless it waits for Kafka or makes its own. Raises psycopg.Error, NotThereError, WrongAddressError."""
-    if page.waits_for_kafka or page.read is _storage:
+    """Read a page, in one snapshot unless it waits for others or makes its own. Raises psycopg.Error, NotThereError, WrongAddressError."""
+    if page.waits_for_others or page.read is _storage:
         return page.read(asked)
     with snapshot(asked.connection):
         return page.read(asked)

@@ -3,8 +3,9 @@
 from typing import Any
 
 from db.statements import queries
-from publisher.console.masking import shown_bytes, shown_detail, shown_headers, shown_key
+from publisher.console.masking import shown_detail, shown_headers, shown_key
 from publisher.console.reader import Connection, Found, permitted, read
+from publisher.console.schemas import ShownValue, ShownValues
 from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
 from publisher.lookup.records import Copy
 from service.errors import OutboxError
@@ -17,8 +18,9 @@ _KAFKA_TIMEOUT_S = 5
 _MOST_RECORDS = 500_000
 
 
-def read_story(connection: Connection, key: str, before: int, *, show: bool) -> Found:
+def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> Found:
     """Return what the page of a session key shows: its newest sessions before a batch. Raises psycopg.Error."""
+    show = shown.show
     sessions = read(connection, _STORY["sessions"], key=key, before=before, rows=SESSIONS + 1)
     more = sessions[SESSIONS:]
     sessions = sessions[:SESSIONS]
@@ -32,7 +34,7 @@ def read_story(connection: Connection, key: str, before: int, *, show: bool) -> 
         "key": key,
         "sessions": sessions,
         "next": sessions[-1]["batch_id"] if more else None,
-        "outputs": [_output(each, by_output, key, show=show) for each in outputs],
+        "outputs": [_output(each, by_output, key, shown) for each in outputs],
         "outputs_cut": len(outputs) == ROWS,
         "found": outputs,
         "history": _history(connection, key, show=show),
@@ -67,21 +69,21 @@ def _letter(row: Found, *, show: bool) -> Found:
 
 
 def _output(
-    output: Output, values: dict[tuple[int, str, int], Found], key: str, *, show: bool
+    output: Output, values: dict[tuple[int, str, int], Found], key: str, values_shown: ShownValues
 ) -> dict[str, Any]:
     carried = values.get((output.batch_id, *output.identity))
     shown = output._asdict() | {
         "place": None,
         "key": "",
-        "value": "",
+        "value": ShownValue(""),
         "headers": "",
         "identity": output.identity,
     }
     if carried is not None:
         shown |= {
-            "key": shown_key(carried["key"], key, show=show),
-            "value": shown_bytes(carried["value"], show=show),
-            "headers": shown_headers(carried["headers"], show=show),
+            "key": shown_key(carried["key"], key, show=values_shown.show),
+            "value": values_shown.of(carried["value"]),
+            "headers": shown_headers(carried["headers"], show=values_shown.show),
         }
     return shown
 

@@ -40,7 +40,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
             return self._known[schema_id]
         except KeyError:
             with self._lock:
-                found = self._known[schema_id] = self._asked(schema_id)
+                found = self._known[schema_id] = self.fetch(schema_id)
             return found
 
     def __iter__(self) -> Iterator[int]:
@@ -49,7 +49,8 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def _asked(self, schema_id: int) -> WriterSchema | None:
+    def fetch(self, schema_id: int) -> WriterSchema | None:
+        """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with registry_errors(self._where):

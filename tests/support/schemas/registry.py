@@ -85,6 +85,13 @@ class Registry:
         finally:
             self._server.only = None
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Answer nothing until the block ends."""
+        assert self._server is not None
+        with self._server.lock:
+            yield
+
 
 @contextmanager
 def registry(*, own: bool = False) -> Iterator[Registry]:
@@ -191,10 +198,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _found(self, parts: list[str], query: dict[str, list[str]], sent: dict[str, Any]) -> dict[str, Any]:
+    def _found(self, parts: list[str], query: dict[str, list[str]], sent: dict[str, Any]) -> Any:
         match self.command, *parts:
             case "GET", "schemas", "ids", number:
                 return self._schema(int(number))
+            case "GET", "schemas", "ids", number, "versions":
+                return self._places(int(number))
             case "POST", "subjects", subject, "versions":
                 return {"id": self._registered(subject, _key(sent))}
             case "POST", "subjects", subject:
@@ -211,6 +220,14 @@ class _Handler(BaseHTTPRequestHandler):
         if not 0 < number <= len(self.server.schemas):
             raise _RegistryError(404, 40403, f"Schema {number} not found")
         return self.server.schemas[number - 1]
+
+    def _places(self, number: int) -> list[dict[str, Any]]:
+        self._schema(number)
+        return [
+            {"subject": subject, "version": versions.index(number) + 1}
+            for subject, versions in self.server.subjects.items()
+            if number in versions
+        ]
 
     def _registered(self, subject: str, schema: dict[str, Any]) -> int:
         versions = self.server.subjects.get(subject, [])

@@ -17,7 +17,7 @@ def test_a_value_is_its_size_unless_values_are_shown() -> None:
     assert shown_bytes(SECRET.encode(), show=False) == "19 bytes, hidden"
     assert shown_bytes(SECRET.encode(), show=True) == SECRET
     assert shown_bytes(None, show=False) == "null"
-    assert shown_bytes(b"\xff\x00", show=True) == "\\xff\x00"
+    assert shown_bytes(b"\xff\x00\n\xc3\xa9", show=True) == "\\xff\\x00\né"
     assert len(shown_bytes(b"x" * 1_000_000, show=True)) < 5_000
 
 

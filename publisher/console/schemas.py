@@ -1,0 +1,168 @@
+"""Values with a schema as people read them: decoded by the registry of `[schema_registry]`, or as bytes and why.
+
+No page waits for the registry for longer than PAGE_S, whatever it does: a thread of its own asks, and pages wait for that thread.
+"""
+
+import time
+from queue import SimpleQueue
+from threading import Condition, Thread
+from typing import NamedTuple
+
+import structlog
+
+from publisher.console.masking import shown_bytes, shown_text
+from service.errors import SettingsError
+from service.schemas.registry import RegistrySchemas
+from service.schemas.values import as_json
+from service.schemas.wire import WireFormatError, split
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
+from service.settings import SchemaRegistrySettings
+
+_log = structlog.get_logger()
+
+PAGE_S = 3.0
+"""Seconds that all values of a page may wait for the registry."""
+AGAIN_S = 10.0
+"""Seconds after which a registry that was away, and an id that it did not know, are asked for again."""
+MOST_VALUE_BYTES = 64 << 10
+MOST_PAGE_BYTES = 1 << 20
+"""What is decoded of one value and of all values of a page: a page must not keep the process busy."""
+_ANSWER_S = 2.0
+_MOST_KNOWN = 10_000
+_KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
+
+
+class Answer(NamedTuple):
+    """What the registry said of an id. `trouble`: why it said nothing; `until`: when to ask again (time.monotonic)."""
+
+    schema: WriterSchema | None
+    places: str = ""
+    trouble: str = ""
+    until: float = float("inf")
+
+
+class SchemaLookup:
+    """The registry's schemas and their names, each asked for once. Thread-safe."""
+
+    def __init__(self, settings: SchemaRegistrySettings) -> None:
+        """Nothing is asked, and no thread runs before the first `find`."""
+        self._settings = settings
+        self._schemas: RegistrySchemas | None = None
+        self._answers: dict[int, Answer] = {}
+        self._away: Answer | None = None
+        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._waiting: set[int] = set()
+        self._changed = Condition()
+        self._thread: Thread | None = None
+
+    def find(self, schema_id: int, wait_s: float) -> Answer:
+        """Return the registry's answer, waiting so long at the most."""
+        with self._changed:
+            if (known := self._known(schema_id)) is not None:
+                return known
+            if schema_id not in self._waiting:
+                self._waiting.add(schema_id)
+                self._asked.put(schema_id)
+            if self._thread is None:
+                self._thread = Thread(target=self._answer_all, name="console schemas", daemon=True)
+                self._thread.start()
+            self._changed.wait_for(lambda: self._known(schema_id) is not None, wait_s)
+            return self._known(schema_id) or Answer(
+                None, trouble="the schema registry has not answered yet: load the page again"
+            )
+
+    def _known(self, schema_id: int) -> Answer | None:
+        now = time.monotonic()
+        for each in (self._answers.get(schema_id), self._away):
+            if each is not None and each.until > now:
+                return each
+        return None
+
+    def _answer_all(self) -> None:
+        while True:
+            schema_id = self._asked.get()
+            with self._changed:
+                known = self._known(schema_id)
+            answer = known or self._answer(schema_id)
+            with self._changed:
+                if answer.trouble:
+                    self._away = answer
+                elif known is None:
+                    if len(self._answers) >= _MOST_KNOWN:
+                        self._answers.clear()
+                    self._answers[schema_id] = answer
+                self._waiting.discard(schema_id)
+                self._changed.notify_all()
+
+    def _answer(self, schema_id: int) -> Answer:
+        try:
+            if self._schemas is None:
+                options = self._settings.client()
+                options |= {"timeout": min(_ANSWER_S, self._settings.timeout_s), "max.retries": 0}
+                self._schemas = RegistrySchemas(options)
+            schema = self._schemas.fetch(schema_id)
+            if schema is None:
+                return Answer(None, until=time.monotonic() + AGAIN_S)
+            return Answer(schema, self._places(schema_id))
+        except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
+            said = str(error)
+        except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread goes on
+            _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
+            said = f"{type(error).__name__}: {error}"
+        return Answer(None, trouble=said, until=time.monotonic() + AGAIN_S)
+
+    def _places(self, schema_id: int) -> str:
+        """Under which subjects it is registered; "" where the registry cannot say that."""
+        assert self._schemas is not None
+        try:
+            found = self._schemas.client.get_schema_versions(schema_id)
+        except Exception:  # noqa: BLE001 - not every registry has this request, and the id is known
+            return ""
+        if not found:
+            return ""
+        first = f"{found[0].subject} version {found[0].version}"
+        return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
+
+
+class ShownValue(NamedTuple):
+    """`schema`: what it was decoded by, or why it was not; "" where it does not look like a value with a schema."""
+
+    text: str
+    schema: str = ""
+
+
+class ShownValues:
+    """The values of one page. Not thread-safe."""
+
+    def __init__(self, *, show: bool, lookup: SchemaLookup | None = None) -> None:
+        self.show = show
+        self._lookup = lookup
+        self._bytes_left = MOST_PAGE_BYTES
+        self._wait_left_s = PAGE_S
+
+    def of(self, value: bytes | None) -> ShownValue:
+        """Return what the page shows of the value of a record."""
+        shown = shown_bytes(value, show=self.show)
+        if value is None or not self.show or self._lookup is None:
+            return ShownValue(shown)
+        try:
+            schema_id, _ = split(value)
+        except WireFormatError:
+            return ShownValue(shown)
+        if len(value) > min(MOST_VALUE_BYTES, self._bytes_left):
+            return ShownValue(shown, f"schema {schema_id}; not decoded here: `spark-job decode` does it")
+        self._bytes_left -= len(value)
+        began = time.monotonic()
+        answer = self._lookup.find(schema_id, self._wait_left_s)
+        self._wait_left_s = max(0.0, self._wait_left_s - (time.monotonic() - began))
+        if answer.trouble:
+            return ShownValue(shown, f"schema {schema_id}; not decoded: {answer.trouble}")
+        if answer.schema is None:
+            return ShownValue(shown, f"not decoded: the registry has no schema {schema_id}")
+        names = f"{_KINDS.get(answer.schema.kind, answer.schema.kind)}, " + ", ".join(
+            each for each in (answer.places, f"schema {schema_id}") if each
+        )
+        try:
+            return ShownValue(shown_text(as_json(value, {schema_id: answer.schema})), names)
+        except ValueError as error:
+            return ShownValue(shown, f"{names}; not decoded: {error}")
