@@ -13,7 +13,7 @@ import pyarrow as pa
 from service.schemas.protobuf import enum_name, parse
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
-from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
+from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
