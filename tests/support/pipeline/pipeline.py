@@ -33,7 +33,7 @@ from tests.support.servers.input_topic import InputTopic
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
-_PARTITIONS = 3
+PARTITIONS = 3
 COMPLETION_TIMEOUT_S = 900.0
 _REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
 
@@ -50,7 +50,7 @@ class Pipeline:
         *,
         options: Options | None = None,
         reads: str = "",
-        partitions: int = _PARTITIONS,
+        partitions: int = PARTITIONS,
     ) -> None:
         """`options`: settings {section: {key: value}} beside those below. `reads`: another one's input topic; empty: one of its own.
 
@@ -84,7 +84,7 @@ class Pipeline:
         self.job = self.another_job()
         self.publisher = Service("publisher", self.variables, folder / "publisher.log")
         inputs: dict[str, tuple[int, dict[str, str]]] = {} if reads else {self.input: (partitions, {})}
-        create_topics(bootstrap, inputs | {topic: (_PARTITIONS, {}) for topic in self.outputs})
+        create_topics(bootstrap, inputs | {topic: (PARTITIONS, {}) for topic in self.outputs})
         self.watcher = Watcher(bootstrap, *self.outputs)
         self._cleanup = ExitStack()
         self._connection: psycopg.Connection[Any] | None = None
