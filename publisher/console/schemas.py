@@ -66,10 +66,10 @@ class SchemaLookup:
             if self._thread is None:
                 self._thread = Thread(target=self._answer_all, name="console schemas", daemon=True)
                 self._thread.start()
-            self._changed.wait_for(lambda: self._known(schema_id) is not None, wait_s)
-            return self._known(schema_id) or Answer(
-                None, trouble="the schema registry has not answered yet: load the page again"
-            )
+            self._changed.wait_for(lambda: schema_id not in self._waiting, wait_s)
+            if schema_id not in self._waiting:
+                return self._answers[schema_id]
+        return Answer(None, trouble="the schema registry has not answered yet: load the page again")
 
     def _known(self, schema_id: int) -> Answer | None:
         now = time.monotonic()
@@ -87,10 +87,9 @@ class SchemaLookup:
             with self._changed:
                 if answer.trouble:
                     self._away = answer
-                elif known is None:
-                    if len(self._answers) >= _MOST_KNOWN:
-                        self._answers.clear()
-                    self._answers[schema_id] = answer
+                if len(self._answers) >= _MOST_KNOWN:
+                    self._answers.clear()
+                self._answers[schema_id] = answer
                 self._waiting.discard(schema_id)
                 self._changed.notify_all()
 
