@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import typer
 
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
@@ -98,10 +98,8 @@ def main(
     ] = None,
     batch_events: Annotated[list[int] | None, typer.Option("--batch", help="Events of a batch.")] = None,
     batches: Annotated[int, typer.Option(min=3, help="Batches that are measured.")] = 10,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     sizes = batch_events or [2_000, 20_000, 200_000]

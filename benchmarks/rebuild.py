@@ -8,13 +8,12 @@ rebuild read. `all open`: none closes. One thread, librdkafka's own beside it; b
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from benchmarks.pipeline.traffic import preload, without_ends
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
 from benchmarks.support.servers import Servers, started_servers
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
@@ -36,10 +35,8 @@ LABELS = {
 def main(
     events: Annotated[int, typer.Option(min=10_000, help="Events that are read again.")] = 1_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Medians of so many.")] = 3,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     report = Report("rebuild", {}, LABELS, comparing=False)

@@ -15,7 +15,6 @@ relayed some sessions before it is timed.
 import gc
 import math
 import multiprocessing
-import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -40,7 +39,8 @@ from benchmarks.support.outbox import (
     wait_for_lanes,
 )
 from benchmarks.support.process_cost import cpu_s, peak_mb
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
+from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
@@ -143,6 +143,11 @@ def _send(kafka: KafkaSettings, topic: str, first: int, rows: int, size: int) ->
     return Sent(began, time.perf_counter(), events, time.process_time() - began_cpu, peak_mb())
 
 
+def expected_s(rows: int, *, is_debezium: bool) -> float:
+    """Return how long a round will take, with the rows made first."""
+    return 30.0 + rows / 900 if is_debezium else 5.0 + rows / 8_000
+
+
 def main(
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 40_000,
     rounds: Annotated[int, typer.Option(min=1, help="How often both are measured; the medians count.")] = 5,
@@ -153,10 +158,8 @@ def main(
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     warm_up: Annotated[int, typer.Option(min=1, help="Sessions that Debezium's JVM warms up with.")] = 5_000,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     if rows < 2 * transaction_sessions * max(lanes, processes):
@@ -189,12 +192,14 @@ def main(
                     return measure_relay(outbox, rows, processes, Path(directory))
                 return measure_bare(outbox, rows, processes)
 
-        for whose in ("publisher", "bare producer"):
+        turns = kept.turns(["publisher", *choices, "bare producer"], rounds)
+        announce(sum(expected_s(rows, is_debezium=whose in choices) for whose in turns), len(turns))
+        for whose in ("publisher", "bare producer") if turns else ():
             Report("warm-up", parameters, LABELS).add(whose, measured(whose))
-        for whose in kept.turns(["publisher", *choices, "bare producer"], rounds):
-            load = os.getloadavg()[0]
-            kept.add(whose, measured(whose), load_before=load)
-    report.finish(page, as_json=json)
+        for whose in turns:
+            with kept.failures.tolerated(whose) as load:
+                kept.add(whose, measured(whose), load_before=load)
+    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the publisher and Debezium's outbox event router deliver when they are killed at the same points of the same backlog.
 
-    python -m benchmarks.relay_kills [--rows 40000] [--rounds 3] [--at 15,30,45,60,75] [--exactly-once]
+    python -m benchmarks.relay_kills [--rows 20000] [--rounds 3] [--at 15,30,45,60,75] [--exactly-once]
 
 A backlog waits. Whenever a `read_committed` consumer has got so many per cent of its events, the relay's process gets SIGKILL and is
 started again at once. At the end another consumer reads the topic from its beginning and counts what is missing, there twice, out of order
@@ -10,7 +10,6 @@ it has stored how far it is.
 """
 
 import math
-import os
 import statistics
 import tempfile
 import time
@@ -29,7 +28,8 @@ from benchmarks.peers.debezium.table import APPEND_TIME, LOGICAL, debezium_table
 from benchmarks.support.kept import KeptRounds, ResultsFolder
 from benchmarks.support.outbox import EVENTS, synthetic_outbox, wait_for_lanes
 from benchmarks.support.reading import TopicReader, topic_reader
-from benchmarks.support.report import Measured, Report
+from benchmarks.support.report import Json, Measured, Page, Report
+from benchmarks.support.rounds import announce
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
 from devstack.stack import Stack
@@ -164,6 +164,11 @@ def _is_back(reader: TopicReader) -> Callable[[], bool]:
     return lambda: reader.next_new is not None or not reader.tally.missing
 
 
+def expected_s(rows: int, kills: int, *, is_debezium: bool) -> float:
+    """Return how long a round will take, with the rows made first."""
+    return 25.0 + rows / 700 + 9.0 * kills if is_debezium else 5.0 + rows / 4_000 + 2.5 * kills
+
+
 def percentages(text: str) -> list[int]:
     """The points of `--at`, in order. Raises typer.BadParameter for anything but whole numbers of 1 to 99."""
     parts = text.split(",")
@@ -173,7 +178,7 @@ def percentages(text: str) -> list[int]:
 
 
 def main(
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 40_000,
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 20_000,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured; the medians count.")] = 3,
     at: Annotated[str, typer.Option(help="Kill when so many per cent are delivered.")] = "15,30,45,60,75",
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 4,
@@ -183,10 +188,8 @@ def main(
         int, typer.Option(min=1, help="How often Connect stores how far it is; its default is 60,000.")
     ] = 1_000,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     points = percentages(at)
@@ -205,11 +208,14 @@ def main(
                 return debezium_relay(stack, rows, choices[whose], Path(directory))
             return publisher_relay(stack, rows, lanes, Path(directory))
 
-        for whose in kept.turns(["publisher", *choices], rounds):
-            load = os.getloadavg()[0]
-            with relay(whose) as ready:
+        turns = kept.turns(["publisher", *choices], rounds)
+        announce(
+            sum(expected_s(rows, len(points), is_debezium=whose in choices) for whose in turns), len(turns)
+        )
+        for whose in turns:
+            with kept.failures.tolerated(whose) as load, relay(whose) as ready:
                 kept.add(whose, measure_kills(stack, ready, rows, points), load_before=load)
-    report.finish(page, as_json=json)
+    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

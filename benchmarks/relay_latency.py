@@ -12,7 +12,6 @@ router (benchmarks/peers/debezium), which waits beside the publisher; `--exactly
 """
 
 import itertools
-import os
 import statistics
 import tempfile
 import threading
@@ -39,7 +38,8 @@ from benchmarks.support.outbox import (
     values_of,
     wait_for_lanes,
 )
-from benchmarks.support.report import Report
+from benchmarks.support.report import Json, Page, Report
+from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
 from service import logs
@@ -167,10 +167,8 @@ def main(
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     results: ResultsFolder = None,
-    page: Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
-    ] = False,
+    page: Page = None,
+    json: Json = False,
 ) -> None:
     """Measure and print."""
     logs.configure(LogSettings(level="WARNING"))
@@ -192,14 +190,16 @@ def main(
         ways.append(_bare(outbox))
         arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
         measure(ways, arrivals, WARM_UP, rate)
-        turns = kept.turns([way.name for way in ways], rounds)
         by_name = {way.name: way for way in ways}
-        while turn := list(itertools.islice(turns, len(ways))):
-            load = os.getloadavg()[0]
-            for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
-                cuts = statistics.quantiles(found, n=100)
-                kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
-    report.finish(page, as_json=json)
+        turns = kept.turns(list(by_name), rounds)
+        together = [turns[first : first + len(ways)] for first in range(0, len(turns), len(ways))]
+        announce(len(together) * batches / rate, len(together))
+        for turn in together:
+            with kept.failures.tolerated(", ".join(turn)) as load:
+                for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
+                    cuts = statistics.quantiles(found, n=100)
+                    kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
+    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

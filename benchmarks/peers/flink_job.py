@@ -11,6 +11,7 @@ from uuid import uuid4
 from benchmarks.peers import properties
 from benchmarks.peers.contender import Work
 from benchmarks.peers.java import built
+from benchmarks.peers.kafka_options import CONSUMER, PRODUCER, prefixed
 from benchmarks.peers.process import SingleProcess, started
 
 PART = "job"
@@ -60,19 +61,6 @@ _FLINK = {
     "restart-strategy.fixed-delay.attempts": "2147483647",
     "restart-strategy.fixed-delay.delay": "1 s",
 }
-_SOURCE = {
-    "isolation.level": "read_committed",
-    "max.poll.records": "5000",
-    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
-    "fetch.max.bytes": str(64 * 1024 * 1024),
-    "receive.buffer.bytes": str(1024 * 1024),
-}
-_SINK = {
-    "compression.type": "lz4",
-    "linger.ms": "5",
-    "batch.size": str(256 * 1024),
-    "buffer.memory": str(64 * 1024 * 1024),
-}
 
 
 @dataclass(frozen=True)
@@ -115,17 +103,17 @@ class Flink:
         }
         if (latest := latest_checkpoint(checkpoints)) is not None:
             flink["execution.state-recovery.path"] = latest.as_uri()
-        source = _SOURCE | {"group.id": prefix}
-        sink = _SINK | {"transaction.timeout.ms": str(self.transaction_timeout_s * 1000)}
+        source = {**CONSUMER, "group.id": prefix}
+        sink = {**PRODUCER, "transaction.timeout.ms": str(self.transaction_timeout_s * 1000)}
         return {
             "job.bootstrap-servers": work.bootstrap_servers,
             "job.input-topic": work.input_topic,
             "job.output-topic": work.output_topic,
             "job.transactional-id-prefix": prefix,
             "job.transaction-naming": "INCREMENTING",
-            **{f"flink.{name}": value for name, value in flink.items()},
-            **{f"source.{name}": value for name, value in source.items()},
-            **{f"sink.{name}": value for name, value in sink.items()},
+            **prefixed("flink.", flink),
+            **prefixed("source.", source),
+            **prefixed("sink.", sink),
         }
 
 

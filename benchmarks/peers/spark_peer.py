@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from benchmarks.peers.contender import Work
+from benchmarks.peers.kafka_options import CONSUMER, PRODUCER, prefixed
 from benchmarks.peers.process import SingleProcess, started
 
 PART = "job"
@@ -37,16 +38,7 @@ _SOURCE = {
     "startingOffsets": "earliest",
     "failOnDataLoss": "true",
     "maxOffsetsPerTrigger": "600000",
-    "kafka.isolation.level": "read_committed",
-    "kafka.max.poll.records": "5000",
-    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
-    "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
-    "kafka.receive.buffer.bytes": str(1024 * 1024),
-}
-_SINK = {
-    "kafka.compression.type": "lz4",
-    "kafka.linger.ms": "5",
-    "kafka.batch.size": str(256 * 1024),
+    **prefixed("kafka.", CONSUMER),
 }
 
 
@@ -80,7 +72,7 @@ class SparkStateful:
             "spark": spark
             | {"spark.sql.shuffle.partitions": str(work.parallelism), "spark.local.dir": str(work.folder)},
             "source": _SOURCE | bootstrap | {"subscribe": work.input_topic},
-            "sink": _SINK
+            "sink": prefixed("kafka.", PRODUCER)
             | bootstrap
             | {"topic": work.output_topic, "checkpointLocation": str(work.folder / "checkpoint")},
         }

@@ -10,6 +10,7 @@ from uuid import uuid4
 from benchmarks.peers import properties
 from benchmarks.peers.contender import Work
 from benchmarks.peers.java import built
+from benchmarks.peers.kafka_options import CONSUMER, PRODUCER, prefixed
 from benchmarks.peers.process import SingleProcess, started
 
 PART = "job"
@@ -32,14 +33,8 @@ _STREAMS = {
     "buffered.records.per.partition": "10000",
     "main.consumer.auto.offset.reset": "earliest",
     "main.consumer.session.timeout.ms": "10000",
-    "consumer.max.poll.records": "5000",
-    "consumer.max.partition.fetch.bytes": str(4 * 1024 * 1024),
-    "consumer.fetch.max.bytes": str(64 * 1024 * 1024),
-    "consumer.receive.buffer.bytes": str(1024 * 1024),
-    "producer.compression.type": "lz4",
-    "producer.linger.ms": "5",
-    "producer.batch.size": str(256 * 1024),
-    "producer.buffer.memory": str(64 * 1024 * 1024),
+    **prefixed("consumer.", CONSUMER),
+    **prefixed("producer.", PRODUCER),
 }
 
 
@@ -81,5 +76,5 @@ class KafkaStreams:
             "job.input-topic": work.input_topic,
             "job.output-topic": work.output_topic,
             "job.store": self.store,
-            **{f"streams.{name}": value for name, value in streams.items()},
+            **prefixed("streams.", streams),
         }

@@ -8,7 +8,7 @@ import typer
 
 from benchmarks.pipeline import restarts, steady
 from benchmarks.pipeline.checkout import OURS, Checkout, compared
-from benchmarks.support.report import Measured, Report, alternate
+from benchmarks.support.report import Json, Measured, Page, Report, alternate
 from benchmarks.support.servers import started_servers
 
 app = typer.Typer(add_completion=False, help=__doc__, no_args_is_help=True)
@@ -22,8 +22,6 @@ Partitions = Annotated[int, typer.Option(min=1, help="Partitions of the input to
 Rate = Annotated[float, typer.Option(min=1, help="Sessions a second; a session has 102 events.")]
 Seconds = Annotated[float, typer.Option(min=1, help="How long is measured.")]
 WarmUp = Annotated[float, typer.Option(min=0, help="Seconds after the first output that do not count.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the table.")]
-Page = Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)]
 
 _SETTINGS = {
     "SESSION__KEY": "key",

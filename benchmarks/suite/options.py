@@ -1,14 +1,18 @@
-"""Options that several commands have, and what they mean."""
+"""Options that several commands have, what they mean, and how a measurement becomes a command that has them."""
 
+import inspect
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
-from benchmarks.suite.results import Results, ResultsError
+from benchmarks.suite.results import RESULTS
+
+P = ParamSpec("P")
 
 Names = Annotated[
     str,
@@ -31,39 +35,82 @@ Setting = Annotated[
 Partitions = Annotated[int, typer.Option(min=1, help="Partitions of the input topic.")]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The options of every measurement that compares contenders."""
+
+    who: Names = "ours"
+    rounds: Rounds = 1
+    partitions: Partitions = 4
+    baseline: Baseline = None
+    setting: Setting = None
+    folder: Folder = RESULTS
+
+    @property
+    def names(self) -> list[str]:
+        """Of the contenders."""
+        return [one.strip() for one in self.who.split(",") if one.strip()]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Further ones of ours, environment names without OUTBOX_. Raises typer.BadParameter."""
+        found = {}
+        for one in self.setting or []:
+            name, is_set, value = one.partition("=")
+            if not is_set:
+                raise typer.BadParameter(f"--setting {one}: NAME=VALUE is expected")
+            found[name] = value
+        return found
+
+    def parameters(self, **own: object) -> dict[str, object]:
+        """Return what rounds must have had in common to be compared: a measurement's own, the partitions, the settings."""
+        return {**own, "partitions": self.partitions, **self.settings}
+
+
+def measurement(
+    app: typer.Typer, name: str, *, who: str, rounds: int = 1
+) -> Callable[[Callable[Concatenate[Asked, P], None]], Callable[Concatenate[Asked, P], None]]:
+    """Make a function whose first parameter is an `Asked` a command: its other parameters are options, and the fields of `Asked` follow.
+
+    `who`, `rounds`: their defaults.
+    """
+    defaults = asdict(Asked(who=who, rounds=rounds))
+    common = get_type_hints(Asked, include_extras=True)
+
+    def register(
+        function: Callable[Concatenate[Asked, P], None],
+    ) -> Callable[Concatenate[Asked, P], None]:
+        hints = get_type_hints(function, include_extras=True)
+        own = list(inspect.signature(function).parameters.values())[1:]
+        options = [
+            *(each.replace(kind=each.KEYWORD_ONLY, annotation=hints[each.name]) for each in own),
+            *(
+                inspect.Parameter(
+                    each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=common[each]
+                )
+                for each, default in defaults.items()
+            ),
+        ]
+
+        def run(**given: Any) -> None:
+            asked = Asked(**{each: given.pop(each) for each in defaults})
+            function(asked, **given)  # type: ignore[call-arg]
+
+        vars(run)["__signature__"] = inspect.Signature(options)
+        app.command(name, help=function.__doc__)(run)
+        return function
+
+    return register
+
+
 def command() -> list[str]:
     """How this process was called, as it can be called again."""
     return ["python", "-m", "benchmarks.suite", *map(shlex.quote, sys.argv[1:])]
 
 
 def numbers(text: str) -> list[float]:
-    """Numbers with commas between."""
-    return [float(one) for one in text.split(",")]
-
-
-def names(text: str) -> list[str]:
-    """Names with commas between."""
-    return [one.strip() for one in text.split(",") if one.strip()]
-
-
-def settings(given: list[str] | None) -> dict[str, str]:
-    """Settings of ours, environment names without OUTBOX_."""
-    found = {}
-    for one in given or []:
-        name, is_set, value = one.partition("=")
-        if not is_set:
-            raise typer.BadParameter(f"--setting {one}: NAME=VALUE is expected")
-        found[name] = value
-    return found
-
-
-def results(
-    folder: Path, name: str, title: str, labels: Mapping[str, str], parameters: Mapping[str, object]
-) -> Results:
-    """The file of a measurement; a usage error where it cannot be continued."""
+    """Numbers with commas between. Raises typer.BadParameter."""
     try:
-        return Results(
-            folder / f"{name}.json", title=title, labels=labels, parameters=parameters, command=command()
-        )
-    except ResultsError as error:
-        raise typer.BadParameter(str(error)) from None
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: numbers with commas between are expected") from None

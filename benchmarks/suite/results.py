@@ -103,13 +103,12 @@ class Results:
 
     def missing(
         self, contenders: Sequence[str], rounds: int, points: Sequence[str] = ("",)
-    ) -> Iterator[tuple[str, str]]:
-        """Yield the (contender, point) of each round that is still to be taken; who goes first alternates from round to round."""
+    ) -> Iterator[tuple[str, list[str]]]:
+        """Yield (contender, points of which a round is still to be taken), turn by turn; who goes first alternates from round to round."""
         for number in range(rounds):
-            for point in points:
-                for contender in contenders if number % 2 == 0 else contenders[::-1]:
-                    if self.taken(contender, point) <= number:
-                        yield contender, point
+            for contender in contenders if number % 2 == 0 else contenders[::-1]:
+                if left := [point for point in points if self.taken(contender, point) <= number]:
+                    yield contender, left
 
     def _save(self) -> None:
         self._document["summary"] = summary(self._document)

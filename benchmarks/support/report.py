@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import typer
 from rich.console import Console
 
 T = TypeVar("T")
 Measured = Mapping[str, float]
 """One round: {measure: value}. Infinite where something never came."""
+
+Page = Annotated[Path | None, typer.Option(help="Also put the table into this page.", exists=True)]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the table.")]
 
 screen = Console(stderr=True)
 

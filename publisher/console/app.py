@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from publisher.console.access import COOKIE, Access, new_cookie
-from publisher.console.flow import NotReady
+from publisher.console.alerts.observed import NotReady
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
@@ -33,7 +33,7 @@ from publisher.console.reader import MOST_CONNECTIONS, Reader
 from publisher.console.rendering import Rendering, query
 from publisher.console.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
-from service.errors import OutboxError
+from service.errors import OutboxError, UnavailableError
 from service.settings import Settings
 
 _log = structlog.get_logger()
@@ -90,8 +90,13 @@ class ConsoleApp:
     def _rendered(self, page: ConsolePage, values: dict[str, str], *, part: bool) -> tuple[int, str]:
         """In a thread that may wait for Postgres."""
         shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
-        with self._reader.connection() as connection:
-            found = read_page(page, Asked(connection, self._settings, values, self._not_ready, shown))
+        try:
+            with self._reader.connection() as connection:
+                found = read_page(page, Asked(connection, self._settings, values, self._not_ready, shown))
+        except (UnavailableError, psycopg.OperationalError) as error:
+            if page.without_postgres is None:
+                raise
+            found = page.without_postgres(explain(error)[1])
         outcome = found.get("outcome")
         if isinstance(outcome, SearchOutcome) and outcome.key is not None:
             return 303, f"{self._settings.console.path_prefix}/session?{query({'key': outcome.key})}"

@@ -1,45 +1,28 @@
 """The flow at a glance: rates, lag, latency, services and what needs a person."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from db.statements import queries
-from publisher.console.findings import COUNT_LIMIT, Observed, findings
+from publisher.console.alerts.findings import findings
+from publisher.console.alerts.observed import COUNT_LIMIT, NotReady, observe
 from publisher.console.reader import Connection, Found, may_read_all, permitted, read
-from publisher.outbox import parked_topics
-from publisher.status.publisher_status import LaneStatus, read_lanes
+from publisher.status.publisher_status import LaneStatus
+from service.settings import Settings
 
 _FLOW = queries("publisher.console", "flow")
-_PARKED = queries("publisher", "parked")
 
 STEP_S, SPAN_S = 2, 120
 _RATE_STEPS = 5
-_LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
-
-NotReady = Callable[[], Sequence[str]]
-"""Why the process that serves the console is not ready; nothing where it is none that delivers."""
 
 
-def read_flow(connection: Connection, not_ready: NotReady = lambda: ()) -> Found:
+def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -> Found:
     """Return what the page of the flow shows. Raises psycopg.Error."""
-    login, is_auditor = may_read_all(connection)
-    lanes = read_lanes(connection, COUNT_LIMIT)
+    login, _ = may_read_all(connection)
+    seen, latency = observe(connection, settings, not_ready)
     span = {"step_s": STEP_S, "span_s": SPAN_S}
     committed = read(connection, _FLOW["committed"], **span)
     delivered = read(connection, _FLOW["delivered"], **span)
-    services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
-    letters = permitted(connection, lambda: _letters(connection), None)
-    parked = dict(connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall())
-    replays = permitted(connection, lambda: read(connection, _FLOW["interrupted_replays"]), None)
-    seen = Observed(
-        lanes=lanes,
-        services=services if is_auditor else None,
-        parked=parked,
-        parked_topics=parked_topics.standing(connection),
-        letters=letters,
-        interrupted_replays=[each["replay_id"] for each in replays or ()],
-        not_ready=not_ready(),
-    )
     newest = read(connection, _FLOW["newest"])
     return {
         "login": login,
@@ -50,17 +33,12 @@ def read_flow(connection: Connection, not_ready: NotReady = lambda: ()) -> Found
             "outputs delivered": series(delivered, "events"),
         },
         "newest": newest[0] if newest else None,
-        "lag": _lag(lanes),
-        "latency": read(connection, _FLOW["latency"], **_LATENCY)[0],
-        "services": services,
+        "lag": _lag(seen.lanes),
+        "latency": latency,
+        "services": permitted(connection, lambda: read(connection, _FLOW["services"]), None),
         "findings": findings(seen),
         "input": permitted(connection, lambda: read(connection, _FLOW["input"]), None),
     }
-
-
-def _letters(connection: Connection) -> dict[str, int]:
-    rows = read(connection, _FLOW["open_letters"], count_limit=COUNT_LIMIT)
-    return {row["reason"]: row["letters"] for row in rows}
 
 
 def _rates(committed: Sequence[Found], delivered: Sequence[Found]) -> dict[str, dict[str, float]]:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.console.flow import NotReady, read_flow
+from publisher.console.alerts.observed import NotReady
+from publisher.console.alerts.page import read_alerts, without_postgres
+from publisher.console.flow import read_flow
 from publisher.console.masking import shown_detail, shown_traceback
 from publisher.console.reader import Connection, Found, read
 from publisher.console.schemas import ShownValues
@@ -24,6 +26,7 @@ ROWS = 50
 _LAST = 2**62
 _COUNT_LIMIT = 10_000
 _CHECKED_BATCHES = 200
+_COUNTED_BATCHES = 5_000
 _LATENCY_ROWS = 2_000
 _EVENTS_SHOWN = 200
 
@@ -66,17 +69,26 @@ class Asked:
 
 
 class ConsolePage(NamedTuple):
-    """A page. `live`: it follows the outbox while it is open; `waits_for_others`: for Kafka or a registry, so without a snapshot."""
+    """A page. `live`: it follows the outbox while it is open. `waits_for_others`: for Kafka or a registry, so without a snapshot.
+    `without_postgres`: what it shows while Postgres does not answer.
+    """
 
     path: str
     template: str
     read: Callable[[Asked], Found]
     live: bool = False
     waits_for_others: bool = False
+    without_postgres: Callable[[str], Found] | None = None
 
 
 def _flow(asked: Asked) -> Found:
-    return read_flow(asked.connection, asked.not_ready) | {"time": asked.settings.session.time}
+    return read_flow(asked.connection, asked.settings, asked.not_ready) | {
+        "time": asked.settings.session.time
+    }
+
+
+def _alerts(asked: Asked) -> Found:
+    return read_alerts(asked.connection, asked.settings, asked.not_ready)
 
 
 def _lanes(asked: Asked) -> Found:
@@ -87,7 +99,10 @@ def _runs(asked: Asked) -> Found:
     before, generation = asked.number("before", _LAST), asked.number("generation", 2**31 - 1)
     runs = read(asked.connection, _LEDGER["runs"], before=before, rows=ROWS)
     generations = read(asked.connection, _LEDGER["generations"], before=min(generation, 2**31 - 1), rows=ROWS)
+    restores = read(asked.connection, _LEDGER["last_restore"], batches=_COUNTED_BATCHES)
     return {
+        "restore": restores[0] if restores else None,
+        "counted_batches": _COUNTED_BATCHES,
         "runs": runs,
         "generations": generations,
         "savepoints": read(asked.connection, _LEDGER["savepoints"], rows=ROWS),
@@ -257,6 +272,7 @@ def _session(asked: Asked) -> Found:
 
 PAGES = (
     ConsolePage("/", "flow.html", _flow, live=True),
+    ConsolePage("/alerts", "alerts.html", _alerts, without_postgres=without_postgres),
     ConsolePage("/lanes", "lanes.html", _lanes, live=True),
     ConsolePage("/runs", "runs.html", _runs),
     ConsolePage("/batches", "batches.html", _batches, live=True),

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import structlog
 
-from publisher.console.flow import NotReady
+from publisher.console.alerts.observed import NotReady
 from service.errors import SettingsError
 from service.settings import Settings
 

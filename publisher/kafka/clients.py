@@ -60,7 +60,9 @@ def lane_producer(
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
         "partitioner": "murmur2_random",
-        "linger.ms": 5,
+        # A transaction's end sends what is left at once. Until then only full batches go: with some milliseconds librdkafka's thread
+        # wakes up again and again while rows are produced, and looks whether it is time.
+        "linger.ms": 100,
         "queue.buffering.max.messages": 1_000_000,
         "message.max.bytes": _MAX_MESSAGE_BYTES,
         "batch.size": _BATCH_BYTES,

@@ -5,7 +5,6 @@ import binascii
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from service.schemas.writer import SchemaUnusableError, WriterSchema
@@ -73,8 +72,14 @@ def plain(message: "Message") -> Any:
 
 
 def timestamp(message: Any) -> datetime:
-    """A google.protobuf.Timestamp, to the microsecond."""
-    return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+    """A google.protobuf.Timestamp, to the microsecond.
+
+    Raises ValueError where no datetime can be as far away.
+    """
+    try:
+        return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+    except OverflowError as error:
+        raise ValueError(f"a Timestamp of {message.seconds} seconds is out of range") from error
 
 
 def _field(each: Any, value: Any) -> Any:
@@ -131,17 +136,29 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> str:
 
 def _add_builtin(pool: "DescriptorPool", names: Iterable[str]) -> None:
     """The files of google.protobuf, which nobody registers."""
-    from google.protobuf import descriptor_pb2
+    from google.protobuf import (  # each puts its file into the default pool
+        any_pb2,  # noqa: F401
+        api_pb2,  # noqa: F401
+        descriptor_pb2,
+        descriptor_pool,
+        duration_pb2,  # noqa: F401
+        empty_pb2,  # noqa: F401
+        field_mask_pb2,  # noqa: F401
+        source_context_pb2,  # noqa: F401
+        struct_pb2,  # noqa: F401
+        timestamp_pb2,  # noqa: F401
+        type_pb2,  # noqa: F401
+        wrappers_pb2,  # noqa: F401
+    )
 
     for name in names:
-        stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
-        if name != f"google/protobuf/{stem}.proto" or not stem.isidentifier():
+        if not name.startswith("google/protobuf/"):
             continue
         try:
-            module = import_module(f"google.protobuf.{stem}_pb2")
-        except ModuleNotFoundError:
+            known = descriptor_pool.Default().FindFileByName(name)
+        except KeyError:
             continue
         file = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
+        known.CopyToProto(file)
         _add_builtin(pool, file.dependency)
         pool.Add(file)

@@ -7,11 +7,12 @@ process for all records of that id.
 import base64
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from service.schemas.proto_text import NotCompiledError, descriptors
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
 
 if TYPE_CHECKING:
@@ -65,19 +66,15 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
                 raise
             references: dict[str, str] = {}
             self._add_references(found, references)
-        if found.schema_type == "PROTOBUF":
-            self._check_descriptors(schema_id, [*references.values(), found.schema_str or ""])
-        return WriterSchema(found.schema_type or "AVRO", found.schema_str or "", tuple(references.items()))  # type: ignore[arg-type]
-
-    def _check_descriptors(self, schema_id: int, texts: Iterable[str]) -> None:
-        for text in texts:
+        text = found.schema_str or ""
+        if found.schema_type == "PROTOBUF" and not all(map(_is_descriptor, [text, *references.values()])):
             try:
-                base64.b64decode(text, validate=True)
-            except ValueError as error:
+                text, references = descriptors(text, references)
+            except NotCompiledError as error:
                 raise RegistryRefusedError(
-                    f"the schema registry at {self._where} gives of the Protobuf schema {schema_id} only the text: one that answers "
-                    "`?format=serialized` with its descriptor is needed, as Confluent's does"
+                    f"the schema registry at {self._where} gives of the Protobuf schema {schema_id} only the text; {error}"
                 ) from error
+        return WriterSchema(found.schema_type or "AVRO", text, tuple(references.items()))  # type: ignore[arg-type]
 
     def _add_references(self, schema: "Schema", found: dict[str, str]) -> None:
         """Depth first, so that each comes behind its own references."""
@@ -95,6 +92,15 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
             referenced = self.client.get_version(subject, version, True, fmt).schema
             self._add_references(referenced, found)
             found[name] = referenced.schema_str or ""
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether a Protobuf schema is given as one, and not as its text."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:

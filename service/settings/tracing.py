@@ -19,3 +19,7 @@ class TracingSettings(Section):
     `otel`. Empty: no spans, and nothing of OpenTelemetry is imported (docs/ecosystem.md#spans)."""
     timeout_s: float = Field(default=5.0, ge=0.1, le=60)
     """Seconds that the collector may take for an answer. Spans that it does not take are lost."""
+    propagate: bool = False
+    """Of `spark-job`: put the headers `traceparent` and `tracestate` of a session's end event on each of its outputs
+    (docs/ecosystem.md#trace-context). Spark then reads the headers of all records, which costs speed. Needs neither `endpoint` nor
+    the extra."""

@@ -4,12 +4,14 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import orjson
 
 from spark_job.api import OutputColumns, OutputEvent, WithSchema
 from spark_job.assembly import pgcopy
+from spark_job.assembly.trace_context import NO_CONTEXT, TraceContext, missing
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
@@ -46,9 +48,14 @@ EncodeValue = Callable[[str, WithSchema], bytes]
 
 
 def encode(
-    events: Iterable[OutputEvent], max_bytes: int, encode_value: EncodeValue | None = None
+    events: Iterable[OutputEvent],
+    max_bytes: int,
+    encode_value: EncodeValue | None = None,
+    context: TraceContext = NO_CONTEXT,
 ) -> EncodedOutputs:
-    """Encode the outputs of one session in their order. `encode_value`: of values with schemas; None: there is no registry.
+    """Encode the outputs of one session in their order.
+
+    `encode_value`: of values with schemas; None: there is no registry. `context`: headers for each output that has none of these.
 
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
@@ -63,7 +70,7 @@ def encode(
         topics=_topics(columns.topics),
         values=_values(columns.values, columns.topics, encode_value),
         keys=_optional(columns.keys, _key, pgcopy.nullable),
-        headers=_optional([each or None for each in columns.headers], _headers, pgcopy.jsonb),
+        headers=_all_headers(columns.headers, context),
         partitions=_optional(columns.partitions, _partition, _nullable_int4),
         timestamps=_optional(columns.timestamps, _timestamp, _nullable_int8),
     )
@@ -166,10 +173,21 @@ def _key(key: object, index: int) -> bytes | None:
     raise InvalidOutputError(f"output {index}: its key is {type(key).__name__}, not str, bytes or None")
 
 
-def _headers(headers: Sequence[tuple[str, object]] | None, index: int) -> bytes | None:
+def _all_headers(headers: Sequence[Sequence[tuple[str, object]]], context: TraceContext) -> bytes | None:
+    if not context:
+        return _optional([each or None for each in headers], _headers, pgcopy.jsonb)
+    if headers and not any(headers):
+        # All have the same, nearly always: it is encoded once.
+        return pgcopy.jsonb(_headers((), 0, context)) * len(headers)
+    return _optional([each or () for each in headers], partial(_headers, context=context), pgcopy.jsonb)
+
+
+def _headers(
+    headers: Sequence[tuple[str, object]] | None, index: int, context: TraceContext = NO_CONTEXT
+) -> bytes | None:
     if headers is None:
         return None
-    encoded = []
+    encoded: list[tuple[str, object]] = []
     for header in headers:
         if not (isinstance(header, tuple | list) and len(header) == 2 and isinstance(header[0], str)):
             raise InvalidOutputError(f"output {index}: header {header!r} is not (name, value)")
@@ -178,7 +196,9 @@ def _headers(headers: Sequence[tuple[str, object]] | None, index: int) -> bytes 
             raise InvalidOutputError(
                 f"output {index}: header name {name!r} is empty, has a NUL or starts with outbox-"
             )
-        encoded.append([name, _header_value(value, name, index)])
+        encoded.append((name, _header_value(value, name, index)))
+    if context:
+        encoded += missing(context, [name for name, _ in encoded])
     try:
         return orjson.dumps(encoded)
     except TypeError as error:

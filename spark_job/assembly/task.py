@@ -34,6 +34,7 @@ from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.schemas import known, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
+from spark_job.assembly.trace_context import TraceContext, trace_contexts
 from spark_job.assembly.transform import load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
@@ -151,8 +152,8 @@ class _Partition:
         self._bytes += new.nbytes
         ended = time.perf_counter()
         self._seconds["assemble_s"] += ended - began
-        for closed in assembled.closed:
-            yield self._session(closed)
+        for closed, context in zip(assembled.closed, trace_contexts(new, assembled.closed), strict=True):
+            yield self._session(closed, context)
         for letter in assembled.letters:
             yield letters.letter(self.source, letter)
         self._seconds["transform_s"] += time.perf_counter() - ended
@@ -231,11 +232,11 @@ class _Partition:
             )
         return tombstones.encoded
 
-    def _session(self, closed: ClosedSession) -> rows.Row:
+    def _session(self, closed: ClosedSession, context: TraceContext) -> rows.Row:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)
         rules, transform = self._of.rules, self._settings.transform
         try:
-            encoded = encode(self._transform(session), transform.max_row_bytes, self._encode_value)
+            encoded = encode(self._transform(session), transform.max_row_bytes, self._encode_value, context)
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
             raise  # no fault of the session
         except (Exception, SystemExit) as error:  # a user's transform may raise anything

@@ -22,6 +22,9 @@ _NEVER = {
 }
 
 
+_NO_SCHEMAS: Schemas = {}
+
+
 class NotWholeError(Exception):
     """The kept events are no session; the message says why."""
 
@@ -29,7 +32,7 @@ class NotWholeError(Exception):
 def session_of(
     letter: StoredLetter,
     assembly: AssemblySettings,
-    schemas: Schemas | None = None,
+    schemas: Schemas = _NO_SCHEMAS,
     *,
     incomplete: bool = False,
 ) -> ClosedSession:
@@ -52,7 +55,7 @@ def session_of(
             "its events' types were in record headers, which letters of schema 0001 did not keep"
         )
     # Events keep their schema's id in front of the value, wherever it came from.
-    records = read_records(_table(letter), replace(assembly, schema_id_in_header=False), schemas or {})
+    records = read_records(_table(letter), replace(assembly, schema_id_in_header=False), schemas)
     if records.letters:
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"

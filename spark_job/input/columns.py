@@ -6,12 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
+TRACE_CONTEXT = ("traceparent", "tracestate")
+"""The headers of W3C Trace Context. Their columns have their names."""
+
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """Where the columns `key`, `type` and `event_id` come from: a header's name, or "" for the record's own key.
+    """Where the columns `key`, `type`, `event_id` and `schema_id` come from: a header's name, or "" for the record's own key.
 
-    A column that is not named is read out of the value by the assembler.
+    A column that is not named is read out of the value by the assembler; those of a trace context it does not look at.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -20,6 +23,10 @@ class RecordColumns:
     def headers(self) -> dict[str, str]:
         """{column: header}."""
         return {column: header for column, header in self.sources.items() if header}
+
+    def with_trace_context(self) -> "RecordColumns":
+        """Return these columns and those of a record's trace context."""
+        return RecordColumns({**self.sources, **{header: header for header in TRACE_CONTEXT}})
 
     def table(self, messages: Sequence[Any]) -> pa.Table:
         """Return confluent-kafka messages of one partition, in offset order, as columns; what input/source.py selects from Spark's."""

@@ -42,6 +42,8 @@ class Run:
     timeline: int
     server_system_identifier: int
     server_timeline: int
+    failed_before: str | None = None
+    """Why the attempt before this one ended: what this one may be failing on, too. None of a process' first attempt."""
 
     @property
     def failed(self) -> bool:
@@ -82,6 +84,7 @@ class Run:
             "started_at": self.started_at.isoformat(),
             "ended_at": self.ended_at.isoformat() if self.ended_at else None,
             "ended_because": self.ended_because,
+            "failed_before": self.failed_before,
         }
 
 

@@ -158,11 +158,14 @@ class QueryLoop:
         run, job = self._run, self._run.settings.job
         load_added_jars(run.spark)
         ids = run.topics.ids
+        columns = assembly_of(run.sink.position.generation.assembly).columns
+        if run.settings.tracing.propagate:
+            columns = columns.with_trace_context()
         records = read_records(
             run.spark,
             run.settings.kafka,
             list(ids),
-            assembly_of(run.sink.position.generation.assembly).columns,
+            columns,
             start=offsets_json(self._read_to, ids),
             max_events=self._max_events,
         )

@@ -142,7 +142,12 @@ def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
     """Return what a Spark in this machine's one process needs: nobody else reaches it, and its files go with the process."""
     if not master.startswith("local"):
         return {}
-    own = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+    own = {
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # A task's rows are handed over within the JVM, not stored as a block that Spark then fetches from itself through a socket.
+        "spark.task.maxDirectResultSize": "128m",
+    }
     return own | {"spark.local.dir": str(folder.path)} | sockets(folder.path)
 
 

@@ -9,7 +9,10 @@ FROM outbox.server_identity() s
 
 -- name: newest
 SELECT r.run_id, r.generation, r.restored, r.resumes_at, r.rebuild_offsets, r.max_events, r.explanation, r.attempt, r.host, r.pid, r.started_at,
-    r.ended_at, r.ended_because, r.system_identifier, r.timeline, s.system_identifier AS server_system_identifier, s.timeline AS server_timeline
+    r.ended_at, r.ended_because, r.system_identifier, r.timeline, s.system_identifier AS server_system_identifier, s.timeline AS server_timeline,
+    CASE WHEN r.attempt > 1 THEN
+        (SELECT b.ended_because FROM outbox.run b WHERE b.number < r.number ORDER BY b.number DESC LIMIT 1)
+    END AS failed_before
 FROM outbox.run r, outbox.server_identity() s
 ORDER BY r.number DESC
 LIMIT 1

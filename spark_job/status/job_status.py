@@ -143,6 +143,8 @@ def _fields(status: JobStatus) -> Iterator[tuple[str, str | Text]]:
         yield "held back", f"since {owner.held_back_since:%F %T} UTC: {owner.held_back_because or ''}"
     if run := status.run:
         yield "last start", f"{run.started_at:%F %T} UTC, attempt {run.attempt}: {run.explanation}"
+        if run.failed_before:
+            yield "attempt before", run.failed_before
         if run.rebuild_offsets:
             yield "rebuild", f"{run.rebuild_offsets:,} offsets at the most, for the open sessions"
         if run.ended_at:

@@ -13,28 +13,13 @@ from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from tests.support.monitoring.prometheus import Prometheus, expressions
-from tests.support.monitoring.runbook import ask, follow, sections
+from tests.support.monitoring.runbook import ask, follow
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port
 
-UNDER_FAULTS = {
-    "OutboxBatchesHang",
-    "OutboxDeadLetters",
-    "OutboxHeldBack",
-    "OutboxJobDown",
-    "OutboxLaneFails",
-    "OutboxLaneStopped",
-    "OutboxNoOwner",
-    "OutboxNotReady",
-    "OutboxOpenTransaction",
-    "OutboxPostgresUnreachable",
-    "OutboxPublisherDown",
-    "OutboxRestarts",
-    "OutboxRetentionBlocked",
-    "OutboxRowsParked",
-}
-"""Alerts whose commands are run while they fire."""
+WITHOUT_FAULT = ("OutboxPostgresDisk",)
+"""Alerts that no test here makes fire: the commands of their sections run while nothing is wrong."""
 
 pytestmark = [pytest.mark.monitoring, pytest.mark.timeout(1_500)]
 
@@ -97,6 +82,8 @@ def test_the_alerts_about_a_job(
         pipeline.wait_for_input(pipeline.expectation())
 
         own_postgres.stop()
+        # Without input a job waits for Postgres; with input, every attempt to commit it fails.
+        pipeline.feed(34, sessions=20)
         with (
             alert("OutboxRestarts", "UnavailableError", dsn=None),
             alert("OutboxPostgresUnreachable", "spark-job", dsn=None),
@@ -104,12 +91,11 @@ def test_the_alerts_about_a_job(
             own_postgres.start()
             pipeline.connect()
         pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        pipeline.wait_for_input(pipeline.expectation())
         assert_lines_lead_to_rows(pipeline)
-        # The sections of the alerts that rules.test.yml has: their commands run, though nothing is wrong.
-        for name in sections():
-            if name not in UNDER_FAULTS:
-                follow(name, pipeline.variables, addresses)
-                ask(name, pipeline.dsn)
+        for name in WITHOUT_FAULT:
+            follow(name, pipeline.variables, addresses)
+            ask(name, pipeline.dsn)
 
 
 def assert_lines_lead_to_rows(pipeline: Pipeline) -> None:

@@ -4,11 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
 from db.migrate import upgrade
-from devstack.kafka import KafkaServer
+from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
 from tests.support.monitoring.prometheus import Prometheus
@@ -57,7 +58,7 @@ def test_the_alerts_about_a_publisher(
         wait_until(lambda: drained(outbox.dsn), publisher.tail)
 
         outbox.batch({"c": [Session([b"3"], 20, topics=[missing])]})
-        with alert("OutboxLaneStopped", "output_topic_missing") as printed:
+        with alert("OutboxLaneStopped", "output_topic_missing") as printed, alert("OutboxLags"):
             assert "output_topic_missing" in printed["publisher status"]
             create_topics(kafka.bootstrap_servers, {missing: (1, {})})
         wait_until(lambda: drained(outbox.dsn), publisher.tail)
@@ -89,22 +90,79 @@ def test_the_alerts_about_a_publisher(
             other.abort_transaction(30)
         wait_until(lambda: drained(outbox.dsn), publisher.tail)
 
+        for number in range(6, 10):
+            take_transactional_ids(outbox.dsn, kafka.bootstrap_servers)
+            outbox.batch(simple(number, keys=20))
+            wait_until(lambda: drained(outbox.dsn), publisher.tail)
+        with alert("OutboxFenced", "producer"):
+            pass
+
+        publisher.kill()
+        with psycopg.connect(outbox.dsn) as holder:
+            # A publisher that cannot take a lane is up, and delivers the others.
+            holder.execute("SELECT FROM outbox.lane WHERE lane = 1 FOR UPDATE")
+            publisher.start()
+            outbox.batch(simple(10, keys=20))
+            with alert("OutboxLaneAbandoned"):
+                holder.rollback()
+        wait_until(lambda: drained(outbox.dsn), publisher.tail)
+
         query(outbox.dsn, "UPDATE outbox.batch SET created_at = created_at - interval '1 hour'")
         with alert("OutboxRetentionBlocked"):
-            outbox.batch(simple(5, keys=20))
+            outbox.batch(simple(11, keys=20))
         wait_until(lambda: drained(outbox.dsn), publisher.tail)
 
         own_postgres.stop()
         away = partial(alert, dsn=None)
+        # Failures are most frequent at the beginning.
         with (
+            away("OutboxLaneFails", "postgres"),
             away("OutboxPostgresUnreachable", "publisher") as printed,
             away("OutboxNotReady", "publisher"),
-            away("OutboxLaneFails", "postgres"),
         ):
             assert "Postgres" in printed["publisher status"]
             assert asked(port, "healthz")[0] == 200
             own_postgres.start()
         wait_until(lambda: not _but_job_down(prometheus), lambda: str(_but_job_down(prometheus)))
+
+
+def test_the_alert_about_a_progress_topic_that_nobody_can_read(
+    database: str, own_kafka: Kafka, topic_prefix: str, tmp_path: Path, alerting: Any
+) -> None:
+    topic, port = f"{topic_prefix}events", free_port()
+    create_topics(own_kafka.bootstrap_servers, {topic: (3, {})})
+    outbox = Outbox(database, topic)
+    settings = settings_for(outbox.dsn, own_kafka.bootstrap_servers)
+    variables = variables_of(settings) | {
+        "OUTBOX_METRICS__PORT": str(port),
+        "OUTBOX_METRICS__REFRESH_S": "0.2",
+    }
+    publisher = publisher_service(settings, tmp_path / "publisher.log", variables)
+    with publisher, Prometheus(tmp_path, {"publisher": [port]}) as prometheus:
+        outbox.batch(simple(1, keys=20))
+        wait_until(lambda: drained(outbox.dsn), publisher.tail)
+        own_kafka.stop()
+        outbox.batch(simple(2, keys=20))
+        with alerting(
+            prometheus,
+            "OutboxProgressUnread",
+            variables=variables,
+            addresses={"PUBLISHER": f"http://127.0.0.1:{port}"},
+            dsn=outbox.dsn,
+        ):
+            own_kafka.start()
+        wait_until(lambda: drained(outbox.dsn), publisher.tail)
+
+
+def take_transactional_ids(dsn: str, bootstrap: str) -> None:
+    """As a publisher of another outbox would that has the same ids: the producers that had them are fenced."""
+    for (lane_id,) in query(
+        dsn,
+        "SELECT i.transactional_id_prefix || '-' || i.outbox_uuid || '-' || l.epoch || '-' || l.lane"
+        " FROM outbox.identity i, outbox.lane l",
+    ):
+        other = Producer({"bootstrap.servers": bootstrap, "transactional.id": lane_id, "log_level": 0})
+        other.init_transactions(30)
 
 
 def _but_job_down(prometheus: Prometheus) -> set[str]:

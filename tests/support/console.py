@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from publisher.console.flow import NotReady
+from publisher.console.alerts.observed import NotReady
 from publisher.console.server import serving
 from service.settings import ConsoleSettings, Settings
 

@@ -3,7 +3,7 @@
 import base64
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,10 +81,10 @@ class Run:
         """Wait until all that were sent meanwhile have come; return whether they have."""
         return self.wait_for(len(self.ends), timeout_s)
 
-    def wait(self, seconds: float) -> None:
-        """Let it run, and raise RuntimeError where something of it ends."""
+    def wait(self, seconds: float, is_enough: Callable[[], bool] = lambda: False) -> None:
+        """Let it run, not so long where `is_enough` says so. Raises RuntimeError where something of it ends."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - time.monotonic()) > 0 and not is_enough():
             self.contender.check_alive()
             time.sleep(min(0.5, left))
 
@@ -105,8 +105,6 @@ class Bench:
 
     servers: Servers
     loaded: dict[tuple[int, int, int, int], Workload] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    """Rounds that came to nothing, each with why."""
 
     def preloaded(
         self, sessions: int, partitions: int = 4, entries: int = ENTRIES, bytes_per_event: int = 150

@@ -23,6 +23,8 @@ _STANDBY_S = 180.0
 _FIRST_S = 600.0
 _LAST_S = 120.0
 _SOME = 50
+_BACK_S = 20.0
+"""As a rule: a standby is ready, and after the kill more sessions than were under way have come."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ def measure(
     whole = completeness(bench.servers.bootstrap_servers, run.ends)
     for moment in moments:
         yield recovery(moment, sent.ends, received) | whole
+
+
+def expected_s(kills: int) -> float:
+    """Return how long so many kills of a part will take, without the start."""
+    return kills * (_SETTLE_S + _BACK_S)
 
 
 def recovery(

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
@@ -21,8 +21,13 @@ LABELS = {
     **COMPLETENESS,
 }
 OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
-_BATCH = 200_000
+_BATCH = 500_000
+"""The default of `[job] max_events_per_batch`."""
 _MOST_EVENTS = 600_000
+_BATCHES = 8
+_LEAST_SESSIONS = 30
+_OPEN_S = {1_000_000: 90.0}
+_POINT_S = 45.0
 _TRANSFORMS = {"0": "twenty", "1": "twenty_in_1_ms", "10": "twenty_in_10_ms"}
 
 
@@ -37,11 +42,6 @@ class Point:
     partitions: int = 4
     max_events: int = _MOST_EVENTS
     transform: str = "0"
-
-    @property
-    def events(self) -> int:
-        """In the backlog."""
-        return self.sessions * (self.entries + 2)
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,27 @@ class Sizes:
         return [*(f"{OPEN}: {number}" for number in self.open_sessions), *(one.name for one in self.points)]
 
 
+def backlog(point: Point, factor: float) -> int:
+    """Return the sessions of a point's backlog."""
+    return max(_LEAST_SESSIONS, int(point.sessions * factor))
+
+
+def largest_batch(point: Point, factor: float) -> int:
+    """Return the events of a batch: several make up the backlog, however small it is, so that some come when the job is warm."""
+    events = backlog(point, factor) * (point.entries + 2)
+    return min(point.max_events, events // _BATCHES)
+
+
 def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, float]:
     """Run a backlog of that kind through the whole path."""
     settings = {
-        "JOB__MAX_EVENTS_PER_BATCH": str(max(1, min(point.max_events, point.events // 8))),
+        "JOB__MAX_EVENTS_PER_BATCH": str(largest_batch(point, factor)),
         "TRANSFORM__FUNCTION": f"benchmarks.transforms:{_TRANSFORMS[point.transform]}",
     }
-    sessions = max(30, int(point.sessions * factor))
-    work = bench.preloaded(sessions, point.partitions, point.entries, point.bytes_per_event)
+    work = bench.preloaded(backlog(point, factor), point.partitions, point.entries, point.bytes_per_event)
     found = throughput.measure(bench, ours(settings), work)
     events = work.entries + 2
-    largest = min(int(settings["JOB__MAX_EVENTS_PER_BATCH"]), work.events)
+    largest = largest_batch(point, factor)
     return {
         "cpu": found["cpu"],
         "cpu_session": found["cpu"] * events,
@@ -113,11 +123,15 @@ def _measure_open(sessions: int, batches: int) -> dict[str, float]:
     }
 
 
-def measure(bench: Bench, sizes: Sizes, wanted: set[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the points that are wanted."""
-    for number in sizes.open_sessions:
-        if (name := f"{OPEN}: {number}") in wanted:
-            yield name, measure_open(number)
-    for point in sizes.points:
-        if point.name in wanted:
-            yield point.name, measure_point(bench, point, sizes.factor)
+def measure(bench: Bench, sizes: Sizes, name: str) -> dict[str, float]:
+    """Measure the point of this name."""
+    kind, _, size = name.partition(": ")
+    if kind == OPEN:
+        return measure_open(int(size))
+    return measure_point(bench, next(one for one in sizes.points if one.name == name), sizes.factor)
+
+
+def expected_s(name: str) -> float:
+    """Return how long a point will take, its start included."""
+    kind, _, size = name.partition(": ")
+    return _OPEN_S.get(int(size), 12.0) if kind == OPEN else _POINT_S

@@ -1,7 +1,7 @@
 """At steady rates: from the broker's append of an end event to a `read_committed` consumer that has the session's last output."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
@@ -12,6 +12,7 @@ from benchmarks.suite.load import usage
 from benchmarks.suite.load.senders import Senders, Sent
 from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, completeness
 from benchmarks.support.report import screen
+from benchmarks.support.rounds import FailedRounds
 
 TITLE = "End event at the broker to outputs that a read_committed consumer has"
 LABELS = {
@@ -29,6 +30,10 @@ LABELS = {
 MOST_BEHIND_S = 0.5
 """Where the senders were later than that, the load was not the one asked for, and there is no figure."""
 
+BEGIN_S = 2.5
+"""The first sessions end one to two seconds after they began."""
+DRAIN_S = 5.0
+"""As a rule: until what was under way has been sent and has come."""
 _FIRST_S = 300.0
 _LAST_S = 300.0
 
@@ -84,12 +89,17 @@ def warmed(bench: Bench, contender: Contender, partitions: int, rate: float = 10
         yield run
 
 
-def phase(run: Run, rate: float, warm_up_s: float, seconds: float) -> Phase:
-    """Send at a rate: for `warm_up_s` that do not count, then for `seconds`; then wait for what is under way, five minutes at the most."""
+def phase(
+    run: Run, rate: float, warm_up_s: float, seconds: float, is_enough: Callable[[], bool] = lambda: False
+) -> Phase:
+    """Send at a rate: for `warm_up_s` that do not count, then for `seconds`; then wait for what is under way, five minutes at the most.
+
+    `is_enough`: asked again and again in those seconds; true ends them.
+    """
     with Senders(run.servers.bootstrap_servers, run.topic, rate, f"l{uuid4().hex[:6]}-") as senders:
-        run.wait(2.5 + warm_up_s)  # the first sessions end after one to two seconds
+        run.wait(BEGIN_S + warm_up_s)
         begin, before = time.time(), _own_cpu_s(run)
-        run.wait(seconds)
+        run.wait(seconds, is_enough)
         end, after = time.time(), _own_cpu_s(run)
         sent = senders.stop()
     run.sent(sent)
@@ -107,20 +117,45 @@ def measure(
     bench: Bench,
     contender: Contender,
     rates: Sequence[float],
+    failures: FailedRounds,
     *,
     partitions: int,
     warm_up_s: float,
     seconds: float,
-) -> dict[float, dict[str, float]]:
-    """Return {rate: measures}, each rate after the other on the same warm contender. A rate that could not be sent is left out."""
-    with warmed(bench, contender, partitions) as run:
-        phases = {rate: phase(run, rate, warm_up_s, seconds) for rate in rates}
-        arrivals = run.watcher.stop()
-    whole = completeness(bench.servers.bootstrap_servers, run.ends)
-    found = {}
-    for rate, one in phases.items():
-        try:
-            found[rate] = checked(one.measured(arrivals.received)) | whole
-        except SendersBehindError as error:
-            screen.print(f"  {rate:g} sessions/s: {error}", markup=False)
-    return found
+) -> Iterator[tuple[float, dict[str, float]]]:
+    """Yield (rate, measures), each rate after the other on the same warm contender.
+
+    A rate that fails is noted in `failures`, and the rates after it are measured on a new start; so is one that could not be sent. Raises
+    RuntimeError where the contender does not start.
+    """
+    left = list(rates)
+    while left:
+        phases: dict[float, Phase] = {}
+        has_failed = False
+        with warmed(bench, contender, partitions) as run:
+            while left and not has_failed:
+                rate, has_failed = left.pop(0), True
+                with failures.tolerated(_at(contender, rate)):
+                    phases[rate] = phase(run, rate, warm_up_s, seconds)
+                    has_failed = False
+            received = run.watcher.stop().received
+        if not phases:
+            continue
+        whole = completeness(bench.servers.bootstrap_servers, run.ends)
+        if has_failed:
+            # Outputs of what was sent at the rate that failed look like it.
+            del whole["strange"]
+        for rate, one in phases.items():
+            try:
+                yield rate, checked(one.measured(received)) | whole
+            except SendersBehindError as error:
+                failures.add(_at(contender, rate), error)
+
+
+def expected_s(rates: int, warm_up_s: float, seconds: float) -> float:
+    """Return how long so many rates will take, without the start."""
+    return rates * (BEGIN_S + warm_up_s + seconds + DRAIN_S)
+
+
+def _at(contender: Contender, rate: float) -> str:
+    return f"{contender.name}, {rate:g} sessions/s"

@@ -41,7 +41,19 @@ LABELS = {
 _OF_A_PART = ("_jvm", "_workers", "_driver")
 _LONGEST_S = 900.0
 _LOOK_EVERY_S = 2.0
+_LOOK_AT_MEMORY_EVERY_S = 10.0
+"""The kernel walks through all pages of all processes: every two seconds that took a fifteenth of a core."""
 _SHOW_EVERY_S = 10.0
+
+
+class TooFewError(ValueError):
+    """A backlog came at once, in a single batch: nothing of it was warm."""
+
+    def __init__(self, sessions: int) -> None:
+        super().__init__(
+            f"{sessions} sessions are too few: they came before anything was warm; take more, "
+            "or make the batches of ours smaller with --setting JOB__MAX_EVENTS_PER_BATCH=..."
+        )
 
 
 def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, float]:
@@ -54,13 +66,18 @@ def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, flo
 
 
 def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, float]:
-    """Return the rates by what the watcher saw. Raises ValueError where the last session came with the first third."""
+    """Return the rates by what the watcher saw. Raises TooFewError where the last session came with the first third."""
     begin_s, begun = arrivals.reached((sessions + 2) // 3)
     end_s, ended = arrivals.reached(sessions)
     if end_s <= begin_s or ended <= begun:
-        raise ValueError(f"{sessions} sessions are too few: they came before anything was warm")
+        raise TooFewError(sessions)
     warm = (ended - begun) / (end_s - begin_s)
     return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
+
+
+def expected_s(sessions: int) -> float:
+    """Return how long it will take to fill the topic once and to deliver its sessions, with the slowest contenders among the others."""
+    return sessions / 1_500
 
 
 def scan_s(servers: Servers, topic: str) -> float:
@@ -78,7 +95,7 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
     # Of the whole run: what a session takes there does not depend on what is warm, and the job may be far ahead of the reader.
     written = usage.Written.now(dsn) if dsn else None
     backlog = 0.0
-    began = looked = shown = time.monotonic()
+    began = looked = looked_at_memory = shown = time.monotonic()
     while (sessions := run.watcher.sessions) < work.sessions:
         run.contender.check_alive()
         now = time.monotonic()
@@ -86,9 +103,11 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
             begin = (usage.cpu_s(run.parts()), sessions)
         if now - looked > _LOOK_EVERY_S:
             looked = now
-            memory.look(run.parts())
             if dsn:
                 backlog = max(backlog, usage.Written.now(dsn).sessions - run.watcher.sessions)
+        if now - looked_at_memory > _LOOK_AT_MEMORY_EVERY_S:
+            looked_at_memory = now
+            memory.look(run.parts())
         if now - shown > _SHOW_EVERY_S:
             shown = now
             screen.print(f"  {now - began:.0f} s: {sessions:,} sessions can be read")
@@ -98,7 +117,7 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
     end = usage.cpu_s(run.parts())
     memory.look(run.parts())
     if begin is None:
-        raise ValueError(f"{work.sessions} sessions are too few: they came before anything was warm")
+        raise TooFewError(work.sessions)
     before, begun = begin
     found = usage.cpu_us(before, end, (work.sessions - begun) * (work.entries + 2)) | memory.measured()
     found |= {"cpu": _all_but_kafka(found, "cpu_"), "memory": _all_but_kafka(found, "memory_")}

@@ -1,5 +1,7 @@
 """docs/performance.md: a text written by hand, with marks between which the tables and pictures of the JSON files are."""
 
+import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +10,7 @@ from pathlib import Path
 from benchmarks.suite.report.chart import Bar, Group, svg
 from benchmarks.suite.report.documents import Document, documents
 from benchmarks.suite.report.tables import table
+from benchmarks.suite.results import PAGE, RESULTS
 from benchmarks.support.report import filled
 
 OTHERS = "others"
@@ -69,9 +72,14 @@ def rendered(page: str, folder: Path, address: str) -> tuple[str, dict[str, str]
     return page, pictures
 
 
+def of(folder: Path) -> Path:
+    """Return the page of a folder of results: docs/performance.md for its own, one in the folder for any other."""
+    return PAGE if folder.resolve() == RESULTS.resolve() else folder / PAGE.name
+
+
 def write(page: Path, folder: Path) -> list[Path]:
     """Render the page and its pictures where they are; return the files. A page that is not there gets everything there is."""
-    address = folder.resolve().relative_to(page.resolve().parent).as_posix()
+    address = os.path.relpath(folder.resolve(), page.resolve().parent)
     before = page.read_text("utf-8") if page.exists() else f"<!-- measured: {OTHERS} -->\n<!-- end -->\n"
     text, pictures = rendered(before, folder, address)
     page.write_text(text, "utf-8")
@@ -85,7 +93,8 @@ def _drawn(document: Document) -> dict[str, str]:
     found = {}
     for number, picture in enumerate(PICTURES.get(document.name, ())):
         groups = _groups(document, picture)
-        if any(bar.median > 0 for group in groups for bar in group.bars):
+        # What never came has no length, and a picture of nothing else says nothing.
+        if any(bar.median > 0 and math.isfinite(bar.median) for group in groups for bar in group.bars):
             file = f"{document.name}{f'-{number + 1}' if number else ''}.svg"
             found[file] = svg(picture.title, picture.unit, groups, logarithmic=picture.logarithmic)
     return found

@@ -26,11 +26,6 @@ FROM outbox.audit_service s
 ORDER BY s.service DESC, s.started_at DESC NULLS LAST
 LIMIT 100
 
--- name: open_letters
-SELECT r.reason, (SELECT count(*) FROM (
-    SELECT FROM outbox.dead_letter d WHERE d.state = 'open' AND d.reason = r.reason LIMIT %(count_limit)s) n) AS letters
-FROM unnest(ARRAY['malformed', 'no_start', 'restarted', 'timed_out', 'too_large', 'transform_failed']) AS r (reason)
-
 -- name: interrupted_replays
 SELECT r.replay_id FROM outbox.audit_replay r WHERE r.state = 'interrupted' ORDER BY r.replay_id LIMIT 20
 

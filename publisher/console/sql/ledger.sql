@@ -69,8 +69,10 @@ FROM (
 ) o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
 CROSS JOIN LATERAL (
-    SELECT min(d.committed_at) AS committed_at FROM outbox.delivery d
-    WHERE d.lane = o.lane AND d.kind = 'delivery' AND int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+    -- OFFSET 0: by the index of batches alone; by lane, too, every delivery of the lane would be looked at.
+    SELECT min(d.committed_at) AS committed_at
+    FROM (SELECT * FROM outbox.delivery n WHERE int8range(LEAST(n.after_batch, n.to_batch), n.to_batch, '[]') @> o.batch_id OFFSET 0) d
+    WHERE d.lane = o.lane AND d.kind = 'delivery'
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
 ) d
 CROSS JOIN LATERAL unnest(o.session_ended_ms) AS e (ended_ms)
@@ -105,3 +107,30 @@ SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key, r.d
 FROM (SELECT max(b.batch_id) AS batch_id FROM outbox.batch b) n
 CROSS JOIN LATERAL outbox.audit_reconcile(greatest(1, n.batch_id - %(batches)s + 1), n.batch_id) r
 LIMIT %(rows)s
+
+-- name: last_restore
+-- The newest generation that a person's restore opened, and what it has done; both counts up to %(batches)s batches.
+-- `earlier`: what the outbox had after the position that it went back to, which a reissue computes again.
+WITH restore AS (
+    SELECT g.generation, g.reason, g.policy, g.revision, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation,
+           (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream') AS first_batch,
+           (SELECT max(n.generation) FROM outbox.generation n) AS newest_generation
+    FROM outbox.generation g
+    WHERE g.reason IN ('savepoint', 'skip', 'requested', 'fork')
+    ORDER BY g.generation DESC LIMIT 1
+)
+SELECT r.*, since.batches AS since_batches, since.sessions AS since_sessions, since.outputs AS since_outputs, since.letters AS since_letters,
+       earlier.batches AS earlier_batches, earlier.sessions AS earlier_sessions, earlier.outputs AS earlier_outputs
+FROM restore r
+CROSS JOIN LATERAL (
+    SELECT count(*) AS batches, coalesce(sum(b.sessions), 0)::bigint AS sessions, coalesce(sum(b.output_events), 0)::bigint AS outputs,
+           coalesce(sum(b.dead_letters), 0)::bigint AS letters
+    FROM (SELECT n.sessions, n.output_events, n.dead_letters FROM outbox.batch n
+          WHERE n.generation = r.generation AND n.kind = 'stream' ORDER BY n.batch_id LIMIT %(batches)s) b
+) since
+CROSS JOIN LATERAL (
+    SELECT count(*) AS batches, coalesce(sum(b.sessions), 0)::bigint AS sessions, coalesce(sum(b.output_events), 0)::bigint AS outputs
+    FROM (SELECT n.sessions, n.output_events FROM outbox.batch n
+          WHERE n.batch_id > r.from_batch AND n.batch_id < coalesce(r.first_batch, 9223372036854775807) AND n.generation < r.generation
+          ORDER BY n.batch_id LIMIT %(batches)s) b
+) earlier

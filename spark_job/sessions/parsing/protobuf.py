@@ -79,8 +79,15 @@ class ProtobufReader:
             if type(message) is int and not self._texts_are_times and message < 2**63:
                 return message
             if getattr(getattr(message, "DESCRIPTOR", None), "full_name", "") == "google.protobuf.Timestamp":
-                return int(message.seconds) * 1_000 + int(message.nanos) // 1_000_000
+                return self._milliseconds(message, path)
         raise ValueError(f"field {'.'.join(path)} has another type")
+
+    def _milliseconds(self, message: Any, path: FieldPath) -> int:
+        """A google.protobuf.Timestamp, whose seconds may be any number of 64 bits."""
+        ms = int(message.seconds) * 1_000 + int(message.nanos) // 1_000_000
+        if not -(2**63) <= ms < 2**63:
+            raise ValueError(f"field {'.'.join(path)} is no time: {message.seconds} seconds")
+        return ms
 
     def _column(self, values: list[Any], kind: pa.DataType) -> pa.Array:
         if kind != pa.int64():

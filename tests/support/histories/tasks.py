@@ -82,10 +82,14 @@ def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **change
     return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", judges), **changed)
 
 
-def batches(of: Slice, source: int, records: Sequence[Record], size: int = 1_000) -> Iterator[pa.RecordBatch]:
-    """A partition's records as Spark gives them to a task, at most so many at once."""
+def batches(
+    of: Slice, source: int, records: Sequence[Record], size: int = 1_000, *, traced: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """A partition's records as Spark gives them to a task, at most so many at once; `traced`: with `[tracing] propagate`."""
+    wanted = of.judges[-1].columns
+    wanted = wanted.with_trace_context() if traced else wanted
     for at in range(0, len(records), size):
-        table = of.judges[-1].columns.table([Message(record) for record in records[at : at + size]])
+        table = wanted.table([Message(record) for record in records[at : at + size]])
         columns = {"source": pa.array([source] * table.num_rows, pa.int32())}
         columns |= {name: table.column(name).combine_chunks() for name in table.column_names}
         yield pa.record_batch(columns)
@@ -96,12 +100,18 @@ def run_task(
     slices: Mapping[int, Slice],
     records: Mapping[int, Sequence[Record]],
     size: int = 1_000,
+    *,
+    traced: bool = False,
 ) -> pa.Table:
     """One task over some slices, by source number; the records of the log that lie in each are its input."""
+    inputs = {
+        source: [record for record in records[source] if of.start <= record.offset < of.end]
+        for source, of in slices.items()
+    }
     given = [
         each
         for source, of in slices.items()
-        for each in batches(of, source, [r for r in records[source] if of.start <= r.offset < of.end], size)
+        for each in batches(of, source, inputs[source], size, traced=traced)
     ]
     return pa.Table.from_batches(list(AssemblyTask(settings, slices)(given)), schema=rows.SCHEMA)
 
@@ -128,6 +138,8 @@ class Job:
     logs: Mapping[int, Sequence[Record]]
     caches: Path
     session: SessionSettings
+    traced: bool = False
+    """With `[tracing] propagate`."""
     sessions: list[SessionRow] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -185,7 +197,7 @@ class Job:
             if number in lose_cache:
                 self.machine += 1
                 cache = self.caches / f"new-{self.machine}"
-            tables.append(run_task(task_settings(cache), mine, self.logs, size))
+            tables.append(run_task(task_settings(cache), mine, self.logs, size, traced=self.traced))
         found = batch.read(pa.concat_tables(tables), places)
         self.sessions += found.sessions
         self.letters += found.letters

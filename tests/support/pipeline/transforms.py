@@ -79,6 +79,19 @@ def _outputs(session: Session, version: str, colour: str = "") -> list[OutputEve
     ]
 
 
+OWN_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+
+
+def tracing(session: Session) -> Iterable[OutputEvent]:
+    """Return an output without headers, one with another header, and one with a trace context of its own."""
+    pages = session.start.topic.removesuffix(INPUT) + PAGES
+    return [
+        OutputEvent(pages, b"plain"),
+        OutputEvent(pages, b"other", headers=[("currency", "EUR")]),
+        OutputEvent(pages, b"own", headers=[("traceparent", OWN_TRACE)]),
+    ]
+
+
 def letters(session: Session) -> Iterable[OutputEvent]:
     """Return one output that names the session's events, such as `anna: A C`, out of their field `letter`."""
     return [_letters(session, session.key)]

@@ -30,6 +30,7 @@ class Message:
             "type": as_bytes(self.record.type),
             "event_id": as_bytes(self.record.event_id),
             "schema_id": self.record.schema_id,
+            "traceparent": self.record.traceparent,
         }
         return [(name, value) for name, value in given.items() if value is not None]
 

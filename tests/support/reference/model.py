@@ -38,6 +38,8 @@ class Record:
     """Out of a header, for `event_ids_in_header`."""
     schema_id: bytes | None = None
     """Out of a header, for values whose schema's id is not in front of them."""
+    traceparent: bytes | None = None
+    """A header that no session depends on."""
 
 
 @dataclass(frozen=True)

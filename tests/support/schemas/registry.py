@@ -5,14 +5,19 @@ Its answers are those of a real one (Apicurio's, through the same API) to the sa
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+from service.schemas.registry import schemas_of
+
+Options = dict[str, str | int | float | bool]
 
 REAL = "OUTBOX_TEST_SCHEMA_REGISTRY"
 """The url of a real registry, which the tests use instead of this one where they can."""
@@ -24,25 +29,43 @@ class Registry:
     def __init__(self, url: str, server: "_Server | None") -> None:
         self.url = url
         self._server = server
+        self._clients: list[Options] = []
 
     @property
     def is_real(self) -> bool:
         """Whether it is somebody else's server."""
         return self._server is None
 
-    @property
-    def options(self) -> dict[str, str | int | float | bool]:
-        """Of a client that does not wait long."""
-        return {"url": self.url, "timeout": 5, "max.retries": 0}
+    def options(self, **changed: float) -> Options:
+        """Of a client that does not wait long. `changed`: other options."""
+        found: Options = {"url": self.url, "timeout": 5, "max.retries": 0, **changed}
+        self._clients.append(found)
+        return found
 
     def register(
         self, subject: str, kind: str, text: str, references: dict[str, tuple[str, int]] | None = None
     ) -> int:
         """Register a schema; return its id. `references`: {name: (subject, version)}."""
         needed = [SchemaReference(name, *where) for name, where in (references or {}).items()]
-        with SchemaRegistryClient(dict(self.options)) as client:
+        with SchemaRegistryClient(self.options()) as client:
             found: int = client.register_schema(subject, Schema(text, kind, needed))
         return found
+
+    def keep_compatible(self, subject: str) -> None:
+        """Refuse from now on new versions that cannot read what older ones wrote."""
+        with SchemaRegistryClient(self.options()) as client:
+            client.set_compatibility(subject, "BACKWARD")
+
+    def newest(self, subject: str) -> int:
+        """The id of a subject's newest schema."""
+        with SchemaRegistryClient(self.options()) as client:
+            found: int = client.get_latest_version(subject).schema_id
+        return found
+
+    def close_clients(self) -> None:
+        """Close what this process keeps open for the tasks that used one of `options`."""
+        for options in self._clients:
+            schemas_of(options).client.close()
 
     @property
     def asked(self) -> list[str]:
@@ -75,21 +98,24 @@ def registry(*, own: bool = False) -> Iterator[Registry]:
     """A registry. `own`: the one of this module, also where a real one is named."""
     real = os.environ.get(REAL)
     if real and not own:
+        # Its clients stay open: the tests after this one have the same.
         yield Registry(real, None)
         return
     server = _Server(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
+    found = Registry(f"http://127.0.0.1:{server.server_port}", server)
     try:
-        yield Registry(f"http://127.0.0.1:{server.server_port}", server)
+        yield found
     finally:
+        found.close_clients()
         server.shutdown()
         thread.join()
         server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = False  # so that closing waits for the threads, each of which closes its connection
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -97,7 +123,29 @@ class _Server(ThreadingHTTPServer):
         self.only: tuple[int, bytes] | None = None
         self.schemas: list[dict[str, Any]] = []  # by id - 1
         self.subjects: dict[str, list[int]] = {}
+        self.compatible: set[str] = set()
         self.lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """See the class above."""
+        with self.lock:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """See the class above."""
+        with self.lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """End the connections that clients keep alive, too."""
+        with self.lock:
+            for each in self._connections:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+        super().server_close()
 
 
 class _RegistryError(Exception):
@@ -115,6 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def do_POST(self) -> None:
+        """Answer."""
+        self._answer()
+
+    def do_PUT(self) -> None:
         """Answer."""
         self._answer()
 
@@ -157,7 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", "subjects", subject:
                 return self._looked_up(subject, _key(sent))
             case "GET", "subjects", subject, "versions", version:
-                return self._version(subject, int(version))
+                newest = len(self.server.subjects.get(subject, []))
+                return self._version(subject, newest if version == "latest" else int(version))
+            case "PUT", "config", subject:
+                self.server.compatible.add(subject)
+                return {"compatibility": sent["compatibility"]}
         raise _RegistryError(404, 404, "HTTP 404 Not Found")
 
     def _schema(self, number: int) -> dict[str, Any]:
@@ -174,8 +230,12 @@ class _Handler(BaseHTTPRequestHandler):
         ]
 
     def _registered(self, subject: str, schema: dict[str, Any]) -> int:
-        if schema.get("schemaType") is None and '"incompatible"' in schema["schema"]:
-            raise _RegistryError(409, 409, "Schema being registered is incompatible with an earlier schema")
+        versions = self.server.subjects.get(subject, [])
+        if subject in self.server.compatible and versions:
+            before = self.server.schemas[versions[-1] - 1]
+            if schema.get("schemaType") != before.get("schemaType") or not _can_read(schema, before):
+                words = "Schema being registered is incompatible with an earlier schema for subject"
+                raise _RegistryError(409, 409, f'{words} "{subject}"')
         if schema not in self.server.schemas:
             self.server.schemas.append(schema)
         number = self.server.schemas.index(schema) + 1
@@ -198,6 +258,13 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RegistryError(404, 40402, "Version not found")
         number = versions[version - 1]
         return {"subject": subject, "version": version, "id": number, **self.server.schemas[number - 1]}
+
+
+def _can_read(schema: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether an Avro record has no field that the one before lacks, unless it has a default."""
+    new, old = json.loads(schema["schema"])["fields"], json.loads(before["schema"])["fields"]
+    names = {each["name"] for each in old}
+    return all(each["name"] in names or "default" in each for each in new)
 
 
 def _key(sent: dict[str, Any]) -> dict[str, Any]:

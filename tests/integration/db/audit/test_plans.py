@@ -87,3 +87,17 @@ def test_a_plan_that_reads_a_partition_from_end_to_end_would_be_seen(loaded: Out
         node["Node Type"] == "Seq Scan" and node["Relation Name"].startswith("session_output_p")
         for node in _nodes(plan)
     )
+
+
+def test_the_latency_looks_at_few_deliveries_for_each_row(loaded: OutboxRows) -> None:
+    """By the index of lanes it would look at every delivery of the row's lane."""
+    ((plan,),) = loaded.connection.execute(
+        f"EXPLAIN (ANALYZE, FORMAT JSON) {QUERIES['latency']}".encode()
+    ).fetchall()
+    looked_at = [
+        node["Actual Rows"]
+        for node in _nodes(plan[0]["Plan"])
+        if node.get("Index Name", "").startswith("delivery_")
+    ]
+    assert looked_at
+    assert max(looked_at) < 100

@@ -290,3 +290,45 @@ def test_runs_show_savepoints_and_the_settings_in_force_and_a_batch_what_was_ope
         ' "1": {"sessions": 4, "events": 9, "bytes": 1024}}}\' WHERE batch_id = 3',
     )
     assert re.search(r"open after it</dt><dd>7 sessions, 3\.\d kB", console.shown("/batch?id=3"))
+
+
+def test_the_last_restore_says_what_it_went_back_to_and_what_it_has_done(
+    told: Outbox, console: Console
+) -> None:
+    assert "Nobody has restored anything" in console.shown("/runs")
+    query(
+        told.dsn,
+        "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, revision, assembly, run_id, from_generation,"
+        " from_batch, savepoint, explanation) SELECT 2, start_offsets, topics, 'savepoint', 'reissue', 1, assembly, run_id, 1, 2, 'monday',"
+        " 'restored from savepoint ''monday'' (reissue)' FROM outbox.generation WHERE generation = 1",
+    )
+    page = console.shown("/runs")
+    assert "restored from savepoint &#39;monday&#39; (reissue)" in page
+    assert "sent again with revision 1: 65 sessions" in page
+    assert "nothing yet: no batch was committed since" in page
+    query(told.dsn, "UPDATE outbox.batch SET generation = 2, run_id = gen_random_uuid() WHERE batch_id = 4")
+    page = console.shown("/runs")
+    assert "sent again with revision 1: 60 sessions" in page
+    assert re.search(r"5 sessions, \d+ outputs, 0 dead letters, from batch", page)
+
+
+def test_the_page_of_the_alerts_leads_from_what_holds_to_what_to_do(console: Console) -> None:
+    assert 'href="/alerts#outboxrowsparked">OutboxRowsParked: what to do' in console.shown("/")
+    page = console.shown("/alerts")
+    assert "no publisher runs" in page
+    section = page[page.index('<section id="outboxrowsparked"') :]
+    assert "holds now" in section[: section.index("</h3>")]
+    assert "publisher parked list" in section[: section.index("</section>")]
+    clean = page[page.index('<section id="outboxheldback"') :]
+    assert "holds now" not in clean[: clean.index("</h3>")]
+
+
+def test_the_page_of_the_alerts_is_there_without_postgres(settings: Settings) -> None:
+    with console_of(settings, dsn="postgresql://127.0.0.1:1/nowhere") as console:
+        page = console.shown("/alerts")
+        assert "OutboxPostgresUnreachable" in page
+        assert "holds now" in page
+        assert "does not hold" not in page
+        refused = console.get("/")
+        assert refused.status == 503
+        assert 'href="/alerts#outboxpostgresunreachable"' in refused.text

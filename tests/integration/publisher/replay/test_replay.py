@@ -13,6 +13,8 @@ from db.statements import queries
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from publisher.replay import reader
+from service.errors import SettingsError
+from service.schemas.wire import framed
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver
@@ -317,3 +319,26 @@ def test_a_replay_to_another_cluster_makes_the_topics_on_request_and_finds_its_w
         )
         assert_replayed(there, again["replay_uuid"], outbox.written[15:])
     assert seen_of(watcher, done["replay_uuid"]) == []
+
+
+def test_values_that_name_their_schemas_go_to_another_cluster_only_where_somebody_says_that_it_knows_them(
+    outbox: Outbox, settings: Settings, cluster: Kafka, watcher: Watcher, tmp_path: Path
+) -> None:
+    outbox.batch({"k": [Session([framed(7, b"\2k"), framed(8, b"\2k")], 99)]})
+    deliver(settings)
+    file = tmp_path / "outbox.toml"
+    file.write_text('[schema_registry]\nurl = "http://127.0.0.1:1"\n', "utf-8")
+    start = ("start", "--all", "--yes", "--create-topics", "--config", str(file))
+    there = ("--to-servers", cluster.bootstrap_servers)
+    refused = replay(settings, *start, *there)
+    assert isinstance(refused.exception, SettingsError)
+    assert "'http://127.0.0.1:1'" in str(refused.exception)
+    assert "--keep-schema-ids" in str(refused.exception)
+    assert query(outbox.dsn, "SELECT count(*) FROM outbox.replay") == [(0,)]
+    done = replayed(settings, *start, *there, "--keep-schema-ids")
+    with Watcher(cluster.bootstrap_servers, outbox.topic, tolerant=True) as seen:
+        assert_replayed(seen, done["replay_uuid"], outbox.written)
+    assert seen_of(watcher, done["replay_uuid"]) == []
+    # Within the cluster consumers use the same registry.
+    here = replayed(settings, *start)
+    assert_replayed(watcher, here["replay_uuid"], outbox.written)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.suite.report.chart import Bar, Group, svg
 from benchmarks.suite.report.documents import documents
-from benchmarks.suite.report.page import rendered
+from benchmarks.suite.report.page import of, rendered, write
 from benchmarks.suite.report.tables import number, table
 from benchmarks.suite.results import PAGE, RESULTS, Results
 from benchmarks.support.report import Report
@@ -135,3 +135,30 @@ def test_the_page_is_what_its_files_render() -> None:
     assert PAGE.read_text("utf-8") == page, "run make bench-report"
     for name, picture in pictures.items():
         assert (RESULTS / name).read_text("utf-8") == picture, "run make bench-report"
+
+
+def test_what_never_came_alone_has_no_picture(tmp_path: Path) -> None:
+    kept = Results(
+        tmp_path / "faults.json", title="Faults", labels={"seconds": "s"}, parameters={}, command=["x"]
+    )
+    kept.add("ours", {"seconds": math.inf}, "job", load_before=0.0)
+    page, pictures = rendered("<!-- measured: others -->\n<!-- end -->\n", tmp_path, ".")
+    assert "| job | never |" in page
+    assert pictures == {}
+
+
+def test_results_of_another_folder_leave_the_published_page_alone(tmp_path: Path) -> None:
+    measured(tmp_path)
+    assert of(RESULTS) == PAGE
+    page, *pictures = write(of(tmp_path), tmp_path)
+    assert page.parent == tmp_path
+    assert [picture.name for picture in pictures] == ["throughput.svg"]
+    assert "![Speed](./throughput.svg)" in page.read_text("utf-8")
+
+
+def test_a_page_may_be_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "page").mkdir()
+    measured(tmp_path / "results")
+    page, *_ = write(tmp_path / "page" / "one.md", tmp_path / "results")
+    assert "![Speed](../results/throughput.svg)" in page.read_text("utf-8")

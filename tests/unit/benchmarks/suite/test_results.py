@@ -41,17 +41,24 @@ def test_each_round_is_in_the_file_at_once_with_how_it_was_taken(tmp_path: Path)
 
 def test_a_run_that_was_cut_off_takes_only_the_missing_rounds(tmp_path: Path) -> None:
     first = begun(tmp_path)
-    assert list(first.missing(["ours", "peer"], 2)) == [
-        ("ours", ""),
-        ("peer", ""),
-        ("peer", ""),
-        ("ours", ""),
-    ]
+    assert [who for who, _ in first.missing(["ours", "peer"], 2)] == ["ours", "peer", "peer", "ours"]
     first.add("ours", {"warm": 1.0}, load_before=0.0)
     again = begun(tmp_path)
-    assert list(again.missing(["ours", "peer"], 2)) == [("peer", ""), ("peer", ""), ("ours", "")]
+    assert [who for who, _ in again.missing(["ours", "peer"], 2)] == ["peer", "peer", "ours"]
     again.add("peer", {"warm": 2.0}, load_before=0.0)
     assert [len(list(begun(tmp_path).missing(["ours", "peer"], rounds))) for rounds in (1, 3)] == [0, 4]
+
+
+def test_of_several_points_only_those_are_taken_that_are_missing(tmp_path: Path) -> None:
+    kept, points = begun(tmp_path), ["10", "100"]
+    kept.add("ours", {"warm": 1.0}, "100", load_before=0.0)
+    kept.add("peer", {"warm": 1.0}, "10", load_before=0.0)
+    kept.add("peer", {"warm": 1.0}, "100", load_before=0.0)
+    assert list(kept.missing(["ours", "peer"], 2, points)) == [
+        ("ours", ["10"]),
+        ("peer", points),
+        ("ours", points),
+    ]
 
 
 def test_rounds_with_other_parameters_are_not_mixed(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from publisher.console.findings import Observed, findings
+from publisher.console.alerts.findings import findings
+from publisher.console.alerts.observed import Observed
 from publisher.status.publisher_status import LaneStatus
 
 RUNNING = [
@@ -41,6 +42,7 @@ def said(**changes: Any) -> list[tuple[str, str]]:
         "parked_topics": {},
         "letters": {},
         "interrupted_replays": [],
+        "delivered_s_ago": 1.0,
     }
     return [(each.level, each.text) for each in findings(Observed(**values | changes))]
 

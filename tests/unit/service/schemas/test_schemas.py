@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -59,7 +60,8 @@ def test_values_of_every_kind_are_decoded() -> None:
         framed(2, b"\2\2" + proto_class()(**EVENT).SerializeToString()),
         framed(3, orjson.dumps(EVENT)),
     ]
-    expected = [EVENT | {"page": None}, EVENT | {"page": ""}, EVENT]
+    unset = {"page": None, "at": None, "event_id": None}
+    expected = [EVENT | unset, EVENT | {"page": "", "event_id": ""}, EVENT]
     assert [decoded(value, schemas) for value in values] == expected
     assert [json.loads(readable(value, schemas) or "") for value in values] == expected
     for wrong in (framed(4, b""), b"{}", framed(1, b"\2"), framed(2, b"\2\2\xff"), framed(3, b"{")):
@@ -73,7 +75,7 @@ def test_a_schema_is_asked_for_once_with_its_references(server: Registry) -> Non
     server.register("inner", "AVRO", inner)
     outer = '{"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": "Inner"}]}'
     schema_id = server.register("outer", "AVRO", outer, {"Inner": ("inner", 1)})
-    schemas = RegistrySchemas(server.options)
+    schemas = RegistrySchemas(server.options())
     assert schemas[schema_id] == WriterSchema("AVRO", outer, (("Inner", inner),))
     assert decoded(framed(schema_id, b"\2k"), schemas) == {"inner": {"x": "k"}}
     assert schemas[99] is None
@@ -84,17 +86,54 @@ def test_a_schema_is_asked_for_once_with_its_references(server: Registry) -> Non
     schemas.client.close()
 
 
-def test_a_registry_that_gives_only_the_text_of_a_protobuf_schema_is_refused(server: Registry) -> None:
+def test_a_protobuf_schema_that_a_registry_gives_as_text_is_compiled_with_its_references(
+    server: Registry,
+) -> None:
+    common = 'syntax = "proto3"; package shop; enum Kind { START = 0; END = 1; }'
+    text = (
+        'syntax = "proto3"; package shop; import "shop/common.proto"; import "google/protobuf/timestamp.proto";'
+        " message Other {} message Click { Kind kind = 1; google.protobuf.Timestamp at = 2; }"
+    )
+    server.register("common", "PROTOBUF", common)
+    schema_id = server.register("clicks", "PROTOBUF", text, {"shop/common.proto": ("common", 1)})
+    schemas = RegistrySchemas(server.options())
+    value = framed(schema_id, b"\2\2" + b"\x08\1" + b"\x12\2\x08\7")
+    assert decoded(value, schemas) == {"kind": "END", "at": datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC)}
+    schemas.client.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ('syntax = "proto3"; message P { string k = 0; }', "a.proto", "protoc says: .*positive"),
+        ('syntax = "proto3"; import "../a.proto";', "../a.proto", "is no name of a file"),
+    ],
+)
+def test_a_protobuf_text_that_cannot_be_compiled_is_refused_in_the_compilers_words(
+    server: Registry, text: str, name: str, words: str
+) -> None:
+    server.register("a", "PROTOBUF", 'syntax = "proto3";')
+    schema_id = server.register("p", "PROTOBUF", text, {name: ("a", 1)})
+    schemas = RegistrySchemas(server.options())
+    with pytest.raises(RegistryRefusedError, match=words):
+        schemas[schema_id]
+    schemas.client.close()
+
+
+def test_without_a_compiler_a_registry_that_gives_only_texts_is_refused_and_the_extra_named(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     schema_id = server.register("p", "PROTOBUF", 'syntax = "proto3"; message P { string k = 1; }')
-    schemas = RegistrySchemas(server.options)
-    with pytest.raises(RegistryRefusedError, match="format=serialized"):
+    schemas = RegistrySchemas(server.options())
+    with pytest.raises(RegistryRefusedError, match=r"spark-outbox\[protobuf-text\]"):
         schemas[schema_id]
     schemas.client.close()
 
 
 def test_a_registry_that_is_not_there_is_away() -> None:
     with registry(own=True) as server:
-        options = server.options
+        options = server.options()
     schemas = RegistrySchemas(options)
     with pytest.raises(RegistryAwayError, match="does not answer"):
         schemas[1]

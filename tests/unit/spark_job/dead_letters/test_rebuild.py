@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service.schemas.registry import schemas_of
 from service.settings import Settings
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
@@ -23,6 +24,8 @@ from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
+from tests.support.schemas.clicks import registered
+from tests.support.schemas.registry import registry
 
 PROFILE = settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=4, max_bytes=700)
@@ -204,6 +207,19 @@ def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
     assert session.ended_at.second == 2
     with pytest.raises(NotWholeError, match="is malformed"):
         session_of(letter, AssemblySettings(key_path=None))
+
+
+def test_the_schemas_of_a_letter_are_asked_for_by_whoever_needs_them_first() -> None:
+    rules = AssemblySettings(format="avro", start="start", entry="entry", end="end")
+    with registry(own=True) as server:
+        encode = registered(server, "avro")
+        click = {"session_key": "k", "price_cents": 7, "tags": []}
+        values = [encode(click | {"event_type": kind}) for kind in ("start", "entry", "end")]
+        letter = stored(
+            "transform_failed", "k", [(n, 5, value) for n, value in enumerate(values)], None, (0, 2, 2), 3
+        )
+        closed = session_of(letter, rules, schemas_of(server.options()))
+    assert closed.types() == ["start", "entry", "end"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,9 @@ def test_a_users_option_wins_over_the_jobs_own_that_nothing_rests_on(monkeypatch
 def test_headers_are_read_only_where_a_column_is_in_one(
     monkeypatch: pytest.MonkeyPatch, sources: dict[str, str], wanted: bool
 ) -> None:
-    assert ("includeheaders" in options(monkeypatch, KafkaSettings(), RecordColumns(sources))) == wanted
+    columns = RecordColumns(sources)
+    assert ("includeheaders" in options(monkeypatch, KafkaSettings(), columns)) == wanted
+    assert "includeheaders" in options(monkeypatch, KafkaSettings(), columns.with_trace_context())
 
 
 IDS = {"a": "id-a", "b": "id-b"}

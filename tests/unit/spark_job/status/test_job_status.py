@@ -15,6 +15,7 @@ from spark_job.status.job_status import JobStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HELD = "500 output events wait to be delivered, [job] max_backlog_events is 500"
+BEFORE = "UnavailableError: the schema registry at [::1] does not answer"
 ENDED = "UnavailableError: a lock was held for longer than [postgres] lock_timeout_ms [/]"
 
 
@@ -27,10 +28,11 @@ def test_what_a_run_says_keeps_the_settings_that_it_names(capsys: pytest.Capture
             "started_at": NOW,
             "ended_at": NOW,
             "ended_because": ENDED,
+            "failed_before": BEFORE,
             "explanation": "[fresh]",
         }
     )
     owner = Owner(UUID(int=1), "vm", 7, 8, NOW, NOW, 0.1, True, NOW, HELD)
     status.print_status(console(), JobStatus(owner, True, None, {}, run, rates=[]))
     said = capsys.readouterr().out
-    assert all(text in said for text in (HELD, ENDED, "[fresh]"))
+    assert all(text in said for text in (HELD, BEFORE, ENDED, "[fresh]"))

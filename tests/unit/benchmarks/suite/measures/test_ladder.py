@@ -42,4 +42,15 @@ def test_few_rungs_are_attempted() -> None:
         return rate <= 7
 
     assert highest(range(1, 17), attempt, lambda rate: rate <= 7) == 7
-    assert len(attempts) <= 4
+    assert len(attempts) <= 5
+
+
+def test_an_attempt_that_failed_by_chance_is_made_again_from_what_was_proven() -> None:
+    attempts: list[float] = []
+
+    def attempt(rate: float) -> bool:
+        attempts.append(rate)
+        # The first one fails whatever the rate.
+        return len(attempts) > 1 and rate <= 800
+
+    assert highest(LADDER, attempt, lambda rate: rate <= 800) == 800

@@ -1,0 +1,85 @@
+"""What the conditions are found out of: some bounded queries of Postgres, asked again every second while somebody looks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from db.statements import queries
+from publisher.console.reader import Connection, Found, may_read_all, permitted, read
+from publisher.outbox import parked_topics
+from publisher.status.publisher_status import LaneStatus, read_lanes
+from service.settings import Settings
+
+_FLOW = queries("publisher.console", "flow")
+_PARKED = queries("publisher", "parked")
+_SIGNS = queries("publisher.console", "signs")
+
+COUNT_LIMIT = 10_000
+"""Rows and letters are counted up to this many."""
+DEAD_LETTERS_S, RESTARTS_S = 600, 900
+"""As the ranges of OutboxDeadLetters and OutboxRestarts."""
+_LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
+
+NotReady = Callable[[], Sequence[str]]
+"""Why the process that serves the console is not ready; nothing where it is none that delivers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One look. None: the login may not read it, or there is no such figure."""
+
+    lanes: Sequence[LaneStatus]
+    services: Sequence[Mapping[str, Any]] | None
+    parked: Mapping[str, int]
+    parked_topics: Mapping[str, datetime]
+    letters: Mapping[str, int] | None
+    interrupted_replays: Sequence[int]
+    not_ready: Sequence[str] = ()
+    """Why `/readyz` of the process that serves the console says 503."""
+    new_letters: Mapping[str, int] | None = None
+    """Open letters of the last `DEAD_LETTERS_S`, by reason."""
+    failed_runs: int | None = None
+    """Runs that ended with an error within the last `RESTARTS_S`; counted up to 20."""
+    end_to_delivered_s: float | None = None
+    """99 of 100 sessions of the last five minutes were delivered this soon after their end event."""
+    delivered_s_ago: float | None = None
+    """Since the newest delivery of any lane."""
+    largest_open: float | None = None
+    """Open bytes of the partition that has most, as a share of `[session] max_open_bytes`."""
+    oldest_partition_s: float | None = None
+    keep_s: float | None = None
+    """`[retention] keep_s` of this process."""
+
+
+def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, Found]:
+    """Look once; return what was seen, and the latency of the last five minutes. Raises psycopg.Error."""
+    _, is_auditor = may_read_all(connection)
+    services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
+    latency = read(connection, _FLOW["latency"], **_LATENCY)[0]
+    replays = permitted(connection, lambda: read(connection, _FLOW["interrupted_replays"]), None)
+    signs = read(connection, _SIGNS["of_delivery"])[0]
+    job = permitted(connection, lambda: read(connection, _SIGNS["of_job"], span_s=RESTARTS_S)[0], None)
+    largest = None if job is None else job["largest_open_bytes"]
+    seen = Observed(
+        lanes=read_lanes(connection, COUNT_LIMIT),
+        services=services if is_auditor else None,
+        parked=dict(connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall()),
+        parked_topics=parked_topics.standing(connection),
+        letters=permitted(connection, lambda: _letters(connection, None), None),
+        interrupted_replays=[each["replay_id"] for each in replays or ()],
+        not_ready=not_ready(),
+        new_letters=permitted(connection, lambda: _letters(connection, DEAD_LETTERS_S), None),
+        failed_runs=None if job is None else job["failed_runs"],
+        end_to_delivered_s=latency["ended_s"][1] if latency["timed"] else None,
+        delivered_s_ago=signs["delivered_s_ago"],
+        largest_open=None if largest is None else largest / settings.session.max_open_bytes,
+        oldest_partition_s=signs["oldest_partition_s"],
+        keep_s=settings.retention.keep_s,
+    )
+    return seen, latency
+
+
+def _letters(connection: Connection, span_s: float | None) -> dict[str, int]:
+    rows = read(connection, _SIGNS["open_letters"], count_limit=COUNT_LIMIT, span_s=span_s)
+    return {row["reason"]: row["letters"] for row in rows}
