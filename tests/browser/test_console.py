@@ -46,7 +46,7 @@ def traffic(outbox: Outbox) -> Iterator[None]:
             query(
                 outbox.dsn,
                 "UPDATE outbox.session_output o SET session_ended_ms = ARRAY[(extract(epoch FROM b.created_at) * 1000)::bigint"
-                " - 150 - abs(hashtext(o.session_key)) % 200] FROM outbox.batch b"
+                " - 150 - abs(hashtext(o.session_key)) %% 200] FROM outbox.batch b"
                 " WHERE b.batch_id = o.batch_id AND o.batch_id = %s",
                 batch_id,
             )

@@ -14,7 +14,7 @@ from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.avro_columns import AvroColumns, Kept
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
-from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
+from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 

@@ -1,8 +1,7 @@
 """What reads the fields of a value, by `[source] format`. Everything behind it sees columns, and knows no format."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from service.schemas.wire import HEAD_BYTES
 from service.schemas.writer import Schemas, WriterSchema
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
+from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, text_paths, wanted_fields
 from spark_job.sessions.parsing.heads import heads
 from spark_job.sessions.parsing.json_documents import Decoder, Fields
 from spark_job.sessions.settings import AssemblySettings, FieldPath
@@ -20,39 +20,6 @@ Int = npt.NDArray[np.int64]
 
 KINDS: dict[str, str] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 """What the registry calls a format."""
-
-
-class ReadFields(Protocol):
-    """The values that could be read, and their fields."""
-
-    @property
-    def rows(self) -> Int:
-        """Positions in the array that was read, ascending."""
-
-    def column(self, path: FieldPath) -> pa.Array:
-        """A field of these rows, NULL where there is none: text, or a time in milliseconds."""
-
-
-class ValueDecoder(Protocol):
-    """Reads the fields that the settings name. What it says of a value depends on the value alone."""
-
-    def decode(self, payloads: pa.LargeBinaryArray) -> ReadFields:
-        """Read payloads (no nulls); rows that are not in the result are malformed."""
-
-    def refusal_of(self, payload: bytes) -> str:
-        """What is wrong with a payload that `decode` left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadColumns:
-    """ReadFields out of arrays."""
-
-    rows: Int
-    columns: Mapping[FieldPath, pa.Array] = field(default_factory=dict)
-
-    def column(self, path: FieldPath) -> pa.Array:
-        """See ReadFields."""
-        return self.columns[path]
 
 
 class Opaque:
@@ -151,18 +118,10 @@ def decoder_of(settings: AssemblySettings, schemas: Schemas) -> ValueDecoder:
 
 def json_decoder(settings: AssemblySettings) -> Decoder:
     """Return what reads JSON documents."""
-    paths = [(path, pa.string()) for path in _text_paths(settings)]
+    paths = [(path, pa.string()) for path in text_paths(settings)]
     if settings.time_path is not None:
         paths.append((settings.time_path, pa.string() if settings.time_format == "iso8601" else pa.int64()))
     return Decoder(paths)
-
-
-def wanted_fields(settings: AssemblySettings) -> dict[FieldPath, Literal["text", "time"]]:
-    """Return the fields that the settings name."""
-    wanted: dict[FieldPath, Literal["text", "time"]] = dict.fromkeys(_text_paths(settings), "text")
-    if settings.time_path is not None:
-        wanted[settings.time_path] = "time"
-    return wanted
 
 
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
@@ -180,10 +139,6 @@ def _schema_reader(settings: AssemblySettings) -> SchemaReader:
         path: pa.string() if kept == "text" else of_time for path, kept in wanted_fields(settings).items()
     }
     return JsonBehindHead(json_decoder(settings), wanted)
-
-
-def _text_paths(settings: AssemblySettings) -> list[FieldPath]:
-    return [path for path in (settings.type_path, settings.key_path, settings.event_id_path) if path]
 
 
 def _joined(parts: list[ReadFields], wanted: Mapping[FieldPath, pa.DataType]) -> ReadColumns:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from service.schemas.protobuf import enum_name, message_class
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
-from spark_job.sessions.parsing.formats import ReadColumns, wanted_fields
+from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 

@@ -16,7 +16,8 @@ from service.schemas.writer import Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of
-from spark_job.sessions.parsing.formats import ReadFields, ValueDecoder, decoder_of
+from spark_job.sessions.parsing.fields import ReadFields, ValueDecoder
+from spark_job.sessions.parsing.formats import decoder_of
 from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.json_documents import at
 from spark_job.sessions.parsing.times import iso8601_ms
