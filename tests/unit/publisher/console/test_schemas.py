@@ -36,7 +36,7 @@ def _server() -> Iterator[Registry]:
 _MADE: list[SchemaLookup] = []
 
 
-def lookup_of(server: Registry, **options: str) -> SchemaLookup:
+def lookup_of(server: Registry, **options: str | int | float | bool) -> SchemaLookup:
     _MADE.append(SchemaLookup(SchemaRegistrySettings(url=server.url, options=options)))
     return _MADE[-1]
 
