@@ -68,6 +68,11 @@ class ConsoleApp:
         )
         self.asgi: ASGIApp = Access(app, settings.console)
 
+    def close(self) -> None:
+        """Let go of the schema registry."""
+        if self._schemas is not None:
+            self._schemas.close()
+
     async def _page(self, page: ConsolePage, request: Request) -> Response:
         status, html = await self._render(page, dict(request.query_params), part=False)
         if status == 303:

@@ -50,7 +50,7 @@ class SchemaLookup:
         self._schemas: RegistrySchemas | None = None
         self._answers: dict[int, Answer] = {}
         self._away: Answer | None = None
-        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._waiting: set[int] = set()
         self._changed = Condition()
         self._thread: Thread | None = None
@@ -66,10 +66,14 @@ class SchemaLookup:
             if self._thread is None:
                 self._thread = Thread(target=self._answer_all, name="console schemas", daemon=True)
                 self._thread.start()
-            self._changed.wait_for(lambda: self._known(schema_id) is not None, wait_s)
-            return self._known(schema_id) or Answer(
-                None, trouble="the schema registry has not answered yet: load the page again"
-            )
+            self._changed.wait_for(lambda: schema_id not in self._waiting, wait_s)
+            if schema_id not in self._waiting:
+                return self._answers[schema_id]
+        return Answer(None, trouble="the schema registry has not answered yet: load the page again")
+
+    def close(self) -> None:
+        """Let the thread end and close the client, as soon as what it asks for is answered."""
+        self._asked.put(None)
 
     def _known(self, schema_id: int) -> Answer | None:
         now = time.monotonic()
@@ -79,20 +83,20 @@ class SchemaLookup:
         return None
 
     def _answer_all(self) -> None:
-        while True:
-            schema_id = self._asked.get()
+        while (schema_id := self._asked.get()) is not None:
             with self._changed:
                 known = self._known(schema_id)
             answer = known or self._answer(schema_id)
             with self._changed:
                 if answer.trouble:
                     self._away = answer
-                elif known is None:
-                    if len(self._answers) >= _MOST_KNOWN:
-                        self._answers.clear()
-                    self._answers[schema_id] = answer
+                if len(self._answers) >= _MOST_KNOWN:
+                    self._answers.clear()
+                self._answers[schema_id] = answer
                 self._waiting.discard(schema_id)
                 self._changed.notify_all()
+        if self._schemas is not None:
+            self._schemas.client.close()
 
     def _answer(self, schema_id: int) -> Answer:
         try:

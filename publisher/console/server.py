@@ -88,9 +88,10 @@ class _Console:
         self._socket = _listen(console.host, console.port)
         self.port: int = self._socket.getsockname()[1]
         self._reader = Reader(settings)
+        self._app = ConsoleApp(settings, self._reader, not_ready)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                ConsoleApp(settings, self._reader, not_ready).asgi,
+                self._app.asgi,
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -114,6 +115,7 @@ class _Console:
             _log.error("console_ended", exc_info=error)
         finally:
             self._socket.close()
+            self._app.close()
             with suppress(Exception):
                 self._reader.close()
 

@@ -1,6 +1,6 @@
 """The values of one Avro schema by its plan, all of them one step at a time: a few numpy operations for each field, however many records.
 
-Values with long arrays, or that nest deeply, leave the columns and are read one by one (`single`), which says the same of them.
+Values with long arrays, or that nest deeply, leave the columns for service/schemas/avro/single.py, which says the same of them.
 """
 
 from typing import Any

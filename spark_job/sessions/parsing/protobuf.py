@@ -3,14 +3,16 @@
 A field that the message's class does not have is missing; so is an optional one that is not set, and an unset text, which is "".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
-from service.schemas.protobuf import enum_name, parse
+from service.schemas.protobuf import enum_name, message_class
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
@@ -18,6 +20,8 @@ from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
+_Getters = tuple[Callable[[bytes], Any], list[Callable[[Any], str | int | None]]]
+"""What parses a message, and what takes each field out of it."""
 
 
 class ProtobufReader:
@@ -34,9 +38,10 @@ class ProtobufReader:
         """See formats.SchemaReader."""
         good: list[int] = []
         found: list[list[Any]] = []
+        getters: dict[tuple[int, ...], _Getters] = {}
         for row, value in zip(rows.tolist(), payloads.take(pa.array(rows)).to_pylist(), strict=True):
             try:
-                found.append(self._fields(value, schema))
+                found.append(self._fields(value, schema, getters))
             except (ValueError, SchemaUnusableError):
                 continue
             good.append(row)
@@ -52,15 +57,43 @@ class ProtobufReader:
     def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
         """See formats.SchemaReader."""
         try:
-            self._fields(payload, schema)
+            self._fields(payload, schema, {})
         except (ValueError, SchemaUnusableError) as error:
             return str(error)
         return "not of its schema"
 
-    def _fields(self, value: bytes, schema: WriterSchema) -> list[Any]:
-        """Raises ValueError where the value is no message, or a field has another type."""
-        message = parse(schema, *message_path(value[HEAD_BYTES:]))
-        return [self._at(message, path, kept) for path, kept in self._kept.items()]
+    def _fields(
+        self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], "_Getters"]
+    ) -> list[Any]:
+        """`known`: of the schema's messages by their paths, added to. Raises ValueError where the value is no message, or a field has
+        another type.
+        """
+        where, body = message_path(value[HEAD_BYTES:])
+        if (of := known.get(where)) is None:
+            made = message_class(schema, where)
+            of = known[where] = (
+                made.FromString,
+                [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()],
+            )
+        parse, getters = of
+        try:
+            message = parse(body)
+        except DecodeError as error:
+            raise ValueError(f"the value is not of its Protobuf schema: {error}") from error
+        return [get(message) for get in getters]
+
+    def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
+        """What takes a field out of the messages of a class."""
+        each = of.fields_by_name.get(path[0])
+        if (
+            len(path) == 1
+            and each is not None
+            and each.type == each.TYPE_STRING
+            and not (each.is_repeated or each.has_presence)
+            and (kept == "text" or self._texts_are_times)
+        ):
+            return attrgetter(path[0])  # as `_at`, and several times as fast
+        return lambda message: self._at(message, path, kept)
 
     def _at(self, message: Any, path: FieldPath, kept: str) -> str | int | None:
         each = None

@@ -25,10 +25,20 @@ EVENT = {"event_type": "start", "session_key": "<k>", "price_cents": 7, "tags": 
 def _server() -> Iterator[Registry]:
     with registry(own=True) as found:
         yield found
+    while _MADE:
+        lookup = _MADE.pop()
+        lookup.close()
+        if lookup._thread is not None:
+            lookup._thread.join()
+            assert lookup._schemas is None or lookup._schemas.client._rest_client.session.is_closed
 
 
-def lookup_of(server: Registry) -> SchemaLookup:
-    return SchemaLookup(SchemaRegistrySettings(url=server.url))
+_MADE: list[SchemaLookup] = []
+
+
+def lookup_of(server: Registry, **options: str | int | float | bool) -> SchemaLookup:
+    _MADE.append(SchemaLookup(SchemaRegistrySettings(url=server.url, options=options)))
+    return _MADE[-1]
 
 
 def page_of(server: Registry) -> ShownValues:
@@ -117,8 +127,8 @@ def test_a_page_does_not_wait_for_a_registry_that_hangs(server: Registry) -> Non
 
 
 def test_what_hinders_a_client_is_said(server: Registry) -> None:
-    settings = SchemaRegistrySettings(url=server.url, options={"no.such.option": "s3cret"})
-    shown = ShownValues(show=True, lookup=SchemaLookup(settings)).of(framed(1, b""))
+    lookup = lookup_of(server, **{"no.such.option": "s3cret"})
+    shown = ShownValues(show=True, lookup=lookup).of(framed(1, b""))
     assert "no.such.option" in shown.schema
     assert "s3cret" not in shown.schema
 
