@@ -110,12 +110,16 @@ LIMIT %(rows)s
 
 -- name: last_restore
 -- The newest generation that a person's restore opened, and what it has done; both counts up to %(batches)s batches.
--- `earlier`: what the outbox had after the position that it went back to, which a reissue computes again.
+-- `earlier`: what the outbox had after the savepoint, which a reissue computes again. A savepoint's name may have been used before.
 WITH restore AS (
     SELECT g.generation, g.reason, g.policy, g.revision, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation,
            (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream') AS first_batch,
-           (SELECT max(n.generation) FROM outbox.generation n) AS newest_generation
+           (SELECT max(n.generation) FROM outbox.generation n) AS newest_generation, s.savepoint_generation, s.savepoint_batch
     FROM outbox.generation g
+    LEFT JOIN LATERAL (
+        SELECT n.generation AS savepoint_generation, coalesce(n.batch_id, 0) AS savepoint_batch FROM outbox.savepoint n
+        WHERE n.name = g.savepoint AND n.created_at <= g.created_at ORDER BY n.savepoint_id DESC LIMIT 1
+    ) s ON true
     WHERE g.reason IN ('savepoint', 'skip', 'requested', 'fork')
     ORDER BY g.generation DESC LIMIT 1
 )
@@ -131,6 +135,6 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS batches, coalesce(sum(b.sessions), 0)::bigint AS sessions, coalesce(sum(b.output_events), 0)::bigint AS outputs
     FROM (SELECT n.sessions, n.output_events FROM outbox.batch n
-          WHERE n.batch_id > r.from_batch AND n.batch_id < coalesce(r.first_batch, 9223372036854775807) AND n.generation < r.generation
+          WHERE n.batch_id > r.savepoint_batch AND n.batch_id < coalesce(r.first_batch, 9223372036854775807) AND n.generation < r.generation
           ORDER BY n.batch_id LIMIT %(batches)s) b
 ) earlier

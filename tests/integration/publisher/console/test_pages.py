@@ -54,7 +54,8 @@ def told(outbox: Outbox, settings: Settings) -> Outbox:
     read_offsets(outbox.dsn)
     query(
         outbox.dsn,
-        "UPDATE outbox.session_output SET session_ended_ms = ARRAY[(extract(epoch FROM now()) * 1000 - 500)::bigint]",
+        "UPDATE outbox.session_output o SET session_ended_ms = ARRAY[(extract(epoch FROM b.created_at) * 1000 - 500)::bigint]"
+        " FROM outbox.batch b WHERE b.batch_id = o.batch_id",
     )
     add_letter(outbox.dsn, "k0001", 150_000, "no_start", "'entry_event' without an open session of its key")
     add_letter(outbox.dsn, None, 150_010, "malformed", f"not JSON: '{SECRET}'")
@@ -296,14 +297,24 @@ def test_the_last_restore_says_what_it_went_back_to_and_what_it_has_done(
     told: Outbox, console: Console
 ) -> None:
     assert "Nobody has restored anything" in console.shown("/runs")
+    # The first one had the name before.
+    for batch_id, deleted_at in ((1, "2026-01-01"), (2, None)):
+        query(
+            told.dsn,
+            "INSERT INTO outbox.savepoint (name, generation, batch_id, deleted_at, end_offsets, open_state, lineage,"
+            " assembly, topics, revision) VALUES ('monday', 1, %s, %s::timestamptz, '{}', '{}', '[]', '{}', '{}', 0)",
+            batch_id,
+            deleted_at,
+        )
     query(
         told.dsn,
         "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, revision, assembly, run_id, from_generation,"
-        " from_batch, savepoint, explanation) SELECT 2, start_offsets, topics, 'savepoint', 'reissue', 1, assembly, run_id, 1, 2, 'monday',"
+        " from_batch, savepoint, explanation) SELECT 2, start_offsets, topics, 'savepoint', 'reissue', 1, assembly, run_id, 1, 4, 'monday',"
         " 'restored from savepoint ''monday'' (reissue)' FROM outbox.generation WHERE generation = 1",
     )
     page = console.shown("/runs")
     assert "restored from savepoint &#39;monday&#39; (reissue)" in page
+    assert re.search(r"savepoint monday: generation 1, batch <[^>]+>2<", page)
     assert "sent again with revision 1: 65 sessions" in page
     assert "nothing yet: no batch was committed since" in page
     query(told.dsn, "UPDATE outbox.batch SET generation = 2, run_id = gen_random_uuid() WHERE batch_id = 4")
