@@ -56,6 +56,7 @@ def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
         outbox.batch(simple(2, keys=4))
         wait_until(relay.ended, "the stop")
     assert "database_restored" in str(relay.error)
+    watcher.wait_until_all_read()
     assert len(watcher.seen) == delivered
 
 
