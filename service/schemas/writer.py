@@ -18,6 +18,8 @@ class WriterSchema:
 
 Schemas = Mapping[int, WriterSchema | None]
 """By id; None where the registry says that it has no such schema."""
+NO_SCHEMAS: Schemas = {}
+"""For formats that have none."""
 
 
 class RegistryAwayError(Exception):

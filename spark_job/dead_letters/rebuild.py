@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from service.schemas.writer import Schemas
+from service.schemas.writer import NO_SCHEMAS, Schemas
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.records import read_records
@@ -22,9 +22,6 @@ _NEVER = {
 }
 
 
-_NO_SCHEMAS: Schemas = {}
-
-
 class NotWholeError(Exception):
     """The kept events are no session; the message says why."""
 
@@ -32,7 +29,7 @@ class NotWholeError(Exception):
 def session_of(
     letter: StoredLetter,
     assembly: AssemblySettings,
-    schemas: Schemas = _NO_SCHEMAS,
+    schemas: Schemas = NO_SCHEMAS,
     *,
     incomplete: bool = False,
 ) -> ClosedSession:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.schemas.writer import Schemas
+from service.schemas.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
@@ -30,11 +30,9 @@ from spark_job.sessions.state.open_state import OpenState
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-_NO_SCHEMAS: Schemas = {}
-
 
 def assemble(
-    state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas = _NO_SCHEMAS
+    state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS
 ) -> AssembledSessions:
     """Assemble a partition's new records with what was open before them. Does not change its arguments.
 

@@ -9,14 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
 from tests.support.monitoring.prometheus import Prometheus, expressions
 from tests.support.monitoring.runbook import ask, follow
+from tests.support.monitoring.watched import watched_pipeline
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.scraping import asked, free_port
 
 WITHOUT_FAULT = ("OutboxPostgresDisk",)
 """Alerts that no test here makes fire: the commands of their sections run while nothing is wrong."""
@@ -27,21 +26,13 @@ pytestmark = [pytest.mark.monitoring, pytest.mark.timeout(1_500)]
 def test_the_alerts_about_a_job(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path, alerting: Any
 ) -> None:
-    upgrade(own_postgres.dsn())
-    job_port, publisher_port = free_port(), free_port()
     options: Options = {
-        "metrics": {"job_port": job_port, "port": publisher_port, "refresh_s": 0.2, "progress_s": 3},
+        "metrics": {"progress_s": 3},
         "restart": {"delay_s": 0.2, "max_delay_s": 0.5},
         "job": {"max_backlog_events": 500, "max_events_per_batch": 1_000},
     }
-    targets = {"spark-job": [job_port], "publisher": [publisher_port]}
-    addresses = {"JOB": f"http://127.0.0.1:{job_port}", "PUBLISHER": f"http://127.0.0.1:{publisher_port}"}
-    with (
-        Pipeline(
-            own_postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
-        ) as pipeline,
-        Prometheus(tmp_path, targets) as prometheus,
-    ):
+    with watched_pipeline(own_postgres, kafka, topic_prefix, tmp_path, options) as watched:
+        pipeline, prometheus, addresses = watched.pipeline, watched.prometheus, watched.addresses
         job, publisher = pipeline.job, pipeline.publisher
         alert = partial(
             alerting, prometheus, variables=pipeline.variables, addresses=addresses, dsn=pipeline.dsn
@@ -54,7 +45,7 @@ def test_the_alerts_about_a_job(
                 job.start()
             with alert("OutboxNoOwner"):
                 holder.rollback()
-        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        watched.wait_until_ready()
 
         with ExitStack() as load:
             load.enter_context(pipeline.load(31, sessions_per_second=20))
@@ -90,7 +81,7 @@ def test_the_alerts_about_a_job(
         ):
             own_postgres.start()
             pipeline.connect()
-        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        watched.wait_until_ready()
         pipeline.wait_for_input(pipeline.expectation())
         assert_lines_lead_to_rows(pipeline)
         for name in WITHOUT_FAULT:

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from tests.support.monitoring.prometheus import Prometheus
+from tests.support.monitoring.watched import watched_pipeline
 from tests.support.pipeline.feed import starts_of
 from tests.support.pipeline.options import Options
-from tests.support.pipeline.pipeline import PARTITIONS, Pipeline
-from tests.support.scraping import asked, free_port
+from tests.support.pipeline.pipeline import PARTITIONS
 
 MAX_OPEN_BYTES = 1_500_000
 NEAR = 0.9
@@ -49,28 +47,23 @@ def lost_caches(cache: Path) -> Iterator[None]:
 def test_the_alerts_about_a_job_under_load(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path, alerting: Any
 ) -> None:
-    upgrade(own_postgres.dsn())
-    job_port, publisher_port = free_port(), free_port()
     options: Options = {
-        "metrics": {"job_port": job_port, "port": publisher_port, "refresh_s": 0.2},
         "job": {"max_backlog_events": 500},
         "session": {"max_open_bytes": MAX_OPEN_BYTES},
     }
-    targets = {"spark-job": [job_port], "publisher": [publisher_port]}
-    addresses = {"JOB": f"http://127.0.0.1:{job_port}", "PUBLISHER": f"http://127.0.0.1:{publisher_port}"}
-    with (
-        Pipeline(
-            own_postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
-        ) as pipeline,
-        Prometheus(tmp_path, targets) as prometheus,
-    ):
+    with watched_pipeline(own_postgres, kafka, topic_prefix, tmp_path, options) as watched:
+        pipeline = watched.pipeline
         job, publisher = pipeline.job, pipeline.publisher
         alert = partial(
-            alerting, prometheus, variables=pipeline.variables, addresses=addresses, dsn=pipeline.dsn
+            alerting,
+            watched.prometheus,
+            variables=pipeline.variables,
+            addresses=watched.addresses,
+            dsn=pipeline.dsn,
         )
         job.start()
         publisher.start()
-        pipeline.wait_until(lambda: asked(job_port, "readyz")[0] == 200, "a job that is ready", alive=(job,))
+        watched.wait_until_ready()
 
         with ExitStack() as fault:
             fault.enter_context(pipeline.load(41, sessions_per_second=10))

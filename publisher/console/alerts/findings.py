@@ -94,10 +94,9 @@ def _lanes(seen: Observed) -> Iterable[ConsoleFinding]:
                 "warning", f"{name} waits for a server", "OutboxLaneFails", "publisher status", "lanes"
             )
         elif lane.abandoned:
-            rows = f"{'at least ' if lane.lag_rows >= COUNT_LIMIT else ''}{lane.lag_rows:,}"
             yield ConsoleFinding(
                 "bad",
-                f"{name}: {rows} rows wait and nobody delivers them",
+                f"{name}: {_count(lane.lag_rows)} rows wait and nobody delivers them",
                 "OutboxLaneAbandoned",
                 "publisher run",
                 "lanes",
@@ -223,9 +222,8 @@ def _rows(seen: Observed) -> Iterable[ConsoleFinding]:
             command=f"publisher replay go-on {replay_id}",
             page="replays",
         )
-    if None not in (seen.keep_s, seen.oldest_partition_s) and (
-        seen.oldest_partition_s or 0
-    ) > RETENTION_FACTOR * (seen.keep_s or 0):
+    kept, keep = seen.oldest_partition_s, seen.keep_s
+    if kept is not None and keep is not None and kept > RETENTION_FACTOR * keep:
         yield ConsoleFinding(
             "warning",
             "partitions are kept for half as long again as [retention] keep_s says",

@@ -63,7 +63,7 @@ class ProtobufReader:
         return "not of its schema"
 
     def _fields(
-        self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], "_Getters"]
+        self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], _Getters]
     ) -> list[Any]:
         """`known`: of the schema's messages by their paths, added to. Raises ValueError where the value is no message, or a field has
         another type.

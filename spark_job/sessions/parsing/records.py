@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.schemas.writer import Schemas
+from service.schemas.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of
@@ -41,10 +41,7 @@ class Records:
     letters: list[DeadLetter]
 
 
-_NO_SCHEMAS: Schemas = {}
-
-
-def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = _NO_SCHEMAS) -> Records:
+def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
     """Decode and check every record. `schemas`: of the ids that occur, for formats that have some.
 
     Raises InputSchemaError where a column is missing or of another type.
