@@ -91,7 +91,8 @@ class SchemaLookup:
                 if answer.trouble:
                     self._away = answer
                 if len(self._answers) >= _MOST_KNOWN:
-                    self._answers.clear()
+                    # The oldest one: somebody may still wait for one that has just come.
+                    del self._answers[next(iter(self._answers))]
                 self._answers[schema_id] = answer
                 self._waiting.discard(schema_id)
                 self._changed.notify_all()

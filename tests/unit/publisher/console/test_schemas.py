@@ -81,6 +81,17 @@ def test_each_schema_is_asked_for_once_whatever_pages_show_it(server: Registry) 
     assert server.asked.count("GET /schemas/ids/1/versions") == 1
 
 
+def test_only_the_oldest_answer_makes_room(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "_MOST_KNOWN", 2)
+    lookup = lookup_of(server)
+    for schema_id in (1, 2, 3):
+        lookup.find(schema_id, 60.0)
+    lookup.find(2, 60.0)
+    assert [server.asked.count(f"GET /schemas/ids/{schema_id}") for schema_id in (1, 2, 3)] == [1, 1, 1]
+    lookup.find(1, 60.0)
+    assert server.asked.count("GET /schemas/ids/1") == 2
+
+
 def test_an_unknown_id_is_shown_as_bytes_and_asked_for_again_later(
     server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
