@@ -46,7 +46,7 @@ POINTS = {
     "sink.after_dead_letters": "after the dead letters",
     "sink.after_ledger": "after the ledger rows, before COMMIT",
     "sink.after_commit": "after COMMIT",
-    "query.before_return": "before returning to Spark",
+    "query.after_batch": "after the batch, before the next commit",
     "delivery.before_lease": "publisher: before it asks for the lease",
     "delivery.after_lease": "publisher: after the lease",
     "delivery.after_fencing": "publisher: after init_transactions, before the progress is read",

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 import orjson
@@ -64,8 +64,8 @@ class SessionCache:
         self._at_hand = wanted
         return OpenState(sessions, tuple(chunks))
 
-    def store(self, state: OpenState, before: str) -> None:
-        """Keep this state and, for an attempt that is made again, that of the digest `before`; remove the others."""
+    def store(self, state: OpenState, before: Set[str]) -> None:
+        """Keep this state and, for an attempt that is made again, those of the digests `before`; remove the others."""
         try:
             if state.digest and state.digest != self._at_hand:
                 self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class SessionCache:
                 table = state.sessions.encoded
                 head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
                 self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
-            self._clean({state.digest, before})
+            self._clean({state.digest, *before})
         except OSError as error:
             self.problem = f"open sessions were not kept in {self._folder}: {error}"
 
@@ -128,7 +128,7 @@ class SessionCache:
                     f"{folder} must be a folder of this user alone (mode 0700), and no link"
                 )
 
-    def _clean(self, keep: set[str]) -> None:
+    def _clean(self, keep: Set[str]) -> None:
         """Remove everything else. What another attempt is just writing may go with it: that one's state is not kept then."""
         kept = set()
         with contextlib.suppress(FileNotFoundError):

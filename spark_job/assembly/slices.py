@@ -37,6 +37,8 @@ class Slice:
     """By offset, ascending; the last one judges the slice itself."""
     accept_differing: bool = False
     """What is found again need not be what was open: `--accept-data-loss` was given, and the run has read nothing here yet."""
+    committed_digest: str = ""
+    """Of what is open where the outbox is: the batch before may not be committed yet, and where that fails, a new run begins there."""
     keep_timed_out: bool = False
     """Letters `timed_out` that close below `start` are not forgotten: the first slice after an upgrade from before schema 0005."""
 

@@ -165,7 +165,7 @@ class _Partition:
         state, sessions = self._state, self._state.sessions
         reach("task.after_assembly")
         tombstones = self._tombstones(state)
-        self._cache.store(state, self._of.digest or "")
+        self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began
         detail = {

@@ -1,4 +1,4 @@
-"""Backpressure: no further batch while too much waits to be delivered, so that an outage downstream fills no disk."""
+"""Backpressure: no further commit while too much waits to be delivered, so that an outage downstream fills no disk."""
 
 import threading
 import time
@@ -50,21 +50,22 @@ class Backpressure:
         self._connection, self._run_id, self._condition = connection, run_id, condition
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
-    def wait(self, is_ending: Callable[[], bool]) -> None:
-        """Return once the backlog is below the bounds, or `is_ending` says so. Call before a batch, outside of a transaction."""
+    def wait(self, is_ending: Callable[[], bool]) -> bool:
+        """Return True once the backlog is below the bounds, False when `is_ending` says so before. Call before a batch's transaction."""
         if not self._max_events and not self._max_bytes:
-            return
+            return True
         reason = self._over()
         if reason is None:
-            return
+            return True
         began = time.monotonic()
         self._note(reason)
         log.warning("held_back", because=reason)
         pause = threading.Event()
-        while self._over() is not None and not is_ending():
+        while (is_over := self._over() is not None) and not is_ending():
             pause.wait(_LOOK_EVERY_S)
         self._note(None)
         log.info("held_back_over", seconds=round(time.monotonic() - began, 1))
+        return not is_over
 
     def _over(self) -> str | None:
         backlog = read(self._connection)

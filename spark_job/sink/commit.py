@@ -51,6 +51,18 @@ class BatchRange:
 
 
 @dataclass(frozen=True)
+class ComputedBatch:
+    """What Spark computed for a batch, and where the outbox is once that is committed."""
+
+    planned: BatchRange
+    result: BatchResult
+    topics: InputTopics
+    following: StreamRow
+    """Its batch id is not known yet."""
+    read_s: float
+
+
+@dataclass(frozen=True)
 class CommittedBatch:
     """What a batch did to the outbox."""
 
@@ -59,12 +71,13 @@ class CommittedBatch:
     sessions: int
     output_events: int
     dead_letters: int
-    mean_event_bytes: float | None
-    """Of the input, with what Kafka says of a record; None without an event."""
 
 
 class Sink:
-    """Writes the batches of one run. `write` is called by Spark's stream thread only."""
+    """Writes the batches of one run: `read` and then `commit` for each, in order.
+
+    The next batch may be computed and read while one is committed: `read` and `expected` belong to one thread, the rest to another.
+    """
 
     def __init__(
         self,
@@ -78,7 +91,9 @@ class Sink:
     ) -> None:
         """`connection` must be in autocommit mode, so that a transaction here is one there. `input_topics`: as they are now."""
         self.position = position
-        """Where the outbox is, by what was read at the start and what was written since."""
+        """Where the outbox is, by what was read at the start and what was committed since."""
+        self.expected = position
+        """Where it will be once all that was read is committed: where the next batch begins."""
         self._connection = connection
         self._run_id = run_id
         self._transform_fingerprint = transform_fingerprint
@@ -87,20 +102,30 @@ class Sink:
         self._ensured_to = 0
         self._horizon = superseded.Horizon.read(connection, position)
 
-    def write(self, table: pa.Table, spark_batch: int, planned: BatchRange) -> CommittedBatch | None:
-        """Store what Spark computed for a batch, the input in `planned`; None where that is nothing.
+    def read(self, table: pa.Table, planned: BatchRange) -> ComputedBatch | None:
+        """Return what Spark computed for a batch, the input in `planned`; None where there is nothing to commit.
 
-        Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
-        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
+        Raises MovedError where an input topic was made again meanwhile.
         """
         if planned.is_empty:
             return None
         began = time.perf_counter()
-        generation = self.position.generation
         # Asked after the action: Spark reads on where a topic was made again meanwhile, and says nothing.
         topics = self._input_topics()
         result = batch.read(table, topics.places())
         following = self.following_row(planned, result)
+        self.expected = replace(self.expected, newest=following)
+        return ComputedBatch(planned, result, topics, following, time.perf_counter() - began)
+
+    def commit(self, computed: ComputedBatch, spark_batch: int) -> CommittedBatch:
+        """Store it, and return what that did.
+
+        Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
+        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
+        """
+        began = time.perf_counter()
+        planned, result, following = computed.planned, computed.result, computed.following
+        generation = self.position.generation
         parts = batch.parts(result.sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
@@ -121,7 +146,7 @@ class Sink:
                 self._connection,
                 result.letters,
                 generation,
-                topics.names,
+                computed.topics.names,
                 first_id,
                 planned.start,
             )
@@ -148,9 +173,8 @@ class Sink:
             sessions=len(result.sessions),
             output_events=sum(session.outputs for session in result.sessions),
             dead_letters=sum(written.values()),
-            mean_event_bytes=result.mean_event_bytes,
         )
-        seconds = {"prepare": prepared - began, "commit": time.perf_counter() - prepared}
+        seconds = {"prepare": computed.read_s + prepared - began, "commit": time.perf_counter() - prepared}
         _count(committed, parts, result, written, resolved, seconds)
         _report(committed, spark_batch, result, resolved, seconds)
         if tracing.is_on():
@@ -168,7 +192,7 @@ class Sink:
 
     def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:
         """The position after the batch. A partition that reached no task keeps what was open in it."""
-        opened: dict[TopicPartition, OpenPartition] = dict(self.position.open)
+        opened: dict[TopicPartition, OpenPartition] = dict(self.expected.open)
         opened |= {where: opened[where].moved(end) for where, end in planned.end.items() if where in opened}
         for found in result.partitions:
             now = found.open(planned.end[found.where])
@@ -176,7 +200,7 @@ class Sink:
                 opened.pop(found.where, None)
             else:
                 opened[found.where] = now
-        end = Offsets({**self.position.end, **planned.end})
+        end = Offsets({**self.expected.end, **planned.end})
         return StreamRow(0, end, OpenPartitions(opened), datetime.now(UTC))
 
     def _check(self, planned: BatchRange) -> LedgerState:

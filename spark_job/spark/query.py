@@ -1,13 +1,14 @@
 """The streaming query: what Spark runs, what each batch does, and the ways in which it ends.
 
-Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction. No shuffle, no state, and a
-checkpoint that belongs to the run: a temporary directory, thrown away. Spark is told where to begin by the ledger.
+Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction, which runs beside the next batch. No
+shuffle, no state, and a checkpoint that belongs to the run: a temporary directory, thrown away. Spark is told where to begin by the ledger.
 """
 
 import contextlib
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import psycopg
@@ -36,7 +37,8 @@ from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.positions.slices import slices_of
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.backpressure import Backpressure
-from spark_job.sink.commit import BatchRange, Sink
+from spark_job.sink.commit import BatchRange, ComputedBatch, Sink
+from spark_job.sink.committing import Committing
 from spark_job.spark import parallelism
 from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
@@ -95,7 +97,8 @@ class QueryLoop:
         self._fenced = False
         self._request: JobRequest | None = None
         self._failure: BaseException | None = None
-        self._writing = threading.Lock()
+        self._computing = threading.Lock()
+        self._committing = Committing()
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._batches = 0
@@ -114,16 +117,19 @@ class QueryLoop:
 
         Raises OutboxError when it ended for another reason.
         """
-        while True:
-            self._failure = None
-            with self._run.folder.checkpoint() as checkpoint:
-                ended = self._run_query(checkpoint)
-            failure = self._failure or ended
-            if not isinstance(failure, LargerBatchesError) or self._is_ending:
-                self._judge(failure, ended)
-                return self._request
-            self._max_events = min(self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch)
-            log.info("batches_grow", max_events=self._max_events)
+        with contextlib.closing(self._committing):
+            while True:
+                self._failure = None
+                with self._run.folder.checkpoint() as checkpoint:
+                    ended = self._run_query(checkpoint)
+                failure = self._committing.failure or self._failure or ended
+                if not isinstance(failure, LargerBatchesError) or self._is_ending:
+                    self._judge(failure, ended)
+                    return self._request
+                self._max_events = min(
+                    self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch
+                )
+                log.info("batches_grow", max_events=self._max_events)
 
     def fence(self) -> None:
         """Stop because another run owns the outbox."""
@@ -181,22 +187,28 @@ class QueryLoop:
 
     def _write(self, frame: DataFrame, spark_batch: int) -> None:
         """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
-        with self._writing:
+        with self._computing:
             try:
-                self._run.backpressure.wait(lambda: self._is_ending)
                 if self._is_ending:
                     raise StopRequestedError
-                self._commit(frame, spark_batch)
+                self._compute(frame, spark_batch)
             except BaseException as error:
                 self._failure = error
                 raise
 
-    def _commit(self, frame: DataFrame, spark_batch: int) -> None:
+    def _compute(self, frame: DataFrame, spark_batch: int) -> None:
+        """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.
+
+        That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and nothing of either is left.
+        """
         run, number = self._run, self._batches + spark_batch
         reach("query.before_action")
         planned = self._planned = self._range()
         began = time.perf_counter()
-        slices = slices_of(run.sink.position, planned.start, planned.end, run.topics, run.accept_differing_at)
+        at = run.sink.expected
+        slices = slices_of(
+            at, planned.start, planned.end, run.topics, run.accept_differing_at, run.sink.position
+        )
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
         self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
         tasks = run.settings.job.tasks or parallelism.tasks(sum(sizes), self._cores, self._threads)
@@ -204,17 +216,28 @@ class QueryLoop:
         table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
         action_s = time.perf_counter() - began
         reach("query.after_action")
-        committed = run.sink.write(table, number, planned)
-        if committed is not None:
-            metrics.action(action_s)
-            self._mean_event_bytes = committed.mean_event_bytes
+        computed = run.sink.read(table, planned)
+        if computed is not None:
+            self._mean_event_bytes = computed.result.mean_event_bytes
+        self._committing.hand_over(partial(self._commit, computed, planned, number, action_s))
         self._read_to, self._next_batch = Offsets({**self._read_to, **planned.end}), number + 1
-        run.kafka.show_progress(planned.end, run.topics)
-        self._condition.batch_committed(number)
-        reach("query.before_return")
         self._successes += 1
         if self._successes >= _SUCCESSES_TO_GROW and self._max_events < run.settings.job.max_events_per_batch:
             raise LargerBatchesError
+
+    def _commit(
+        self, computed: ComputedBatch | None, planned: BatchRange, number: int, action_s: float
+    ) -> None:
+        """Commit one batch, in the thread of `Committing`. `computed`: None where there is nothing to store."""
+        run = self._run
+        if computed is not None:
+            if not run.backpressure.wait(lambda: self._is_ending):
+                raise StopRequestedError
+            run.sink.commit(computed, number)
+            metrics.action(action_s)
+        run.kafka.show_progress(planned.end, run.topics)
+        self._condition.batch_committed(number)
+        reach("query.after_batch")
 
     def _range(self) -> BatchRange:
         """The batch's input, by what Spark is about to read. It does not hand that to the callback."""
@@ -230,14 +253,15 @@ class QueryLoop:
         return BatchRange(*(start or [self._read_to]), *end)
 
     def _end(self, query: StreamingQuery) -> None:
-        """Stop the query and wait for the callback: nothing may be writing when the process cleans up."""
+        """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""
         self._condition.query_ending()
         # The JVM may be gone, or slow to stop; the callback counts.
         with contextlib.suppress(Py4JError, OSError):
             query.stop()
-        if self._writing.acquire(timeout=_CALLBACK_TIMEOUT_S):
-            self._writing.release()
-        else:
+        has_computed = self._computing.acquire(timeout=_CALLBACK_TIMEOUT_S)
+        if has_computed:
+            self._computing.release()
+        if not self._committing.settle(_CALLBACK_TIMEOUT_S) or not has_computed:
             # Its commit will fail: the connection is closed next.
             log.error("batch_still_running", waited_s=_CALLBACK_TIMEOUT_S)
 
@@ -279,7 +303,7 @@ class QueryLoop:
 
     def _wait(self, query: StreamingQuery) -> None:
         watch = QueryWatch(query, self._condition, self._batches)
-        while query.isActive and not self._is_ending:
+        while query.isActive and not self._is_ending and self._committing.failure is None:
             watch.look()
             self._stop.wait(_POLL_S)
         self._condition.query_ending()

@@ -9,11 +9,17 @@ from spark_job.recovery.positions.position import InputPosition
 
 
 def slices_of(
-    at: InputPosition, start: Offsets, end: Offsets, topics: InputTopics, accept_differing_at: Offsets
+    at: InputPosition,
+    start: Offsets,
+    end: Offsets,
+    topics: InputTopics,
+    accept_differing_at: Offsets,
+    committed: InputPosition,
 ) -> dict[int, Slice]:
     """Return, by source number, what a task must know of each partition with new offsets.
 
     `start` and `end`: of the batch. `accept_differing_at`: where open sessions that are found again need not be what was open.
+    `committed`: where the outbox is, perhaps a batch behind `at`.
     """
     index = {topic_id: number for number, topic_id in enumerate(topics.ids.values())}
     found = {}
@@ -21,7 +27,7 @@ def slices_of(
         begin = start.at(where)
         if begin == until:
             continue
-        safe, opened = at.safe(where), at.open.get(where)
+        safe, opened, kept = at.safe(where), at.open.get(where), committed.open.get(where)
         found[source_number(index[where.topic_id], where.partition)] = Slice(
             topic=topics.names[where.topic_id],
             topic_id=where.topic_id,
@@ -33,6 +39,7 @@ def slices_of(
             tombstones=b"" if opened is None else opened.tombstones,
             judges=judges_of(at.generation, where, safe),
             accept_differing=begin == accept_differing_at.get(where),
+            committed_digest="" if kept is None else kept.digest or "",
             keep_timed_out=opened is not None and opened.upgraded,
         )
     return found

@@ -93,9 +93,7 @@ def kill_job(pipeline: Pipeline, chance: random.Random, kills: int) -> Counter[s
 def kill_at(pipeline: Pipeline, chance: random.Random, moment: str) -> str:
     """Kill a new life of the job at a random moment of a kind. The kind is meant, not promised: return what was hit."""
     alive, number = (pipeline.job,), chance.randint(1, 3)
-    point = {AFTER_COMMIT: "sink.after_commit", LATER: "query.before_return"}.get(
-        moment, "query.before_action"
-    )
+    point = {AFTER_COMMIT: "sink.after_commit", LATER: "query.after_batch"}.get(moment, "query.before_action")
     action = Action.HOLD if moment == AFTER_COMMIT else Action.PASS
     fired, runs, batches = len(pipeline.faults.fired()), len(pipeline.restored()), stream_batches(pipeline)
     pipeline.faults.write(Fault(point, action, number))

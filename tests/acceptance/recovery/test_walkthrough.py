@@ -93,7 +93,7 @@ def the_disk_lost_twice(walkthrough: Walkthrough) -> None:
     walkthrough.feed(1, "DE")
     walkthrough.job_step("11")
 
-    walkthrough.run_job_until("query.before_return", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="2")
+    walkthrough.run_job_until("query.after_batch", OUTBOX_JOB__MAX_EVENTS_PER_BATCH="2")
     walkthrough.job_step("12")
     walkthrough.wait_for_mirror(3)
 

@@ -86,7 +86,7 @@ NEW_BATCH = Situation(
         JobCell("sink.after_dead_letters", with_rows=True),
         JobCell("sink.after_ledger", with_rows=True),
         JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True),
-        JobCell("query.before_return", with_rows=True),
+        JobCell("query.after_batch", with_rows=True),
     ),
     one_by_one=True,
 )
@@ -126,7 +126,7 @@ LOST_CACHE = Situation(
         JobCell("query.after_action"),
         JobCell("sink.after_ledger", with_rows=True, cache=DELETED),
         JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True, cache=DELETED),
-        JobCell("query.before_return", cache=DELETED),
+        JobCell("query.after_batch", cache=DELETED),
     ),
     after="sink.after_ledger",
 )

@@ -21,7 +21,7 @@ from pyspark import SparkConf
 from service import fault_points
 from service.errors import ContinuityError
 from service.fault_points import Action, Fault, FaultPlan, InjectedFaultError
-from service.settings import SessionSettings, Settings
+from service.settings import JobSettings, SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
 from spark_job.input.offsets import Offsets
@@ -35,6 +35,7 @@ from spark_job.recovery.published import Delivered
 from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.spark.query import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
@@ -225,7 +226,10 @@ class History:
         accept_at = resumes_at if accepted.data_loss else Offsets()
         nothing: Any = None
         spark: Any = _Spark()
-        run = RunContext(run_id, self.settings, spark, nothing, topics, told, sink, kafka, nothing, accept_at)
+        free = Backpressure(
+            connection, run_id, JobSettings(max_backlog_events=0, max_backlog_bytes=0), Condition()
+        )
+        run = RunContext(run_id, self.settings, spark, nothing, topics, told, sink, kafka, free, accept_at)
         loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Condition())
         self._check_start(started)
         return Process(connection, run_id, started, loop)

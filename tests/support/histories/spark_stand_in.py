@@ -1,7 +1,7 @@
 """What stands for Spark in the histories: it cuts batches, and lets executors with caches of their own run the job's own tasks."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import BatchRange
+from spark_job.sink.committing import Committing
 from spark_job.spark.query import LargerBatchesError, QueryLoop
 from spark_job.spark.task_options import SparkTask
 from tests.support.histories.random_log import RandomLog
@@ -22,11 +23,32 @@ from tests.support.reference.message import Message
 from tests.support.reference.model import Record
 
 
+class CommitsInTurn(Committing):
+    """Commits as late as it may, when the next batch is computed or `catch_up` is called, in the test's own thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: Callable[[], None] | None = None
+
+    def hand_over(self, commit: Callable[[], None]) -> None:
+        self.catch_up()
+        self._waiting = commit
+
+    def catch_up(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting()
+
+
 class MemoryLoop(QueryLoop):
-    """The query loop, batch by batch. Everything but Spark's own part is the job's."""
+    """The query loop, batch by batch. Everything but Spark's own part, and the commits' thread, is the job's."""
 
     spark_batch = 0
     ends = Offsets()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._committing = self._commits = CommitsInTurn()
 
     def _range(self) -> BatchRange:
         return BatchRange(self._read_to, self.ends)
@@ -48,12 +70,20 @@ class MemoryLoop(QueryLoop):
         self._run = replace(self._run, **changed)
 
     def batch(self, frame: "Frame") -> None:
-        """As Spark calls back. Where the job asks for larger batches, another query continues, which counts from 0."""
+        """Compute one and commit it."""
+        self.compute(frame)
+        self._commits.catch_up()
+
+    def compute(self, frame: "Frame") -> None:
+        """As Spark calls back: the batch before is committed. Where the job asks for larger batches, another query continues, which
+        counts from 0.
+        """
         self.ends = frame.ends
         try:
-            self._commit(frame, self.spark_batch)  # type: ignore[arg-type]
+            self._compute(frame, self.spark_batch)  # type: ignore[arg-type]
             self.spark_batch += 1
         except LargerBatchesError:
+            self._commits.catch_up()
             self._max_events *= 4
             self._batches, self._successes, self.spark_batch = self._next_batch, 0, 0
 

@@ -25,6 +25,7 @@ from tests.support.histories.history import FINGERPRINT, MAX_ROW_BYTES, History,
 from tests.support.histories.spark_stand_in import Frame
 
 _BATCH_POINTS = [point for point in POINTS if point.startswith(("query.", "task.", "sink."))]
+_SINK_POINTS = [point for point in POINTS if point.startswith("sink.")]
 _START_POINTS = [point for point in POINTS if point.startswith("start.after")]
 
 
@@ -61,6 +62,20 @@ def crash_in_a_batch(of: History) -> None:
             of.start_again()
         else:
             of.restart()
+
+
+def crash_with_a_batch_ahead(of: History) -> None:
+    """One batch is committed while the next is computed already: the process dies before, between or after the two commits."""
+    first = of.frame()
+    of.process.loop.compute(first)
+    second = of.frame()
+    of.fails(_SINK_POINTS, lambda: of.process.loop.batch(second))
+    now = position.read(of.observer)
+    assert now is not None
+    for frame in (first, second):
+        if all(now.end.get(where, -1) >= end for where, end in frame.ends.items()):
+            of.note(frame.ends)
+    of.restart()
 
 
 def crash_in_a_start(of: History) -> None:
@@ -286,6 +301,7 @@ Act = Callable[[History], Any]
 _CRASHES: tuple[tuple[Act, int], ...] = (
     (batch, 50),
     (crash_in_a_batch, 10),
+    (crash_with_a_batch_ahead, 6),
     (crash_in_a_start, 3),
     (restart, 3),
     (lose_a_disk, 4),

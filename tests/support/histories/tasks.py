@@ -188,7 +188,7 @@ class Job:
             }
         )
         topics = InputTopics({"in": "id"}, {"in": list(self.logs)})
-        slices = slices_of(self.position, start, end, topics, Offsets())
+        slices = slices_of(self.position, start, end, topics, Offsets(), self.position)
         places = {partition: TopicPartition("id", partition) for partition in self.logs}
         tables = []
         for number in range(tasks):

@@ -174,4 +174,6 @@ class SinkRun:
         table = pa.Table.from_pylist(
             [*found, *(still_open(source) for source in sorted(others))], rows.SCHEMA
         )
-        return (sink or self.sink).write(table, spark_batch, self.planned[spark_batch])
+        writer = sink or self.sink
+        computed = writer.read(table, self.planned[spark_batch])
+        return None if computed is None else writer.commit(computed, spark_batch)

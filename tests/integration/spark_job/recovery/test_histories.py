@@ -147,7 +147,7 @@ def only_partitions_with_new_records_count(patch: pytest.MonkeyPatch) -> None:
     def following(self: Sink, planned: BatchRange, result: BatchResult) -> StreamRow:
         found = {each.where: each.open(planned.end[each.where]) for each in result.partitions}
         opened = OpenPartitions({where: each for where, each in found.items() if each is not None})
-        return StreamRow(0, Offsets({**self.position.end, **planned.end}), opened, datetime.now(UTC))
+        return StreamRow(0, Offsets({**self.expected.end, **planned.end}), opened, datetime.now(UTC))
 
     patch.setattr(Sink, "following_row", following)
 
@@ -268,6 +268,13 @@ def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(superseded, "resolve", lambda *_given: 0)
 
 
+def a_batch_begins_where_the_outbox_is(patch: pytest.MonkeyPatch) -> None:
+    """Also while the one before it is not committed yet: its tasks are told what was open before that."""
+    patch.setattr(
+        Sink, "expected", property(lambda self: self.position, lambda _self, _to: None), raising=False
+    )
+
+
 def letters_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
     """What a reissue judges again stands there twice."""
     patch.setitem(_LETTERS, "resolve_rewritten", "SELECT")
@@ -296,8 +303,9 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
         (a_savepoint_outlives_a_cut, "losses", 35),
         (a_reissue_begins_with_what_is_open, "restores", 30),
         (a_reissue_has_no_revision_of_its_own, "restores", 30),
-        (outputs_resolve_no_letters, "rules", 64),
+        (outputs_resolve_no_letters, "rules", 416),
         (letters_resolve_no_letters, "restores", 30),
+        (a_batch_begins_where_the_outbox_is, "restores", 30),
         (zombies_are_not_fenced, "restores", 30),
     ],
 )

@@ -44,11 +44,11 @@ def opened(root: Path) -> SessionCache:
 
 def kept(root: Path, *states: OpenState) -> SessionCache:
     """A cache that has stored some states, each after the one before."""
-    found, before = opened(root), ""
+    found, before = opened(root), set[str]()
     for state in states:
         found.store(state, before)
         assert found.problem == ""
-        before = state.digest
+        before = {state.digest}
     return found
 
 
@@ -172,12 +172,12 @@ def test_a_damaged_state_is_kept_anew_once_it_was_found_again(tmp_path: Path) ->
     kept(tmp_path, LARGE)
     flip_each(one(tmp_path / FOLDER, "sessions"))
     assert opened(tmp_path).load(LARGE.digest) is None
-    opened(tmp_path).store(LARGE, "")
+    opened(tmp_path).store(LARGE, set())
     assert opened(tmp_path).load(LARGE.digest) is not None
 
 
 def test_a_state_that_was_found_again_is_kept_also_where_a_slice_has_not_changed_it(tmp_path: Path) -> None:
-    opened(tmp_path).store(LARGE, LARGE.digest)
+    opened(tmp_path).store(LARGE, {LARGE.digest})
     found = opened(tmp_path).load(LARGE.digest)
     assert found is not None
     assert closing(found) == closing(LARGE)
@@ -190,10 +190,16 @@ def test_only_the_state_and_the_one_before_stay_with_their_events(tmp_path: Path
     tables = {f"{LARGE.digest}.sessions", f"{LARGER.digest}.sessions"}
     assert {name for name in names(tmp_path) if not name.endswith(".events")} == tables
     assert len(names(tmp_path) - tables) == 2, "they share the older chunk"
-    opened(tmp_path).store(OpenState.empty(), LARGER.digest)
+    opened(tmp_path).store(OpenState.empty(), {LARGER.digest})
     assert {name for name in names(tmp_path) if name.endswith(".sessions")} == {f"{LARGER.digest}.sessions"}
-    opened(tmp_path).store(OpenState.empty(), "")
+    opened(tmp_path).store(OpenState.empty(), {""})
     assert names(tmp_path) == set()
+
+
+def test_while_a_batch_is_committed_what_was_open_before_it_stays_too(tmp_path: Path) -> None:
+    kept(tmp_path, OTHER, LARGE)
+    opened(tmp_path).store(LARGER, {LARGE.digest, OTHER.digest})
+    assert all(opened(tmp_path).load(state.digest) is not None for state in (OTHER, LARGE, LARGER))
 
 
 def test_events_that_are_kept_already_are_not_written_again(tmp_path: Path) -> None:
@@ -202,7 +208,7 @@ def test_events_that_are_kept_already_are_not_written_again(tmp_path: Path) -> N
     reader = opened(tmp_path)
     found = reader.load(LARGE.digest)
     assert found is not None
-    reader.store(grown(found, record(20, "entry", "3")), LARGE.digest)
+    reader.store(grown(found, record(20, "entry", "3")), {LARGE.digest})
     assert before.name in names(tmp_path)
     assert len(list((tmp_path / FOLDER).glob("*.events"))) == 2
 
@@ -217,7 +223,7 @@ def test_nothing_is_kept_in_a_folder_that_others_can_write_to(tmp_path: Path) ->
     (tmp_path / FOLDER).mkdir(mode=0o777, parents=True)
     (tmp_path / FOLDER).chmod(0o777)
     writer = opened(tmp_path)
-    writer.store(LARGE, "")
+    writer.store(LARGE, set())
     assert "must be a folder of this user alone" in writer.problem
     assert names(tmp_path) == set()
 
@@ -254,7 +260,7 @@ def test_what_another_user_may_have_planted_is_not_read_and_nothing_is_removed_t
     assert "must be a folder of this user alone" in reader.problem
     for state in (OTHER, OpenState.empty()):
         writer = opened(tmp_path)
-        writer.store(state, "")
+        writer.store(state, set())
         assert "must be a folder of this user alone" in writer.problem
     assert names(tmp_path) == before
 
@@ -270,10 +276,10 @@ def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_befor
     with monkeypatch.context() as patch:
         patch.setattr(cache, "reach", killed)
         with pytest.raises(KeyboardInterrupt):
-            writer.store(LARGER, LARGE.digest)
+            writer.store(LARGER, {LARGE.digest})
     assert opened(tmp_path).load(LARGER.digest) is None
     assert opened(tmp_path).load(LARGE.digest) is not None
-    opened(tmp_path).store(LARGER, LARGE.digest)
+    opened(tmp_path).store(LARGER, {LARGE.digest})
     assert opened(tmp_path).load(LARGER.digest) is not None
 
 
@@ -308,7 +314,7 @@ def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues
 
     monkeypatch.setattr(cache, "open", Full, raising=False)
     writer = opened(tmp_path)
-    writer.store(LARGER, LARGE.digest)
+    writer.store(LARGER, {LARGE.digest})
     monkeypatch.undo()
     assert "No space left on device" in writer.problem
     assert finished == list(range(written + 1)), "what is being written has no name yet that is looked for"

@@ -22,9 +22,13 @@ TOPICS = InputTopics({"in": "id"}, {"in": [0, 1, 2]})
 
 
 def slices(
-    at: InputPosition, end: dict[TopicPartition, int], *, accept_at: Offsets | None = None
+    at: InputPosition,
+    end: dict[TopicPartition, int],
+    *,
+    accept_at: Offsets | None = None,
+    committed: InputPosition | None = None,
 ) -> dict[int, Slice]:
-    return slices_of(at, at.end, Offsets(end), TOPICS, accept_at or Offsets())
+    return slices_of(at, at.end, Offsets(end), TOPICS, accept_at or Offsets(), committed or at)
 
 
 def after(at: InputPosition, end: dict[TopicPartition, int], opened: OpenPartitions) -> InputPosition:
@@ -37,6 +41,13 @@ def test_a_task_is_told_of_partitions_with_new_records_what_is_open_there() -> N
         0: (100, 120, 90, "digest"),
         2: (0, 9, 0, ""),
     }
+
+
+def test_a_task_is_told_what_a_new_run_begins_with_should_the_commit_before_fail() -> None:
+    ahead = after(AT, {P0: 120}, OpenPartitions({P0: OpenPartition(110, 1, 1, 5, "later")}))
+    found = slices(ahead, {P0: 130, P1: 60}, committed=AT)
+    assert (found[0].digest, found[0].committed_digest) == ("later", "digest")
+    assert (found[1].digest, found[1].committed_digest) == ("", ""), "of what nobody knows there is no file"
 
 
 def test_what_differs_is_accepted_where_the_run_began_and_nowhere_else() -> None:
