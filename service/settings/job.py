@@ -116,7 +116,7 @@ class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: worth keeping over a restart, free to lose."""
     trigger_ms: int = Field(default=0, ge=0, le=3_600_000)
-    """Milliseconds between the starts of two batches; 0: the next one begins as soon as the last one is committed."""
+    """Milliseconds between the starts of two batches; 0: the next one begins as soon as the last one is computed."""
     tasks: int = Field(default=0, ge=0, le=10_000)
     """Tasks of a batch at the most; 0: as many as Spark has cores, and twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
@@ -137,7 +137,7 @@ class JobSettings(Section):
     """Seconds after which a writer whose connection is still open, but whose heartbeat is not, counts as dead."""
 
     max_backlog_events: int = Field(default=0, ge=0)
-    """Undelivered output events at which the job takes no further batch until the publisher has caught up; 0: no bound."""
+    """Undelivered output events at which the job commits no further batch until the publisher has caught up; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
     """The same by bytes of the values of undelivered outputs; 0: no bound."""
 
