@@ -37,7 +37,7 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.spark.failures import explained
-from spark_job.spark.query import QueryLoop, RunContext
+from spark_job.spark.query import Interruption, QueryLoop, RunContext
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
 from spark_job.status import endpoint
@@ -131,37 +131,40 @@ def attempt(
         plan.use()
         cleanup.push(partial(_end, settings, run_id))
         _report(started, run_id, plan.attempt)
-        run = RunContext(
-            run_id,
-            settings,
-            spark.get(),
-            spark.folder,
-            topics,
-            task_settings(settings, started.outbox_uuid, transform_fingerprint),
-            Sink(
-                connection,
-                started.position,
-                run_id=run_id,
-                transform_fingerprint=transform_fingerprint,
-                max_row_bytes=settings.job.max_row_bytes,
-                input_topics=lambda: kafka.describe_unchanged(topics),
-            ),
-            kafka,
-            Backpressure(connection, run_id, settings.job, condition),
-            started.begun.resumes_at if start.accepted.data_loss else Offsets(),
-        )
-        loop = QueryLoop(run, started.begun.resumes_at, started.begun.max_events, stop, condition)
+        interruption = Interruption()
+        # At once: Spark may take longer to start than a standby takes an owner without heartbeat for alive.
         heartbeat = ownership.OwnerHeartbeat(
             settings.postgres,
             run_id,
             settings.job.heartbeat_s,
-            on_fenced=loop.fence,
-            on_request=loop.ask,
+            on_fenced=interruption.fence,
+            on_request=interruption.ask,
             condition=condition,
         )
-        condition.running(_shown(started, run_id))
-        reach("start.before_query")
         with heartbeat:
+            run = RunContext(
+                run_id,
+                settings,
+                spark.get(),
+                spark.folder,
+                topics,
+                task_settings(settings, started.outbox_uuid, transform_fingerprint),
+                Sink(
+                    connection,
+                    started.position,
+                    run_id=run_id,
+                    transform_fingerprint=transform_fingerprint,
+                    max_row_bytes=settings.job.max_row_bytes,
+                    input_topics=lambda: kafka.describe_unchanged(topics),
+                ),
+                kafka,
+                Backpressure(connection, run_id, settings.job, condition),
+                started.begun.resumes_at if start.accepted.data_loss else Offsets(),
+            )
+            begun = started.begun
+            loop = QueryLoop(run, begun.resumes_at, begun.max_events, stop, interruption, condition)
+            condition.running(_shown(started, run_id))
+            reach("start.before_query")
             request = loop.run()
         if request is None:
             return None

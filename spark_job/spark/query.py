@@ -81,11 +81,40 @@ class RunContext:
     """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
 
 
+class Interruption:
+    """What another thread has found that ends the run, though the process may go on."""
+
+    def __init__(self) -> None:
+        self.is_fenced = False
+        """Another run owns the outbox."""
+        self.request: JobRequest | None = None
+        """What a command asks, which can be done between two batches only."""
+
+    def fence(self) -> None:
+        """Stop because another run owns the outbox."""
+        self.is_fenced = True
+
+    def ask(self, request: JobRequest) -> None:
+        """Stop before the next batch, so that what a command asks can be done."""
+        self.request = request
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run is to end."""
+        return self.is_fenced or self.request is not None
+
+
 class QueryLoop:
     """A run's queries: one, or several where batches grow back after a failure."""
 
     def __init__(
-        self, run: RunContext, start: Offsets, max_events: int, stop: threading.Event, condition: Condition
+        self,
+        run: RunContext,
+        start: Offsets,
+        max_events: int,
+        stop: threading.Event,
+        interruption: Interruption,
+        condition: Condition,
     ) -> None:
         """`start`: where Spark begins. `stop`: set from outside, to stop before the next batch. `condition` is told how the query is."""
         self._run = run
@@ -93,9 +122,7 @@ class QueryLoop:
         self._max_events = max_events
         self._stop = stop
         self._condition = condition
-        self._leave = threading.Event()  # this run ends, the process need not
-        self._fenced = False
-        self._request: JobRequest | None = None
+        self._interruption = interruption
         self._failure: BaseException | None = None
         self._computing = threading.Lock()
         self._committing = Committing()
@@ -125,25 +152,15 @@ class QueryLoop:
                 failure = self._committing.failure or self._failure or ended
                 if not isinstance(failure, LargerBatchesError) or self._is_ending:
                     self._judge(failure, ended)
-                    return self._request
+                    return self._interruption.request
                 self._max_events = min(
                     self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch
                 )
                 log.info("batches_grow", max_events=self._max_events)
 
-    def fence(self) -> None:
-        """Stop because another run owns the outbox."""
-        self._fenced = True
-        self._leave.set()
-
-    def ask(self, request: JobRequest) -> None:
-        """Stop before the next batch, so that what a command asks can be done."""
-        self._request = request
-        self._leave.set()
-
     @property
     def _is_ending(self) -> bool:
-        return self._stop.is_set() or self._leave.is_set()
+        return self._stop.is_set() or self._interruption.is_due
 
     def _run_query(self, checkpoint: str) -> BaseException | None:
         """Run one query to its end; return what Spark says ended it."""
@@ -268,7 +285,7 @@ class QueryLoop:
     def _judge(self, failure: BaseException | None, ended: BaseException | None) -> None:
         """Raise what ended the query, unless that was meant."""
         # A takeover ends this run's connection, so that the first sign of it may be a lost connection.
-        if self._fenced or isinstance(failure, psycopg.Error | UnavailableError):
+        if self._interruption.is_fenced or isinstance(failure, psycopg.Error | UnavailableError):
             lost = ownership.ask_disowned(self._run.settings.postgres, self._run.run_id)
             if isinstance(lost, FencedError):
                 metrics.fenced()

@@ -37,7 +37,7 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.spark.query import RunContext
+from spark_job.spark.query import Interruption, RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog
 from tests.support.histories.spark_stand_in import Frame, MemoryLoop
@@ -230,7 +230,7 @@ class History:
             connection, run_id, JobSettings(max_backlog_events=0, max_backlog_bytes=0), Condition()
         )
         run = RunContext(run_id, self.settings, spark, nothing, topics, told, sink, kafka, free, accept_at)
-        loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Condition())
+        loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Interruption(), Condition())
         self._check_start(started)
         return Process(connection, run_id, started, loop)
 
