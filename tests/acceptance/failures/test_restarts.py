@@ -9,6 +9,7 @@ import pytest
 
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
+from service.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"
@@ -62,6 +63,17 @@ def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_an
         assert job.started("java").pid == java
     assert pipeline.restarts() == ["UnavailableError", "UnavailableError"]
     pipeline.finish()
+
+
+def test_a_commit_that_fails_is_noticed_also_where_no_further_batch_follows(pipeline: Pipeline) -> None:
+    """It runs beside Spark, which has nothing to do then."""
+    pipeline.feed(27, sessions=20)
+    pipeline.publisher.start()
+    pipeline.faults.write(Fault("sink.after_ledger", Action.RAISE))
+    pipeline.job.start(**pipeline.armed, OUTBOX_JOB__MAX_EVENTS_PER_BATCH="100000")
+    pipeline.finish()
+    assert pipeline.restarts() == ["InjectedFaultError"]
+    assert pipeline.restored() == ["fresh", "position"]
 
 
 @pytest.mark.faults

@@ -1,4 +1,4 @@
-"""While too much waits to be delivered, the job takes no batch; it continues by itself."""
+"""While too much waits to be delivered, the job commits no batch; it continues by itself."""
 
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port, scrape
@@ -9,16 +9,13 @@ def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_cont
 ) -> None:
     pipeline.feed(21, sessions=300)
     port = free_port()
-    pipeline.job.start(
-        OUTBOX_JOB__MAX_BACKLOG_EVENTS="500",
-        OUTBOX_JOB__MAX_EVENTS_PER_BATCH="1000",
-        OUTBOX_METRICS__PORT=str(port),
-    )
-    pipeline.wait_until(
-        lambda: pipeline.ask("SELECT held_back_since FROM outbox.writer")[0][0],
-        "the brake",
-        alive=(pipeline.job,),
-    )
+    bounds = {
+        "OUTBOX_JOB__MAX_BACKLOG_EVENTS": "500",
+        "OUTBOX_JOB__MAX_EVENTS_PER_BATCH": "1000",
+        "OUTBOX_METRICS__PORT": str(port),
+    }
+    pipeline.job.start(**bounds)
+    wait_for_the_brake(pipeline)
     waiting = pipeline.ask("SELECT sum(output_events) FROM outbox.batch")[0][0]
     assert 500 <= waiting < 5_000
     shown = pipeline.command_json("status")
@@ -30,6 +27,14 @@ def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_cont
     assert (status, answer["reasons"]) == (503, [f"held back: {shown['held_back_because']}"])
     assert scrape(port)["outbox_held_back", ()] == 1
 
+    # A stop drops the batch that waits, computed, for its commit.
+    batches = pipeline.batches()
+    assert pipeline.job.terminate() == 0, pipeline.job.tail()
+    assert pipeline.batches() == batches
+    pipeline.job.start(**bounds)
+    wait_for_the_brake(pipeline)
+    assert pipeline.batches() == batches
+
     expected = pipeline.expectation()
     pipeline.publisher.start()
     pipeline.complete(expected)
@@ -37,3 +42,11 @@ def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_cont
     assert pipeline.job.log().count("held_back_over") >= 1
     pipeline.stop()
     pipeline.assert_exactly_once(expected)
+
+
+def wait_for_the_brake(pipeline: Pipeline) -> None:
+    pipeline.wait_until(
+        lambda: pipeline.ask("SELECT held_back_since FROM outbox.writer")[0][0],
+        "the brake",
+        alive=(pipeline.job,),
+    )
