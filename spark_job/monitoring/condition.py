@@ -11,10 +11,11 @@ from service.monitoring.loops import Loop, Loops
 from spark_job.monitoring.readiness import JobSnapshot, Phase
 
 # What the main thread may take between two turns. A start may download Spark's jars; a running
-# query is asked ten times a second, by a JVM that may be collecting garbage; its end waits for Spark and for the callback, a minute each.
+# query is asked ten times a second, by a JVM that may be collecting garbage; its end
+# waits for Spark, the callback and the commit, a minute each.
 _START_S = 900.0
 _QUERY_S = 60.0
-_END_S = 180.0
+_END_S = 240.0
 
 
 class Condition:
@@ -28,8 +29,10 @@ class Condition:
         self._phase_at = self._beat_at = time.monotonic()
         self._got_on_at: float | None = None
         self._seen = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
+        self.computed = -1
+        """The newest Spark batch of this attempt whose tasks are through, -1 before the first. Its commit may be under way."""
         self.committed = -1
-        """The newest Spark batch of this attempt that is in the outbox, -1 before the first."""
+        """The newest one that is in the outbox."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -39,15 +42,15 @@ class Condition:
 
     def starting(self, attempt: int) -> None:
         """An attempt begins."""
+        self._beat_at = time.monotonic()
         self._turn(_START_S)
-        self._enter("starting", attempt=attempt, run={})
+        self._enter("starting", attempt=attempt, heartbeat_trouble="", run={})
 
     def running(self, run: dict[str, Any]) -> None:
         """Its query begins; `run` is what its start found and decided, for whoever asks."""
-        self.committed, self._got_on_at = -1, None
-        self._beat_at = time.monotonic()
+        self.computed, self.committed, self._got_on_at = -1, -1, None
         self._turn(_START_S)
-        self._enter("running", doing="", held_back=None, heartbeat_trouble="", run=run)
+        self._enter("running", doing="", held_back=None, run=run)
 
     def query_ending(self) -> None:
         """Spark is asked to end the query: from here on no batch is begun."""
@@ -79,10 +82,17 @@ class Condition:
         self._turn(_QUERY_S)
 
     def spark_does(self, doing: str, *, between_triggers: bool) -> None:
-        """What Spark says of the query, and whether a trigger has ended: with a batch, or because there is nothing to read."""
+        """What Spark says of the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
+
+        A batch whose commit is still under way has not got on yet.
+        """
         self._set(doing=doing)
-        if between_triggers:
+        if between_triggers and self.computed <= self.committed:
             self._got_on_at = time.monotonic()
+
+    def batch_computed(self, spark_batch: int) -> None:
+        """A batch's tasks are through; its commit begins."""
+        self.computed = spark_batch
 
     def batch_committed(self, spark_batch: int) -> None:
         """A batch is in the outbox."""
@@ -90,7 +100,7 @@ class Condition:
         self._got_on_at = time.monotonic()
 
     def held_back(self, reason: str | None) -> None:
-        """No batch is taken, None: it is again."""
+        """No batch is committed, None: they are again."""
         self._set(held_back=reason)
 
     def beat(self) -> None:

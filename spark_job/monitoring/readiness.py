@@ -16,7 +16,7 @@ class JobSnapshot:
     """The job. `because`: why it restarts, stands by or waits for Postgres before it knows, and `restarts_in_s` when.
 
     Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
-    the first time; `doing`, what Spark says that it does; `held_back`, why no batch is taken; `heartbeat_trouble`, why the last beat
+    the first time; `doing`, what Spark says that it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last beat
     failed.
     """
 

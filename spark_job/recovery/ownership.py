@@ -233,7 +233,7 @@ class OwnerHeartbeat:
 
     def _beat(self, loop: Loop) -> None:
         with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
-            while not self._stopped.wait(self._interval_s):
+            while not self._stopped.is_set():
                 loop.turn()
                 beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
                 self._condition.beat()
@@ -243,3 +243,4 @@ class OwnerHeartbeat:
                     self._stopped.set()
                 elif (request := requests.pending(connection, self._run_id)) is not None:
                     self._on_request(request)
+                self._stopped.wait(self._interval_s)

@@ -7,12 +7,14 @@
 5. The ledger row last: the publisher follows it.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+import psycopg
 import pyarrow as pa
 import structlog
 
@@ -35,6 +37,7 @@ log = structlog.get_logger()
 
 _PARTITIONS_AHEAD = 30_000  # batches for which table partitions exist already
 _ENSURE_EVERY = 10_000
+_CANCEL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class CommittedBatch:
 class Sink:
     """Writes the batches of one run: `read` and then `commit` for each, in order.
 
-    The next batch may be computed and read while one is committed: `read` and `expected` belong to one thread, the rest to another.
+    The next batch may be read while one is committed in another thread: `read` and `expected` are one thread's, `commit` is the other's.
     """
 
     def __init__(
@@ -105,7 +108,8 @@ class Sink:
     def read(self, table: pa.Table, planned: BatchRange) -> ComputedBatch | None:
         """Return what Spark computed for a batch, the input in `planned`; None where there is nothing to commit.
 
-        Raises MovedError where an input topic was made again meanwhile.
+        Raises ContinuityError where an input topic was made again meanwhile, SettingsError for records that were cut apart among tasks, and
+        what Kafka's refusal or silence raises.
         """
         if planned.is_empty:
             return None
@@ -189,6 +193,11 @@ class Sink:
                 },
             )
         return committed
+
+    def cancel(self) -> None:
+        """End a statement that is under way, from another thread, where the server can still be told."""
+        with contextlib.suppress(psycopg.Error):
+            self._connection.cancel_safe(timeout=_CANCEL_S)
 
     def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:
         """The position after the batch. A partition that reached no task keeps what was open in it."""

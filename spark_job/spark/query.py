@@ -38,7 +38,7 @@ from spark_job.recovery.positions.slices import slices_of
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import BatchRange, ComputedBatch, Sink
-from spark_job.sink.committing import Committing
+from spark_job.sink.commit_thread import CommitThread
 from spark_job.spark import parallelism
 from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
@@ -51,6 +51,7 @@ log = structlog.get_logger()
 
 _POLL_S = 0.1
 _CALLBACK_TIMEOUT_S = 60
+_CANCEL_TIMEOUT_S = 10
 # Batches of a reduced size that must go through before it grows.
 _SUCCESSES_TO_GROW = 4
 _GROWTH = 4
@@ -62,6 +63,10 @@ class StopRequestedError(Exception):
 
 class LargerBatchesError(Exception):
     """Ends the query between two batches, so that the next one takes more events at once."""
+
+
+class DroppedError(Exception):
+    """A batch that was held back is not committed: its query has ended, for a reason that is told elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ class QueryLoop:
         self._interruption = interruption
         self._failure: BaseException | None = None
         self._computing = threading.Lock()
-        self._committing = Committing()
+        self._commits = CommitThread()
+        self._query_over = threading.Event()
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._batches = 0
@@ -144,12 +150,12 @@ class QueryLoop:
 
         Raises OutboxError when it ended for another reason.
         """
-        with contextlib.closing(self._committing):
+        with contextlib.closing(self._commits):
             while True:
                 self._failure = None
                 with self._run.folder.checkpoint() as checkpoint:
                     ended = self._run_query(checkpoint)
-                failure = self._committing.failure or self._failure or ended
+                failure = self._first_failure(ended)
                 if not isinstance(failure, LargerBatchesError) or self._is_ending:
                     self._judge(failure, ended)
                     return self._interruption.request
@@ -157,6 +163,17 @@ class QueryLoop:
                     self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch
                 )
                 log.info("batches_grow", max_events=self._max_events)
+
+    def _first_failure(self, ended: BaseException | None) -> BaseException | None:
+        """What ended the query: a failure before what was meant. `ended`: what Spark says, which repeats the callback's failure."""
+        callbacks = ended if isinstance(self._failure, DroppedError) else self._failure or ended
+        found = [error for error in (self._commits.failure, callbacks) if error is not None]
+        failures = [
+            error
+            for error in found
+            if not isinstance(error, StopRequestedError | LargerBatchesError | DroppedError)
+        ]
+        return next(iter(failures or found), None)
 
     @property
     def _is_ending(self) -> bool:
@@ -167,6 +184,7 @@ class QueryLoop:
         self._batches, self._successes = self._next_batch, 0
         self._options = BatchOptions(self._chosen)
         self._started.clear()
+        self._query_over.clear()
         query = self._query = self._start(checkpoint)
         self._started.set()
         try:
@@ -192,7 +210,7 @@ class QueryLoop:
             start=offsets_json(self._read_to, ids),
             max_events=self._max_events,
         )
-        writer = records.writeStream.foreachBatch(self._write).option("checkpointLocation", checkpoint)
+        writer = records.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", checkpoint)
         if job.async_progress:
             # Recovery needs none of Spark's own plan and commit files: they are written once an hour, beside the batches.
             writer = (
@@ -202,11 +220,11 @@ class QueryLoop:
             )
         return writer.trigger(processingTime=f"{job.trigger_ms} milliseconds").start()
 
-    def _write(self, frame: DataFrame, spark_batch: int) -> None:
+    def _on_batch(self, frame: DataFrame, spark_batch: int) -> None:
         """Spark's callback for one batch. A failure is kept, because Spark hands on only its text."""
         with self._computing:
             try:
-                if self._is_ending:
+                if self._is_ending or self._commits.failure is not None:
                     raise StopRequestedError
                 self._compute(frame, spark_batch)
             except BaseException as error:
@@ -216,7 +234,8 @@ class QueryLoop:
     def _compute(self, frame: DataFrame, spark_batch: int) -> None:
         """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.
 
-        That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and nothing of either is left.
+        That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and the next start reads what is
+        in the ledger.
         """
         run, number = self._run, self._batches + spark_batch
         reach("query.before_action")
@@ -234,9 +253,11 @@ class QueryLoop:
         action_s = time.perf_counter() - began
         reach("query.after_action")
         computed = run.sink.read(table, planned)
+        del table  # the hand-over may wait for long
         if computed is not None:
             self._mean_event_bytes = computed.result.mean_event_bytes
-        self._committing.hand_over(partial(self._commit, computed, planned, number, action_s))
+        self._commits.hand_over(partial(self._commit, computed, planned, number, action_s))
+        self._condition.batch_computed(number)
         self._read_to, self._next_batch = Offsets({**self._read_to, **planned.end}), number + 1
         self._successes += 1
         if self._successes >= _SUCCESSES_TO_GROW and self._max_events < run.settings.job.max_events_per_batch:
@@ -245,11 +266,11 @@ class QueryLoop:
     def _commit(
         self, computed: ComputedBatch | None, planned: BatchRange, number: int, action_s: float
     ) -> None:
-        """Commit one batch, in the thread of `Committing`. `computed`: None where there is nothing to store."""
+        """Commit one batch, in the thread of `CommitThread`. `computed`: None where there is nothing to store."""
         run = self._run
         if computed is not None:
-            if not run.backpressure.wait(lambda: self._is_ending):
-                raise StopRequestedError
+            if not run.backpressure.wait(lambda: self._is_ending or self._query_over.is_set()):
+                raise StopRequestedError if self._is_ending else DroppedError
             run.sink.commit(computed, number)
             metrics.action(action_s)
         run.kafka.show_progress(planned.end, run.topics)
@@ -271,16 +292,27 @@ class QueryLoop:
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""
+        if isinstance(self._failure, LargerBatchesError) and not self._is_ending:
+            return  # it has ended; the next query's first batch waits for this one's last commit
         self._condition.query_ending()
+        self._query_over.set()
         # The JVM may be gone, or slow to stop; the callback counts.
         with contextlib.suppress(Py4JError, OSError):
             query.stop()
-        has_computed = self._computing.acquire(timeout=_CALLBACK_TIMEOUT_S)
-        if has_computed:
+        callback_ended = self._computing.acquire(timeout=_CALLBACK_TIMEOUT_S)
+        if callback_ended:
             self._computing.release()
-        if not self._committing.settle(_CALLBACK_TIMEOUT_S) or not has_computed:
-            # Its commit will fail: the connection is closed next.
-            log.error("batch_still_running", waited_s=_CALLBACK_TIMEOUT_S)
+        has_settled = self._commits.settle(_CALLBACK_TIMEOUT_S)
+        if callback_ended and has_settled:
+            return
+        log.error("batch_still_running", waited_s=_CALLBACK_TIMEOUT_S)
+        if not has_settled:
+            # Nobody can use the connection, or close it, while a statement runs on it.
+            self._run.sink.cancel()
+            self._commits.settle(_CANCEL_TIMEOUT_S)
+            self._failure = UnavailableError(
+                "Postgres did not end the commit of the last batch; the next start finds out whether the batch is there"
+            )
 
     def _judge(self, failure: BaseException | None, ended: BaseException | None) -> None:
         """Raise what ended the query, unless that was meant."""
@@ -320,13 +352,17 @@ class QueryLoop:
 
     def _wait(self, query: StreamingQuery) -> None:
         watch = QueryWatch(query, self._condition, self._batches)
-        while query.isActive and not self._is_ending and self._committing.failure is None:
+        while query.isActive and not self._is_ending and self._commits.failure is None:
             watch.look()
             self._stop.wait(_POLL_S)
-        self._condition.query_ending()
+        if not isinstance(self._failure, LargerBatchesError):
+            self._condition.query_ending()
         # Between two batches of a busy query there is no gap to stop in: the next callback ends it. An idle query has no next one.
         while query.isActive and query.status["isTriggerActive"]:
             self._condition.asked_spark()
             time.sleep(_POLL_S)
+        # A stop comes after the last commit, as long as that takes.
+        while self._is_ending and not self._commits.settle(_POLL_S):
+            self._condition.asked_spark()
         if not query.isActive:
             query.awaitTermination()  # raises what ended it

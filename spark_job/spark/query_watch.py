@@ -37,7 +37,7 @@ class QueryWatch:
         if now - self._asked_at >= _STATUS_EVERY_S:
             self._asked_at = now
             self._read_status()
-        if self._timed < self._condition.committed:
+        if self._timed < self._condition.computed:
             self._time_batch()
 
     @best_effort("status of the query", Py4JError, OSError)
@@ -50,7 +50,7 @@ class QueryWatch:
     def _time_batch(self) -> None:
         """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
         progress = self._query.lastProgress
-        if progress is None or not self._timed < self._before + progress.batchId <= self._condition.committed:
+        if progress is None or not self._timed < self._before + progress.batchId <= self._condition.computed:
             return
         # An idle query reports under the number of the batch that is still to come, and has added none.
         if _BATCH in progress.durationMs:

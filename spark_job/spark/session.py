@@ -55,7 +55,7 @@ _OPTIONS = {
     # A slice may go to any executor: its open sessions are in a cache there or are found again.
     "spark.locality.wait": "200ms",
     "spark.dynamicAllocation.enabled": "false",
-    # Stopping a query must outlast a batch's commit.
+    # Stopping a query must outlast a batch's computation, and the commit before it.
     "spark.sql.streaming.stopTimeout": "60s",
 }
 # In local mode Spark gives a task one chance: a worker that is killed once would end the query.

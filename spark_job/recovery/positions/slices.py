@@ -27,7 +27,7 @@ def slices_of(
         begin = start.at(where)
         if begin == until:
             continue
-        safe, opened, kept = at.safe(where), at.open.get(where), committed.open.get(where)
+        safe, opened, at_commit = at.safe(where), at.open.get(where), committed.open.get(where)
         found[source_number(index[where.topic_id], where.partition)] = Slice(
             topic=topics.names[where.topic_id],
             topic_id=where.topic_id,
@@ -39,7 +39,7 @@ def slices_of(
             tombstones=b"" if opened is None else opened.tombstones,
             judges=judges_of(at.generation, where, safe),
             accept_differing=begin == accept_differing_at.get(where),
-            committed_digest="" if kept is None else kept.digest or "",
+            committed_digest="" if at_commit is None else at_commit.digest or "",
             keep_timed_out=opened is not None and opened.upgraded,
         )
     return found

@@ -1,5 +1,6 @@
 """While too much waits to be delivered, the job commits no batch; it continues by itself."""
 
+from service.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port, scrape
 
@@ -31,8 +32,13 @@ def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_cont
     batches = pipeline.batches()
     assert pipeline.job.terminate() == 0, pipeline.job.tail()
     assert pipeline.batches() == batches
-    pipeline.job.start(**bounds)
+    # So does a failure of the one behind it, which nothing else waits for.
+    pipeline.faults.write(Fault("query.before_action", Action.RAISE, hit=2))
+    pipeline.job.start(**bounds, **pipeline.armed)
+    pipeline.wait_until(pipeline.restarts, "the next attempt", alive=(pipeline.job,))
     wait_for_the_brake(pipeline)
+    assert pipeline.restarts() == ["InjectedFaultError"]
+    assert "batch_still_running" not in pipeline.job.log()
     assert pipeline.batches() == batches
 
     expected = pipeline.expectation()

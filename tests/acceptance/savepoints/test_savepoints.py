@@ -39,7 +39,7 @@ def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
     with pipeline.load(21, sessions_per_second=30):
-        job.start()
+        job.start(**pipeline.armed)
         pipeline.more_batches(3)
         pid = job.pid
         made = pipeline.command_json("savepoint", "create", "early")
@@ -62,8 +62,16 @@ def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops
         pipeline.more_batches(2)
         assert job.pid == pid
 
-        stopped = pipeline.command_json("stop", "--savepoint", "end", *WAIT)
+        # The batch that waits for its commit meanwhile belongs to the savepoint.
+        with pipeline.held_at("sink.before_transaction"):
+            committed = pipeline.batches()
+            stopping = pipeline.begin("stop", "--savepoint", "end", *WAIT, "--json")
+            pipeline.wait_until(
+                lambda: pipeline.ask("SELECT FROM outbox.request WHERE answered_at IS NULL"), "the request"
+            )
+        stopped = json.loads(stopping.communicate(timeout=PATIENCE_S)[0])
         assert stopped["stopped"]
+        assert stopped["savepoint"]["batch"] > committed
         assert job.wait(PATIENCE_S) == 0, job.tail()
         assert stopped["savepoint"]["batch"] == pipeline.batches()
         assert pipeline.owner() is None

@@ -15,7 +15,7 @@ from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import BatchRange
-from spark_job.sink.committing import Committing
+from spark_job.sink.commit_thread import CommitThread
 from spark_job.spark.query import LargerBatchesError, QueryLoop
 from spark_job.spark.task_options import SparkTask
 from tests.support.histories.random_log import RandomLog
@@ -23,7 +23,7 @@ from tests.support.reference.message import Message
 from tests.support.reference.model import Record
 
 
-class CommitsInTurn(Committing):
+class CommitsInTurn(CommitThread):
     """Commits as late as it may, when the next batch is computed or `catch_up` is called, in the test's own thread."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class MemoryLoop(QueryLoop):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._committing = self._commits = CommitsInTurn()
+        self._commits: CommitsInTurn = CommitsInTurn()
 
     def _range(self) -> BatchRange:
         return BatchRange(self._read_to, self.ends)

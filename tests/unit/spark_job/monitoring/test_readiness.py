@@ -102,6 +102,12 @@ def test_the_condition_is_what_the_threads_said_last() -> None:
     assert reasons(condition.seen()) == ["the query began 0 s ago and has done nothing yet: Getting offsets"]
     condition.spark_does("Waiting for data to arrive", between_triggers=True)
     assert reasons(condition.seen()) == []
+    condition.batch_computed(0)
+    condition._got_on_at = 0.0
+    condition.spark_does("Waiting for data to arrive", between_triggers=True)
+    assert "no batch" in reasons(condition.seen())[0], "its commit hangs"
+    condition.batch_committed(0)
+    assert reasons(condition.seen()) == []
     condition.held_back("500 events wait")
     assert reasons(condition.seen()) == ["held back: 500 events wait"]
     condition.held_back(None)

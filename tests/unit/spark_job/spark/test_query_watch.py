@@ -44,13 +44,13 @@ def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_fo
     query = Query()
     watch, condition = watched(query)
     before, (triggers, _) = times("addBatch"), times("triggerExecution")
-    condition.batch_committed(0)
+    condition.batch_computed(0)
     query.reports(0, {"addBatch": 2_000, "triggerExecution": 2_100})
     watch.look()
     query.reports(1, IDLE)
     watch.look()
-    # The next batch is in the outbox, and Spark has not reported it yet.
-    condition.batch_committed(1)
+    # The next batch's tasks are through, and Spark has not reported it yet.
+    condition.batch_computed(1)
     watch.look()
     query.reports(1, {"addBatch": 4_000, "triggerExecution": 4_100})
     watch.look()
@@ -66,10 +66,10 @@ def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_f
     watch, condition = watched(query, batches=4)
     before = times("addBatch")[0]
     query.reports(0, {"addBatch": 1_000, "triggerExecution": 1_100})
-    condition.batch_committed(3)
+    condition.batch_computed(3)
     watch.look()
-    assert times("addBatch")[0] == before, "it is the first query's batch 3 that was committed"
-    condition.batch_committed(4)
+    assert times("addBatch")[0] == before, "it is the first query's batch 3 that was computed"
+    condition.batch_computed(4)
     watch.look()
     assert times("addBatch")[0] == before + 1
 
@@ -80,7 +80,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing(status: Any) -> None:
     watch, condition = watched(query)
     query.status = status
     query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
-    condition.batch_committed(0)
+    condition.batch_computed(0)
     watch.look()
     assert condition.seen().doing == ""
 

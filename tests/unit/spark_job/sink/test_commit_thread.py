@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_job.sink.committing import Committing
+from spark_job.sink.commit_thread import CommitThread
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def committing() -> Iterator[Committing]:
-    made = Committing()
+def committing() -> Iterator[CommitThread]:
+    made = CommitThread()
     yield made
     made.close()
 
 
-def test_who_hands_over_does_not_wait_and_the_next_one_waits_for_it(committing: Committing) -> None:
+def test_who_hands_over_does_not_wait_and_the_next_one_waits_for_it(committing: CommitThread) -> None:
     free, done = threading.Event(), []
 
     def first() -> None:
@@ -35,7 +35,7 @@ def test_who_hands_over_does_not_wait_and_the_next_one_waits_for_it(committing: 
     assert committing.failure is None
 
 
-def test_after_a_failure_nothing_more_is_committed(committing: Committing) -> None:
+def test_after_a_failure_nothing_more_is_committed(committing: CommitThread) -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -51,6 +51,6 @@ def test_after_a_failure_nothing_more_is_committed(committing: Committing) -> No
     assert done == []
 
 
-def test_without_a_batch_there_is_nothing_to_wait_for(committing: Committing) -> None:
+def test_without_a_batch_there_is_nothing_to_wait_for(committing: CommitThread) -> None:
     assert committing.settle(0)
     assert committing.failure is None

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
-class Committing:
-    """What is handed over is done in another thread. Once something has failed, nothing more is begun."""
+class CommitThread:
+    """Runs one commit at a time in its own thread. Once one has failed, nothing more is begun."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
