@@ -70,7 +70,7 @@ def _kept() -> tuple[OpenState, dict[str, bytes]]:
                 state,
                 assemble(state, _new(begin, events[: len(events) - (begin == 20)]), _RULES).state,
             )
-            keeper.store(state, before.digest)
+            keeper.store(state, {before.digest})
         files = {path.name: path.read_bytes() for path in Path(root, _FOLDER).iterdir()}
     stored = f"{state.digest}.sessions"
     return state, {
