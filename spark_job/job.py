@@ -36,8 +36,9 @@ from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
+from spark_job.spark.endings import Interruption
 from spark_job.spark.failures import explained
-from spark_job.spark.query import Interruption, QueryLoop, RunContext
+from spark_job.spark.query import QueryLoop, RunContext
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
 from spark_job.status import endpoint

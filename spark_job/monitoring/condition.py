@@ -10,9 +10,8 @@ from typing import Any
 from service.monitoring.loops import Loop, Loops
 from spark_job.monitoring.readiness import JobSnapshot, Phase
 
-# What the main thread may take between two turns. A start may download Spark's jars; a running
-# query is asked ten times a second, by a JVM that may be collecting garbage; its end
-# waits for Spark, the callback and the commit, a minute each.
+# What the main thread may take between two turns. A start may download Spark's jars; a running query is asked ten times a second, by a JVM
+# that may be collecting garbage; its end waits for Spark, the callback and the commit, a minute each.
 _START_S = 900.0
 _QUERY_S = 60.0
 _END_S = 240.0

@@ -41,6 +41,14 @@ from spark_job.sink.commit import BatchRange, ComputedBatch, Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.spark import parallelism
 from spark_job.spark.batch_options import BatchOptions
+from spark_job.spark.endings import (
+    MEANT,
+    DroppedError,
+    Interruption,
+    LargerBatchesError,
+    StopRequestedError,
+    first_failure,
+)
 from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
@@ -55,18 +63,6 @@ _CANCEL_TIMEOUT_S = 10
 # Batches of a reduced size that must go through before it grows.
 _SUCCESSES_TO_GROW = 4
 _GROWTH = 4
-
-
-class StopRequestedError(Exception):
-    """Ends the query between two batches: raised instead of beginning another one."""
-
-
-class LargerBatchesError(Exception):
-    """Ends the query between two batches, so that the next one takes more events at once."""
-
-
-class DroppedError(Exception):
-    """A batch that was held back is not committed: its query has ended, for a reason that is told elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -84,29 +80,6 @@ class RunContext:
     backpressure: Backpressure
     accept_differing_at: Offsets
     """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
-
-
-class Interruption:
-    """What another thread has found that ends the run, though the process may go on."""
-
-    def __init__(self) -> None:
-        self.is_fenced = False
-        """Another run owns the outbox."""
-        self.request: JobRequest | None = None
-        """What a command asks, which can be done between two batches only."""
-
-    def fence(self) -> None:
-        """Stop because another run owns the outbox."""
-        self.is_fenced = True
-
-    def ask(self, request: JobRequest) -> None:
-        """Stop before the next batch, so that what a command asks can be done."""
-        self.request = request
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the run is to end."""
-        return self.is_fenced or self.request is not None
 
 
 class QueryLoop:
@@ -155,7 +128,7 @@ class QueryLoop:
                 self._failure = None
                 with self._run.folder.checkpoint() as checkpoint:
                     ended = self._run_query(checkpoint)
-                failure = self._first_failure(ended)
+                failure = first_failure(self._commits.failure, self._failure, ended)
                 if not isinstance(failure, LargerBatchesError) or self._is_ending:
                     self._judge(failure, ended)
                     return self._interruption.request
@@ -163,17 +136,6 @@ class QueryLoop:
                     self._max_events * _GROWTH, self._run.settings.job.max_events_per_batch
                 )
                 log.info("batches_grow", max_events=self._max_events)
-
-    def _first_failure(self, ended: BaseException | None) -> BaseException | None:
-        """What ended the query: a failure before what was meant. `ended`: what Spark says, which repeats the callback's failure."""
-        callbacks = ended if isinstance(self._failure, DroppedError) else self._failure or ended
-        found = [error for error in (self._commits.failure, callbacks) if error is not None]
-        failures = [
-            error
-            for error in found
-            if not isinstance(error, StopRequestedError | LargerBatchesError | DroppedError)
-        ]
-        return next(iter(failures or found), None)
 
     @property
     def _is_ending(self) -> bool:
@@ -329,7 +291,7 @@ class QueryLoop:
                 )
         if failure is None and not self._is_ending:
             raise explain(RuntimeError("Spark ended the query by itself"))
-        if failure is None or isinstance(failure, StopRequestedError | LargerBatchesError):
+        if failure is None or isinstance(failure, MEANT):
             return
         # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
         if not self._stop.is_set() or not isinstance(failure, Py4JError | OSError):

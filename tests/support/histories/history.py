@@ -37,7 +37,8 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.spark.query import Interruption, RunContext
+from spark_job.spark.endings import Interruption
+from spark_job.spark.query import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog
 from tests.support.histories.spark_stand_in import Frame, MemoryLoop

@@ -16,7 +16,8 @@ from spark_job.input.offsets import Offsets
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import BatchRange
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.spark.query import LargerBatchesError, QueryLoop
+from spark_job.spark.endings import LargerBatchesError
+from spark_job.spark.query import QueryLoop
 from spark_job.spark.task_options import SparkTask
 from tests.support.histories.random_log import RandomLog
 from tests.support.reference.message import Message

@@ -103,7 +103,7 @@ def test_the_condition_is_what_the_threads_said_last() -> None:
     condition.spark_does("Waiting for data to arrive", between_triggers=True)
     assert reasons(condition.seen()) == []
     condition.batch_computed(0)
-    condition._got_on_at = 0.0
+    condition._got_on_at = -1_000.0
     condition.spark_does("Waiting for data to arrive", between_triggers=True)
     assert "no batch" in reasons(condition.seen())[0], "its commit hangs"
     condition.batch_committed(0)
