@@ -38,7 +38,11 @@ screen = Console(stderr=True)
 Share = Annotated[float, typer.Option(min=0, max=1, help="Share of the sessions with this anomaly.")]
 
 _SESSIONS_PER_BLOCK = 1_000
+_BLOCK_S = 0.1
+"""A block is at least so much of the sessions' time: each block sorts the open sessions' events anew."""
 _MIN_MS, _MAX_MS = 1_000, 2_000
+MEAN_S = (_MIN_MS + _MAX_MS) / 2_000
+"""How long a session lasts on average: a rate times this many sessions are open."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def generate(shape: Shape, anomalies: Anomalies | None = None) -> Iterator[Recor
 
 
 def generate_blocks(shape: Shape, anomalies: Anomalies | None = None) -> Iterator[list[Record]]:
-    """Yield the same events in lists of about a hundred thousand, which costs less for each event."""
+    """Yield the same events in lists of a hundred thousand or more, which costs less for each event."""
     random = np.random.default_rng(shape.seed)
     # A generator of its own, so that an anomaly changes nothing but what it is about.
     accidents = np.random.default_rng([shape.seed, 1])
@@ -75,8 +79,9 @@ def generate_blocks(shape: Shape, anomalies: Anomalies | None = None) -> Iterato
     prefix = shape.key_prefix.encode()
     all_tails = tails(shape.entries, len(prefix) + width, shape.bytes_per_event, random)
     pending: Rows | None = None
-    for first in range(0, shape.sessions, _SESSIONS_PER_BLOCK):
-        after = min(first + _SESSIONS_PER_BLOCK, shape.sessions)
+    block = max(_SESSIONS_PER_BLOCK, int(shape.sessions_per_second * _BLOCK_S))
+    for first in range(0, shape.sessions, block):
+        after = min(first + block, shape.sessions)
         rows = _sessions(shape, first, after, random)
         if anomalies is not None:
             rows = anomalies.apply(rows, shape.entries + 2, accidents)

@@ -23,11 +23,12 @@ from benchmarks.support.servers import Servers
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
-from examples.clickstream.generator import Shape, generate_blocks
+from examples.clickstream.generator import MEAN_S, Shape, generate_blocks
 
 OUTPUT_PARTITIONS = 4
 ENTRIES = 100
 EVENTS = ENTRIES + 2
+OPEN_SESSIONS = 3_000
 _GONE_S = 60.0
 _LARGEST_MADE = 1_000
 """Bytes of an event up to which the generator makes it: it keeps thousands of different ones."""
@@ -104,16 +105,21 @@ class Bench:
     """Servers and what was preloaded on them."""
 
     servers: Servers
-    loaded: dict[tuple[int, int, int, int], Workload] = field(default_factory=dict)
+    loaded: dict[tuple[int, int, int, int, int], Workload] = field(default_factory=dict)
 
     def preloaded(
-        self, sessions: int, partitions: int = 4, entries: int = ENTRIES, bytes_per_event: int = 150
+        self,
+        sessions: int,
+        partitions: int = 4,
+        entries: int = ENTRIES,
+        bytes_per_event: int = 150,
+        open_sessions: int = OPEN_SESSIONS,
     ) -> Workload:
-        """Return a topic with so many sessions, made once."""
-        shape = (sessions, partitions, entries, bytes_per_event)
+        """Return a topic with so many sessions, about `open_sessions` of them at a time, made once."""
+        shape = (sessions, partitions, entries, bytes_per_event, open_sessions)
         if shape not in self.loaded:
             topic = self.input_topic(partitions)
-            self.loaded[shape] = fill(self.servers, topic, sessions, entries, bytes_per_event)
+            self.loaded[shape] = fill(self.servers, topic, sessions, entries, bytes_per_event, open_sessions)
         return self.loaded[shape]
 
     def input_topic(self, partitions: int) -> str:
@@ -140,12 +146,17 @@ class Bench:
 
 
 def fill(
-    servers: Servers, topic: str, sessions: int, entries: int = ENTRIES, bytes_per_event: int = 150
+    servers: Servers,
+    topic: str,
+    sessions: int,
+    entries: int = ENTRIES,
+    bytes_per_event: int = 150,
+    open_sessions: int = OPEN_SESSIONS,
 ) -> Workload:
     """Write sessions into a topic as fast as the broker takes them."""
     shape = Shape(
         sessions,
-        sessions_per_second=2_000,
+        sessions_per_second=open_sessions / MEAN_S,
         entries=entries,
         bytes_per_event=min(bytes_per_event, _LARGEST_MADE),
         start_ms=int(time.time() * 1000),

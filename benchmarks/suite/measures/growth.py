@@ -1,4 +1,6 @@
-"""What an event costs as things grow: open sessions, events of a session, bytes of an event, partitions, work of the transform. Ours."""
+"""What an event costs as things grow: open sessions (of a task alone, and of the whole path), events of a session, bytes of an event,
+partitions, work of the transform. Ours.
+"""
 
 import multiprocessing
 import resource
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field
 
 from benchmarks import open_sessions
 from benchmarks.suite.load.ours import ours
-from benchmarks.suite.load.workload import COMPLETENESS, Bench
+from benchmarks.suite.load.workload import COMPLETENESS, OPEN_SESSIONS, Bench
 from benchmarks.suite.measures import throughput
 
 TITLE = "What an event costs as things grow"
@@ -21,6 +23,7 @@ LABELS = {
     **COMPLETENESS,
 }
 OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
+OPEN_IN_PATH = "open sessions, whole path"
 _BATCH = 500_000
 """The default of `[job] max_events_per_batch`."""
 _MOST_EVENTS = 600_000
@@ -28,6 +31,7 @@ _BATCHES = 8
 _LEAST_SESSIONS = 30
 _OPEN_S = {1_000_000: 90.0}
 _POINT_S = 45.0
+_OPEN_IN_PATH_S = 180.0
 _TRANSFORMS = {"0": "twenty", "1": "twenty_in_1_ms", "10": "twenty_in_10_ms"}
 
 
@@ -42,6 +46,9 @@ class Point:
     partitions: int = 4
     max_events: int = _MOST_EVENTS
     transform: str = "0"
+    open_sessions: int = OPEN_SESSIONS
+    warm_until: float = 1.0
+    """Share of the sessions. Two thirds: as many are open all the time, and none were read that have not ended then."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,10 @@ class Sizes:
     factor: float = 1.0
     points: tuple[Point, ...] = field(
         default=(
+            *(
+                Point(f"{OPEN_IN_PATH}: {number}", 300_000, open_sessions=number, warm_until=2 / 3)
+                for number in (1_000, 10_000, 100_000)
+            ),
             Point(f"{EVENTS}: 10", 40_000, entries=8),
             Point(f"{EVENTS}: 102", 12_000),
             Point(f"{EVENTS}: 1000", 1_200, entries=998),
@@ -90,8 +101,14 @@ def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, 
         "JOB__MAX_EVENTS_PER_BATCH": str(largest_batch(point, factor)),
         "TRANSFORM__FUNCTION": f"benchmarks.transforms:{_TRANSFORMS[point.transform]}",
     }
-    work = bench.preloaded(backlog(point, factor), point.partitions, point.entries, point.bytes_per_event)
-    found = throughput.measure(bench, ours(settings), work)
+    work = bench.preloaded(
+        backlog(point, factor),
+        point.partitions,
+        point.entries,
+        point.bytes_per_event,
+        max(1, int(point.open_sessions * factor)),
+    )
+    found = throughput.measure(bench, ours(settings), work, point.warm_until)
     events = work.entries + 2
     largest = largest_batch(point, factor)
     return {
@@ -134,4 +151,6 @@ def measure(bench: Bench, sizes: Sizes, name: str) -> dict[str, float]:
 def expected_s(name: str) -> float:
     """Return how long a point will take, its start included."""
     kind, _, size = name.partition(": ")
-    return _OPEN_S.get(int(size), 12.0) if kind == OPEN else _POINT_S
+    if kind == OPEN:
+        return _OPEN_S.get(int(size), 12.0)
+    return _OPEN_IN_PATH_S if kind == OPEN_IN_PATH else _POINT_S

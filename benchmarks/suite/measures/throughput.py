@@ -56,22 +56,25 @@ class TooFewError(ValueError):
         )
 
 
-def measure(bench: Bench, contender: Contender, work: Workload) -> dict[str, float]:
-    """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read to the last one."""
+def measure(bench: Bench, contender: Contender, work: Workload, warm_until: float = 1.0) -> dict[str, float]:
+    """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read until that share of them can be."""
     with bench.running(contender, work.topic) as run:
-        found = _delivered(run, work)
+        found = _delivered(run, work, int(warm_until * work.sessions))
         arrivals = run.watcher.stop()
     whole = completeness(bench.servers.bootstrap_servers, work.ends)
-    return speeds(arrivals, work.sessions, run.started_s) | found | whole
+    return speeds(arrivals, work.sessions, run.started_s, int(warm_until * work.sessions)) | found | whole
 
 
-def speeds(arrivals: Arrivals, sessions: int, started_s: float) -> dict[str, float]:
+def speeds(
+    arrivals: Arrivals, sessions: int, started_s: float, warm_until: int | None = None
+) -> dict[str, float]:
     """Return the rates by what the watcher saw. Raises TooFewError where the last session came with the first third."""
     begin_s, begun = arrivals.reached((sessions + 2) // 3)
+    warm_s, warmed = arrivals.reached(warm_until or sessions)
     end_s, ended = arrivals.reached(sessions)
-    if end_s <= begin_s or ended <= begun:
+    if warm_s <= begin_s or warmed <= begun:
         raise TooFewError(sessions)
-    warm = (ended - begun) / (end_s - begin_s)
+    warm = (warmed - begun) / (warm_s - begin_s)
     return {"warm": warm, "whole": ended / (end_s - started_s), "events_s": warm * EVENTS}
 
 
@@ -87,11 +90,12 @@ def scan_s(servers: Servers, topic: str) -> float:
     return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])
 
 
-def _delivered(run: Run, work: Workload) -> dict[str, float]:
-    """Wait for all, and return what the warm part cost."""
+def _delivered(run: Run, work: Workload, warm_until: int) -> dict[str, float]:
+    """Wait for all, and return what the warm part cost, which ends when so many sessions can be read."""
     memory = usage.MemoryPeaks()
     dsn = run.contender.services.dsn if isinstance(run.contender, RunningOurs) else None
     begin: tuple[dict[str, float], int] | None = None
+    end: tuple[dict[str, float], int] | None = None
     # Of the whole run: what a session takes there does not depend on what is warm, and the job may be far ahead of the reader.
     written = usage.Written.now(dsn) if dsn else None
     backlog = 0.0
@@ -101,6 +105,8 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
         now = time.monotonic()
         if begin is None and 3 * sessions >= work.sessions:
             begin = (usage.cpu_s(run.parts()), sessions)
+        if end is None and sessions >= warm_until:
+            end = (usage.cpu_s(run.parts()), sessions)
         if now - looked > _LOOK_EVERY_S:
             looked = now
             if dsn:
@@ -114,12 +120,11 @@ def _delivered(run: Run, work: Workload) -> dict[str, float]:
         if now - began > _LONGEST_S:
             raise RuntimeError(f"only {sessions} of {work.sessions} sessions after {_LONGEST_S:g} s")
         time.sleep(0.05)
-    end = usage.cpu_s(run.parts())
+    end = end or (usage.cpu_s(run.parts()), work.sessions)
     memory.look(run.parts())
-    if begin is None:
+    if begin is None or end[1] <= begin[1]:
         raise TooFewError(work.sessions)
-    before, begun = begin
-    found = usage.cpu_us(before, end, (work.sessions - begun) * (work.entries + 2)) | memory.measured()
+    found = usage.cpu_us(begin[0], end[0], (end[1] - begin[1]) * (work.entries + 2)) | memory.measured()
     found |= {"cpu": _all_but_kafka(found, "cpu_"), "memory": _all_but_kafka(found, "memory_")}
     if dsn and written:
         found |= usage.Written.now(dsn).of_a_session(written) | {"backlog": backlog}

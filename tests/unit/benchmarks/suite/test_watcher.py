@@ -51,6 +51,11 @@ def test_sessions_that_came_with_the_third_are_not_counted_as_warm() -> None:
     assert speeds(grown(0, 500, 700, 900), 900, 0.0)["warm"] == 200.0
 
 
+def test_warm_may_end_before_all_have_come() -> None:
+    found = speeds(grown(0, 300, 600, 610, 900), 900, 0.0, warm_until=600)
+    assert (found["warm"], found["whole"]) == (300.0, 225.0)
+
+
 def test_a_backlog_that_came_at_once_is_refused() -> None:
     with pytest.raises(ValueError, match="too few"):
         speeds(grown(0, 900), 900, 0.0)
