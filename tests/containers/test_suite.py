@@ -16,7 +16,7 @@ PART = (
     "tests/containers/test_servers.py",
     "tests/integration/db/test_constraints.py",
     "tests/integration/db/test_roles.py",
-    "tests/integration/spark_job/sink/test_sink.py",
+    "tests/integration/spark_job/sink/batch",
     "tests/integration/publisher/delivery/test_delivery.py",
 )
 

@@ -13,7 +13,7 @@ from spark_job import OutputEvent
 from spark_job.recovery.positions import position
 from spark_job.sink.commit import CommittedBatch
 from spark_job.spark.failures import explain
-from tests.support.outbox.sink_batches import Row, SinkRun, letter, session
+from tests.support.sink.batches import Row, SinkRun, letter, session
 
 Connection = psycopg.Connection[TupleRow]
 

@@ -12,7 +12,7 @@ from spark_job.dead_letters.store import Filter
 from spark_job.recovery.positions.generations import Connection
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.commit import CommittedBatch
-from tests.support.outbox.sink_batches import Row, SinkRun, letter, still_open
+from tests.support.sink.batches import Row, SinkRun, letter, still_open
 
 HERE = "tests.support.outbox.letters"
 WHOLE = ("start_event", "entry_event", "end_event")

@@ -30,8 +30,8 @@ from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.generations import Generation, newest_generation
 from spark_job.recovery.savepoints import exported as exported_savepoints
 from spark_job.recovery.savepoints import store as savepoints
-from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.paths import ROOT
+from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.waiting import wait_until
 
 Connection = psycopg.Connection[TupleRow]

@@ -6,7 +6,7 @@ import pytest
 from spark_job import OutputEvent
 from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import failed, retry, states
-from tests.support.outbox.sink_batches import SinkRun, session, still_open
+from tests.support.sink.batches import SinkRun, session, still_open
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["outputs are there", "outputs are dropped"])

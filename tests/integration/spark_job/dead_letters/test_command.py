@@ -11,7 +11,7 @@ from service.errors import OutboxError
 from spark_job.cli import app
 from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
-from tests.support.outbox.sink_batches import letter
+from tests.support.sink.batches import letter
 
 Command = Callable[..., Result]
 

@@ -11,7 +11,7 @@ from spark_job.recovery.positions import position
 from spark_job.recovery.positions.generations import Connection
 from spark_job.sink.superseded import Horizon
 from tests.support.outbox.letters import failed, states, unended, with_letters
-from tests.support.outbox.sink_batches import P0, P1, SinkRun, letter, session, still_open
+from tests.support.sink.batches import P0, P1, SinkRun, letter, session, still_open
 
 _LETTERS = queries("spark_job", "letters")
 

@@ -29,7 +29,7 @@ from tests.support.outbox.letters import (
     unended,
     with_letters,
 )
-from tests.support.outbox.sink_batches import P0, P1, SinkRun, letter, session, still_open
+from tests.support.sink.batches import P0, P1, SinkRun, letter, session, still_open
 from tests.support.waiting import wait_until
 
 E = OutputEvent

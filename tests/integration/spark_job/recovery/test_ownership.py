@@ -15,7 +15,7 @@ from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import ledger
-from tests.support.outbox.sink_batches import SinkRun, session
+from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 
 Connection = psycopg.Connection[TupleRow]

@@ -16,7 +16,7 @@ from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPart
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.savepoints.restoring import greatest_position
 from spark_job.recovery.savepoints.store import Savepoint
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
+from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 
 _WRITER = queries("spark_job", "writer")
 

@@ -13,7 +13,7 @@ from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, Backpressure
-from tests.support.outbox.sink_batches import SinkRun, session
+from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 
 LANES = 4  # as SinkRun opens the epoch

@@ -12,7 +12,7 @@ from service.errors import ContinuityError
 from service.fault_points import POINTS, Action, Fault, FaultPlan, InjectedFaultError
 from spark_job import OutputEvent
 from spark_job.recovery.positions.generations import Connection
-from tests.support.outbox.sink_batches import Row, SinkRun, letter, session, still_open
+from tests.support.sink.batches import Row, SinkRun, letter, session, still_open
 
 SINK = [point for point in POINTS if point.startswith("sink.")]
 BATCH: list[Row] = [

@@ -25,7 +25,7 @@ from spark_job.sink import backpressure
 from spark_job.status import job_status as status
 from spark_job.status.outbox_metrics import JobOutboxMetrics
 from tests.support.outbox.letters import events, failed, retry, settings
-from tests.support.outbox.sink_batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
+from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 
 ROUNDS = 12
 """After some executions psycopg prepares a statement, and after some more Postgres takes a plan that fits all parameters."""

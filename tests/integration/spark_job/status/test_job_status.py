@@ -11,7 +11,7 @@ from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.status import job_status as status
 from spark_job.status.job_status import BatchRate
-from tests.support.outbox.sink_batches import TOPIC_ID, SinkRun, session, still_open
+from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""An outbox that a job was stopped on, and what the publisher has delivered of it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_job.recovery import published
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.generations import Connection
+from spark_job.recovery.published import Delivered
+from spark_job.recovery.savepoints import store as savepoints
+from tests.support.recovery.starts import OUTPUT, TOMBSTONES, leave, settings
+from tests.support.sink.batches import SinkRun, session, still_open
+
+
+@pytest.fixture(autouse=True)
+def delivered(monkeypatch: pytest.MonkeyPatch) -> list[Delivered]:
+    """What the publisher's records say."""
+    found: list[Delivered] = []
+    monkeypatch.setattr(published, "newest_delivered", lambda _settings, _uuid: found)
+    return found
+
+
+@pytest.fixture
+def connection(as_writer: Callable[[], Connection]) -> Connection:
+    return as_writer()
+
+
+@pytest.fixture
+def sink_run(connection: Connection) -> SinkRun:
+    """Two batches of a job that was stopped. It has read to 100 and 50; two sessions are open in partition 0."""
+    sink_run = SinkRun(connection, assembly=described(settings()))
+    sink_run.plan(0, (0, 0), (70, 50))
+    sink_run.write(0, session("a", 0, 9, OUTPUT), still_open(0, 40))
+    savepoints.create(connection, "monday")
+    sink_run.plan(1, (70, 50), (100, 50))
+    sink_run.write(1, session("b", 71, 79, OUTPUT), still_open(0, 40, 60, tombstones=TOMBSTONES))
+    leave(sink_run)
+    return sink_run
