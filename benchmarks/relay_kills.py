@@ -1,6 +1,6 @@
 """What the publisher and Debezium's outbox event router deliver when they are killed at the same points of the same backlog.
 
-    python -m benchmarks.relay_kills [--rows 20000] [--rounds 3] [--at 15,30,45,60,75] [--exactly-once]
+    python -m benchmarks.relay_kills [--rows 60000] [--rounds 3] [--at 5,10,15,20,25] [--exactly-once]
 
 A backlog waits. Whenever a `read_committed` consumer has got so many per cent of its events, the relay's process gets SIGKILL and is
 started again at once. At the end another consumer reads the topic from its beginning and counts what is missing, there twice, out of order
@@ -178,9 +178,9 @@ def percentages(text: str) -> list[int]:
 
 
 def main(
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 20_000,
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of 20 events.")] = 60_000,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured; the medians count.")] = 3,
-    at: Annotated[str, typer.Option(help="Kill when so many per cent are delivered.")] = "15,30,45,60,75",
+    at: Annotated[str, typer.Option(help="Kill when so many per cent are delivered.")] = "5,10,15,20,25",
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 4,
     debezium: Annotated[bool, typer.Option(help="Debezium, at least once.")] = True,
     exactly_once: Annotated[bool, typer.Option(help="Debezium in Kafka Connect's transactions.")] = False,
