@@ -31,7 +31,7 @@ _BATCHES = 8
 _LEAST_SESSIONS = 30
 _OPEN_S = {1_000_000: 90.0}
 _POINT_S = 45.0
-_OPEN_IN_PATH_S = 180.0
+_OPEN_IN_PATH_S = 300.0
 _TRANSFORMS = {"0": "twenty", "1": "twenty_in_1_ms", "10": "twenty_in_10_ms"}
 
 
