@@ -18,6 +18,9 @@ _STOP_GRACE_S = 10.0
 # How long to let librdkafka send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
+# The lanes of a process take turns in handing their rows to librdkafka. That keeps the interpreter's lock busy, so that lanes that do it at
+# the same time only take it from each other, every few milliseconds. Who waits for room in its queue lets the others go on.
+_turn = threading.Lock()
 _REPORTS_WAIT_S = 5.0
 
 
@@ -105,16 +108,17 @@ class Transaction:
         try:
             producer.begin_transaction()
             reach("transaction.after_begin")
-            for row in rows:
-                reach("transaction.during_produce")
-                if not self._one_by_one and self._outgoing.is_plain(row):
-                    self._send_plain(row)
-                else:
-                    self._send(row)
-            reach("transaction.before_progress")
-            # Last, so that whoever sees it sees every event before it.
-            for record in progress:
-                self._produce(*record)
+            with _turn:
+                for row in rows:
+                    reach("transaction.during_produce")
+                    if not self._one_by_one and self._outgoing.is_plain(row):
+                        self._send_plain(row)
+                    else:
+                        self._send(row)
+                reach("transaction.before_progress")
+                # Last, so that whoever sees it sees every event before it.
+                for record in progress:
+                    self._produce(*record)
             reach("transaction.before_flush")
             meanwhile()
             self._flush()
@@ -164,8 +168,12 @@ class Transaction:
                 self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Let librdkafka send from its full queue. A failed transaction never empties it."""
-        self._producer.poll(_QUEUE_FULL_WAIT_S)
+        """Let librdkafka send from its full queue, and other lanes have their turn. A failed transaction never empties it."""
+        _turn.release()
+        try:
+            self._producer.poll(_QUEUE_FULL_WAIT_S)
+        finally:
+            _turn.acquire()
         self._check()
 
     def _flush(self) -> None:

@@ -1,6 +1,8 @@
 """A transaction waits for room in the client's queue, and blames a row only for what is its own."""
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,3 +95,47 @@ def test_a_failed_report_without_a_watched_row_blames_nobody() -> None:
     tally = OffsetTally()
     tally.report(KafkaError(KafkaError.INVALID_RECORD), None)  # type: ignore[arg-type]
     assert tally.refused == {}
+
+
+class Crowded(FakeProducer):
+    """Notes who is handing over rows at the same time; `is_full` until the other one is through."""
+
+    def __init__(self, handing: set["Crowded"], is_full: Callable[[], bool]) -> None:
+        super().__init__()
+        self.done = False
+        self.met: list[int] = []
+        self._handing, self._is_full = handing, is_full
+
+    def produce(self, *record: Any) -> None:
+        if self._is_full():
+            raise BufferError
+        self._handing.add(self)
+        time.sleep(0.001)  # another thread runs meanwhile, if it may
+        self.met.append(len(self._handing))
+        self._handing.discard(self)
+        self.sent.append(record)
+
+    def commit_transaction(self) -> None:
+        self.done = True
+
+
+@pytest.mark.parametrize("waits_for_room", [False, True])
+def test_lanes_take_turns_in_handing_over_and_one_that_waits_for_room_lets_the_other_go_on(
+    waits_for_room: bool,
+) -> None:
+    handing: set[Crowded] = set()
+    other = Crowded(handing, lambda: False)
+    one = Crowded(handing, lambda: waits_for_room and not other.done)
+    threads = [
+        threading.Thread(
+            target=run, args=(each,), kwargs={"timestamps_ms": None, "one_by_one": False}, daemon=True
+        )
+        for each in (one, other)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (one.done, other.done) == (True, True)
+    assert set(one.met + other.met) == {1}
+    assert len(one.sent) == len(other.sent) == len(PLAIN.values) + 1
