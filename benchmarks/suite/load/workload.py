@@ -29,6 +29,7 @@ OUTPUT_PARTITIONS = 4
 ENTRIES = 100
 EVENTS = ENTRIES + 2
 OPEN_SESSIONS = 3_000
+"""At a time in a preloaded topic, unless something else is asked for."""
 _GONE_S = 60.0
 _LARGEST_MADE = 1_000
 """Bytes of an event up to which the generator makes it: it keeps thousands of different ones."""
@@ -149,9 +150,9 @@ def fill(
     servers: Servers,
     topic: str,
     sessions: int,
-    entries: int = ENTRIES,
-    bytes_per_event: int = 150,
-    open_sessions: int = OPEN_SESSIONS,
+    entries: int,
+    bytes_per_event: int,
+    open_sessions: int,
 ) -> Workload:
     """Write sessions into a topic as fast as the broker takes them."""
     shape = Shape(

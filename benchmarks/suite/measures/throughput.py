@@ -58,17 +58,21 @@ class TooFewError(ValueError):
 
 def measure(bench: Bench, contender: Contender, work: Workload, warm_until: float = 1.0) -> dict[str, float]:
     """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read until that share of them can be."""
+    last_warm = int(warm_until * work.sessions)
     with bench.running(contender, work.topic) as run:
-        found = _delivered(run, work, int(warm_until * work.sessions))
+        found = _delivered(run, work, last_warm)
         arrivals = run.watcher.stop()
     whole = completeness(bench.servers.bootstrap_servers, work.ends)
-    return speeds(arrivals, work.sessions, run.started_s, int(warm_until * work.sessions)) | found | whole
+    return speeds(arrivals, work.sessions, run.started_s, last_warm) | found | whole
 
 
 def speeds(
     arrivals: Arrivals, sessions: int, started_s: float, warm_until: int | None = None
 ) -> dict[str, float]:
-    """Return the rates by what the watcher saw. Raises TooFewError where the last session came with the first third."""
+    """Return the rates by what the watcher saw. `warm_until`: so many sessions, else all.
+
+    Raises TooFewError where the last warm session came with the first third.
+    """
     begin_s, begun = arrivals.reached((sessions + 2) // 3)
     warm_s, warmed = arrivals.reached(warm_until or sessions)
     end_s, ended = arrivals.reached(sessions)
