@@ -19,6 +19,6 @@ def as_writer(database: str) -> Iterator[Callable[[], Connection]]:
 
 
 @pytest.fixture
-def writing(as_writer: Callable[[], Connection]) -> Connection:
-    """The connection of a job, or of a command."""
+def connection(as_writer: Callable[[], Connection]) -> Connection:
+    """The connection of a job, or of a command: with the writer's privileges and no more."""
     return as_writer()

@@ -2,14 +2,10 @@
 
 from typing import Any, LiteralString
 
-import psycopg
-from psycopg.rows import TupleRow
-
 from spark_job.input.offsets import Offsets
 from spark_job.monitoring import metrics
+from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.open_partitions import OpenPartitions
-
-Connection = psycopg.Connection[TupleRow]
 
 
 def one(connection: Connection, query: LiteralString) -> Any:

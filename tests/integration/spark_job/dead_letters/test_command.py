@@ -17,10 +17,10 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture
-def command(database: str, writing: Connection, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(database: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs `spark-job dead-letters` on an outbox with letters 1 to 5, of which 1 has a failing transform still."""
     with_letters(
-        writing,
+        connection,
         failed("bad", 10),
         failed("a", 20),
         unended("late", 30, 40),
@@ -118,7 +118,7 @@ def test_show_raw_prints_the_bytes_of_the_values_alone(command: Command) -> None
     assert command("show", "4", "--raw").stdout_bytes == b"\xff\x00\n"
 
 
-def test_retry_tells_what_became_of_each_letter(command: Command, writing: Connection) -> None:
+def test_retry_tells_what_became_of_each_letter(command: Command, connection: Connection) -> None:
     result = command("retry", "--all", "--yes", "--incomplete", "--json")
     done = json.loads(result.output)
     assert result.exit_code == 1
@@ -128,7 +128,7 @@ def test_retry_tells_what_became_of_each_letter(command: Command, writing: Conne
         (1, "ValueError: still no luck with bad")
     ]
     assert [row["id"] for row in done["refused"]] == [4, 5]
-    found = states(writing)
+    found = states(connection)
     assert (found["a"], found["late"], found["bad"]) == (("resolved", 2), ("resolved", 2), ("open", None))
     text = command("retry", "1", "2").output
     assert "refused 2: batch 2 has resolved it" in text
@@ -153,11 +153,11 @@ def test_the_exit_code_tells_whether_what_was_named_is_done(
     assert command("retry", *options).exit_code == code
 
 
-def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Connection) -> None:
-    before = states(writing)
+def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, connection: Connection) -> None:
+    before = states(connection)
     text = command("retry", "--all", "--dry-run").output
     assert "letters that would be retried: 1, output events: 1" in text
-    assert states(writing) == before
+    assert states(connection) == before
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(command: Command, writing: Con
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(
-    command: Command, writing: Connection, arguments: Sequence[str], message: str
+    command: Command, connection: Connection, arguments: Sequence[str], message: str
 ) -> None:
-    before = states(writing)
+    before = states(connection)
     with pytest.raises(OutboxError, match=message.replace("?", r"\?")) as refused:
         command(*arguments)
     assert refused.value.exit_code == 2
-    assert states(writing) == before
+    assert states(connection) == before
 
 
 def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(
-    command: Command, writing: Connection
+    command: Command, connection: Connection
 ) -> None:
     result = command("discard", "--reason", "no_start", "--reason", "malformed", "--yes", "--json")
     assert json.loads(result.output) == {"discarded": [4, 5], "not_open": []}

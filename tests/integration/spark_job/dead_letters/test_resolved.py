@@ -26,16 +26,16 @@ def reading_again(connection: Connection, revision: int = 1) -> SinkRun:
     return sink_run
 
 
-def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(writing: Connection) -> None:
+def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(connection: Connection) -> None:
     with_letters(
-        writing,
+        connection,
         failed("same", 10),
         unended("longer", 20, 30),
         letter("orphan", 44, 44, "no_start"),
         failed("twice", 50),
         failed("twice", 60),
     )
-    sink_run = reading_again(writing)
+    sink_run = reading_again(connection)
     sink_run.write(
         0,
         session("same", 10, 12, OUT),
@@ -44,23 +44,23 @@ def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(wri
         session("twice", 60, 62, OUT),
         session("twice", 50, 52, OUT),
     )
-    assert set(states(writing).values()) == {("resolved", 2)}
-    rows = writing.execute(
+    assert set(states(connection).values()) == {("resolved", 2)}
+    rows = connection.execute(
         "SELECT count(*), count(*) FILTER (WHERE state_changed_at > created_at) FROM outbox.dead_letter"
     )
     assert rows.fetchone() == (5, 5)
 
 
 def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long_before(
-    writing: Connection,
+    connection: Connection,
 ) -> None:
     """With a longer timeout: the letter closed at 30, the session at 150."""
-    with_letters(writing, unended("k", 20, 30))
-    sink_run = reading_again(writing)
+    with_letters(connection, unended("k", 20, 30))
+    sink_run = reading_again(connection)
     sink_run.write(0, still_open(0, 20))
-    assert states(writing) == {"k": ("open", None)}
+    assert states(connection) == {"k": ("open", None)}
     sink_run.write(1, session("k", 20, 150, OUT), sink=sink_run.new_sink())
-    assert states(writing) == {"k": ("resolved", 3)}
+    assert states(connection) == {"k": ("resolved", 3)}
 
 
 @pytest.mark.parametrize(
@@ -74,44 +74,52 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
     ],
     ids=["another key", "another partition", "starts later", "ends earlier", "elsewhere"],
 )
-def test_other_sessions_leave_it_open(writing: Connection, closed: dict[str, Any]) -> None:
-    with_letters(writing, failed("k", 10))
-    reading_again(writing).write(0, session("k", 0, 5, OUT), closed)  # of that key, so that it is looked at
-    assert states(writing) == {"k": ("open", None)}
+def test_other_sessions_leave_it_open(connection: Connection, closed: dict[str, Any]) -> None:
+    with_letters(connection, failed("k", 10))
+    reading_again(connection).write(
+        0, session("k", 0, 5, OUT), closed
+    )  # of that key, so that it is looked at
+    assert states(connection) == {"k": ("open", None)}
 
 
 def test_a_malformed_record_within_a_session_is_resolved_by_its_own_letter_of_a_reissue_alone(
-    writing: Connection,
+    connection: Connection,
 ) -> None:
     """The session does not hold it, whoever reads it again."""
-    with_letters(writing, letter("k", 11, 11, "malformed"))
-    reading_again(writing).write(0, session("k", 10, 95, OUT))
-    assert judgements(writing) == [("malformed", 11, 0, "open", None)]
-    reading_again(writing, revision=2).write(0, letter("k", 11, 11, "malformed"), session("k", 10, 95, OUT))
-    assert judgements(writing) == [("malformed", 11, 0, "resolved", 3), ("malformed", 11, 2, "open", None)]
+    with_letters(connection, letter("k", 11, 11, "malformed"))
+    reading_again(connection).write(0, session("k", 10, 95, OUT))
+    assert judgements(connection) == [("malformed", 11, 0, "open", None)]
+    reading_again(connection, revision=2).write(
+        0, letter("k", 11, 11, "malformed"), session("k", 10, 95, OUT)
+    )
+    assert judgements(connection) == [("malformed", 11, 0, "resolved", 3), ("malformed", 11, 2, "open", None)]
 
 
 @pytest.mark.parametrize("key", ["k", None], ids=["with a key", "without one"])
 def test_a_letter_that_a_reissue_writes_again_resolves_the_older_one(
-    writing: Connection, key: str | None
+    connection: Connection, key: str | None
 ) -> None:
     """Of what is judged the same way again one letter is open: that of the newest revision."""
-    with_letters(writing, letter(key, 11, 11, "malformed"), letter("other", 11, 11, "no_start"))
-    reading_again(writing).write(0, letter(key, 11, 11, "malformed"))
-    assert judgements(writing) == [
+    with_letters(connection, letter(key, 11, 11, "malformed"), letter("other", 11, 11, "no_start"))
+    reading_again(connection).write(0, letter(key, 11, 11, "malformed"))
+    assert judgements(connection) == [
         ("malformed", 11, 0, "resolved", 2),
         ("malformed", 11, 1, "open", None),
         ("no_start", 11, 0, "open", None),
     ]
 
 
-def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(writing: Connection) -> None:
+def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(connection: Connection) -> None:
     """With a longer timeout what was two letters is one; one that ends later says something else."""
     with_letters(
-        writing, unended("k", 20, 30), unended("k", 40, 50), unended("k", 60, 75, number=8), failed("k", 10)
+        connection,
+        unended("k", 20, 30),
+        unended("k", 40, 50),
+        unended("k", 60, 75, number=8),
+        failed("k", 10),
     )
-    reading_again(writing).write(0, unended("k", 20, 70, number=45))
-    assert judgements(writing) == [
+    reading_again(connection).write(0, unended("k", 20, 70, number=45))
+    assert judgements(connection) == [
         ("timed_out", 20, 0, "resolved", 2),
         ("timed_out", 20, 1, "open", None),
         ("timed_out", 40, 0, "resolved", 2),
@@ -120,45 +128,45 @@ def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(wr
     ]
 
 
-def test_a_generation_that_sends_nothing_again_resolves_no_letter_by_a_letter(writing: Connection) -> None:
+def test_a_generation_that_sends_nothing_again_resolves_no_letter_by_a_letter(connection: Connection) -> None:
     """It has the revision of the letters before it."""
-    with_letters(writing, letter("k", 11, 11, "malformed"), revision=1)
-    sink_run = SinkRun(writing, Offsets({P0: 100, P1: 50}), revision=1, reason="changed_assembly")
+    with_letters(connection, letter("k", 11, 11, "malformed"), revision=1)
+    sink_run = SinkRun(connection, Offsets({P0: 100, P1: 50}), revision=1, reason="changed_assembly")
     sink_run.plan(0, (100, 50), (200, 90))
     sink_run.write(0, letter("k", 11, 120, "timed_out"))
-    assert [found[3] for found in judgements(writing)] == ["open", "open"]
+    assert [found[3] for found in judgements(connection)] == ["open", "open"]
 
 
-def test_an_older_revision_resolves_nothing_of_a_newer_one(writing: Connection) -> None:
+def test_an_older_revision_resolves_nothing_of_a_newer_one(connection: Connection) -> None:
     """The newer transform failed; that an older one once did not is no answer."""
-    with_letters(writing, failed("k", 10), revision=2)
-    reading_again(writing, revision=1).write(0, session("k", 10, 12, OUT))
-    assert states(writing) == {"k": ("open", None)}
+    with_letters(connection, failed("k", 10), revision=2)
+    reading_again(connection, revision=1).write(0, session("k", 10, 12, OUT))
+    assert states(connection) == {"k": ("open", None)}
 
 
-def test_discarded_letters_stay_discarded(writing: Connection) -> None:
-    with_letters(writing, failed("k", 10))
-    writing.execute("UPDATE outbox.dead_letter SET state = 'discarded'")
-    reading_again(writing).write(0, session("k", 10, 12, OUT))
-    assert states(writing) == {"k": ("discarded", None)}
+def test_discarded_letters_stay_discarded(connection: Connection) -> None:
+    with_letters(connection, failed("k", 10))
+    connection.execute("UPDATE outbox.dead_letter SET state = 'discarded'")
+    reading_again(connection).write(0, session("k", 10, 12, OUT))
+    assert states(connection) == {"k": ("discarded", None)}
 
 
-def test_a_letter_is_resolved_by_the_part_that_holds_its_session(writing: Connection) -> None:
+def test_a_letter_is_resolved_by_the_part_that_holds_its_session(connection: Connection) -> None:
     big = [OutputEvent("t", b"x" * 900)]
-    with_letters(writing, failed("k", 10), failed("k", 20))
-    sink_run = reading_again(writing)
+    with_letters(connection, failed("k", 10), failed("k", 20))
+    sink_run = reading_again(connection)
     sink_run.write(
         0, session("k", 10, 12, big), session("k", 20, 22, big), sink=sink_run.new_sink(max_row_bytes=1_000)
     )
-    batches = writing.execute(
+    batches = connection.execute(
         "SELECT resolved_batch FROM outbox.dead_letter ORDER BY first_offset"
     ).fetchall()
     assert batches == [(2,), (3,)]
 
 
-def test_resolving_is_part_of_the_batch(writing: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_letters(writing, failed("k", 10))
-    sink_run = reading_again(writing)
+def test_resolving_is_part_of_the_batch(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_letters(connection, failed("k", 10))
+    sink_run = reading_again(connection)
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("after the letters")
@@ -166,15 +174,15 @@ def test_resolving_is_part_of_the_batch(writing: Connection, monkeypatch: pytest
     monkeypatch.setattr("spark_job.sink.ledger.insert_rows", fail)
     with pytest.raises(RuntimeError, match="after the letters"):
         sink_run.write(0, session("k", 10, 12, OUT))
-    assert states(writing) == {"k": ("open", None)}
+    assert states(connection) == {"k": ("open", None)}
 
 
 def test_a_generation_that_reads_nothing_again_never_asks(
-    writing: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ordinary case costs nothing: the horizon is empty once every session that could cover a letter has closed."""
-    with_letters(writing, failed("k", 10), failed("later", 50))
-    execute = writing.execute
+    with_letters(connection, failed("k", 10), failed("later", 50))
+    execute = connection.execute
     names = {_LETTERS["horizon"]: "horizon", _LETTERS["resolve_covered"]: "resolve_covered"}
     asked: list[str] = []
 
@@ -182,14 +190,14 @@ def test_a_generation_that_reads_nothing_again_never_asks(
         asked.extend([names[query]] if query in names else [])
         return execute(query, *arguments, **options)
 
-    monkeypatch.setattr(writing, "execute", counted)
-    sink_run = reading_again(writing)
+    monkeypatch.setattr(connection, "execute", counted)
+    sink_run = reading_again(connection)
     sink_run.write(0, session("x", 70, 80, OUT), still_open(0, 50))
     assert asked == ["horizon"]
-    assert horizon(writing)
+    assert horizon(connection)
     sink_run.write(1, session("y", 50, 120, OUT))
     assert asked.count("resolve_covered") == 1
-    assert not horizon(writing)
+    assert not horizon(connection)
     sink_run.plan(2, (200, 90), (300, 90))
     asked.clear()
     sink_run.write(2, session("z", 210, 220, OUT), sink=sink_run.new_sink())

@@ -30,14 +30,10 @@ from tests.support.outbox.letters import (
     with_letters,
 )
 from tests.support.sink.batches import P0, P1, SinkRun, letter, session, still_open
+from tests.support.sink.written import one
 from tests.support.waiting import wait_until
 
 E = OutputEvent
-
-
-def one(connection: Connection, query: str) -> Any:
-    row = connection.execute(query).fetchone()
-    return row[0] if row and len(row) == 1 else row
 
 
 def reasons(outcome: Any) -> dict[int, str]:
@@ -45,24 +41,24 @@ def reasons(outcome: Any) -> dict[int, str]:
 
 
 def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
-    sink_run = with_letters(writing, failed("a"))
-    owner = ownership.read_owner(writing)
+    sink_run = with_letters(connection, failed("a"))
+    owner = ownership.read_owner(connection)
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN outbox_batch")
-        outcome = retry(writing, database)
+        outcome = retry(connection, database)
         assert [note.payload for note in listener.notifies(timeout=30, stop_after=1)] == [
             f"2 {lane_hash(b'a') % 4}"
         ]
     assert (len(outcome.retried), outcome.batches, outcome.refused, outcome.failed) == (1, [2], [], [])
-    assert states(writing) == {"a": ("resolved", 2)}
-    assert outputs(writing) == [(2, "a", 0, [10], [12], [1])]
-    (value,) = one(writing, 'SELECT "values" FROM outbox.session_output')
+    assert states(connection) == {"a": ("resolved", 2)}
+    assert outputs(connection) == [(2, "a", 0, [10], [12], [1])]
+    (value,) = one(connection, 'SELECT "values" FROM outbox.session_output')
     said = [["start_event", 0, 10], ["entry_event", 1, 11], ["end_event", 2, 12]]
     assert orjson.loads(value) == {"key": "a", "ends": 12, "events": said}
     ledger_row = one(
-        writing,
+        connection,
         "SELECT kind, generation, spark_batch, part, start_offsets, end_offsets, open_state, input_events, sessions,"
         " output_events, output_bytes, dead_letters, transform_fingerprint FROM outbox.batch WHERE batch_id = 2",
     )
@@ -70,13 +66,13 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     fingerprint = transform.fingerprint(transform.load(f"{HERE}:good"))
     assert ledger_row == ("retry", 1, None, 0, *[None] * 3, 0, 1, 1, size, 0, fingerprint)
     # The running job notices nothing but that a number is taken.
-    after = ownership.read_owner(writing)
+    after = ownership.read_owner(connection)
     assert (after.run_id, after.backend_pid, after.started_at) == (
         owner.run_id,
         owner.backend_pid,
         owner.started_at,
     )
-    newest = position.newest_row(writing, 1)
+    newest = position.newest_row(connection, 1)
     assert newest is not None
     assert newest.batch_id == 1
     sink_run.plan(1, (100, 50), (200, 50))
@@ -85,16 +81,18 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     assert written.batch_id == 3
 
 
-def test_a_retry_writes_the_row_that_the_sink_would_have_written(writing: Connection, database: str) -> None:
+def test_a_retry_writes_the_row_that_the_sink_would_have_written(
+    connection: Connection, database: str
+) -> None:
     """One code for both: lane, arrays, order of a key's sessions."""
-    with_letters(writing, failed("k", 10), failed("k", 20), failed("other", 30))
-    retry(writing, database)
+    with_letters(connection, failed("k", 10), failed("k", 20), failed("other", 30))
+    retry(connection, database)
     columns = (
         "session_key, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_events, session_outputs,"
         ' topics, "values", keys, headers, partitions, timestamps_ms'
     )
-    retried = writing.execute(f"SELECT {columns} FROM outbox.session_output ORDER BY 1").fetchall()  # noqa: S608
-    again = SinkRun(writing, revision=1)
+    retried = connection.execute(f"SELECT {columns} FROM outbox.session_output ORDER BY 1").fetchall()  # noqa: S608
+    again = SinkRun(connection, revision=1)
     again.plan(0, (0, 0), (100, 50))
     value = {"key": "k", "ends": 12, "events": [[kind, n, 10 + n] for n, kind in enumerate(WHOLE)]}
     moved = [[kind, n, 20 + n] for n, kind in enumerate(WHOLE)]
@@ -105,55 +103,60 @@ def test_a_retry_writes_the_row_that_the_sink_would_have_written(writing: Connec
         session("k", 20, 22, [E("t", value | {"ends": 22, "events": moved})]),
         session("other", 30, 32, [E("t", {"key": "other", "ends": 32, "events": last})]),
     )
-    written = writing.execute(
+    written = connection.execute(
         f"SELECT {columns} FROM outbox.session_output WHERE revision = 1 ORDER BY 1"  # noqa: S608
     ).fetchall()
     assert [(*row[:2], 1, *row[3:]) for row in retried] == written
     assert [row[5] for row in written] == [[10, 20], [30]]
 
 
-def test_outputs_go_to_the_lanes_of_the_current_epoch(writing: Connection, database: str) -> None:
-    with_letters(writing, *(failed(f"key-{n}", 10 * n) for n in range(9)))
-    writing.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 64)")
-    retry(writing, database)
-    assert one(writing, "SELECT max(lane) > 4 FROM outbox.session_output")
+def test_outputs_go_to_the_lanes_of_the_current_epoch(connection: Connection, database: str) -> None:
+    with_letters(connection, *(failed(f"key-{n}", 10 * n) for n in range(9)))
+    connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 64)")
+    retry(connection, database)
+    assert one(connection, "SELECT max(lane) > 4 FROM outbox.session_output")
 
 
-def test_a_letter_keeps_its_revision_and_a_batch_holds_one(writing: Connection, database: str) -> None:
-    with_letters(writing, failed("a", 10), failed("both", 20))
-    with_letters(writing, failed("b", 40), failed("both", 50), revision=3)
-    outcome = retry(writing, database)
+def test_a_letter_keeps_its_revision_and_a_batch_holds_one(connection: Connection, database: str) -> None:
+    with_letters(connection, failed("a", 10), failed("both", 20))
+    with_letters(connection, failed("b", 40), failed("both", 50), revision=3)
+    outcome = retry(connection, database)
     assert outcome.batches == [3, 4]
-    assert [row[:3] for row in outputs(writing)] == [(3, "a", 0), (3, "both", 0), (4, "b", 3), (4, "both", 3)]
+    assert [row[:3] for row in outputs(connection)] == [
+        (3, "a", 0),
+        (3, "both", 0),
+        (4, "b", 3),
+        (4, "both", 3),
+    ]
 
 
 @pytest.mark.parametrize("closing", [99, 100])
 def test_a_letter_that_the_stream_will_judge_again_is_refused(
-    writing: Connection, database: str, closing: int
+    connection: Connection, database: str, closing: int
 ) -> None:
     """A restored savepoint reads it again and sends its outputs; a retry would send them twice."""
-    with_letters(writing, failed("a", closing - 2), end=200)
-    SinkRun(writing, Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
-    outcome = retry(writing, database)
+    with_letters(connection, failed("a", closing - 2), end=200)
+    SinkRun(connection, Offsets({P0: 100, P1: 0}), revision=1)  # restored: no stream row yet
+    outcome = retry(connection, database)
     if closing < 100:
-        assert states(writing) == {"a": ("resolved", 2)}
+        assert states(connection) == {"a": ("resolved", 2)}
     else:
         assert "about to read again (it has read up to 100)" in reasons(outcome)[1]
-        assert states(writing) == {"a": ("open", None)}
-        assert outputs(writing) == []
+        assert states(connection) == {"a": ("open", None)}
+        assert outputs(connection) == []
 
 
 def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
     """During a reissue the end grows with the generation's batches; retries between them change nothing."""
-    with_letters(writing, failed("a", 100), failed("b", 160), end=200)
-    sink_run = SinkRun(writing, Offsets({P0: 50, P1: 0}), revision=1)
+    with_letters(connection, failed("a", 100), failed("b", 160), end=200)
+    sink_run = SinkRun(connection, Offsets({P0: 50, P1: 0}), revision=1)
     sink_run.plan(0, (50, 0), (150, 50))
     sink_run.write(0, still_open(0))
-    assert set(reasons(retry(writing, database))) == {2}
-    assert set(reasons(retry(writing, database))) == {2}
-    assert [state for state, _ in states(writing).values()] == ["resolved", "open"]
+    assert set(reasons(retry(connection, database))) == {2}
+    assert set(reasons(retry(connection, database))) == {2}
+    assert [state for state, _ in states(connection).values()] == ["resolved", "open"]
 
 
 @pytest.mark.parametrize(
@@ -178,76 +181,80 @@ def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
     ],
 )
 def test_what_is_no_session_is_refused_with_the_reason(
-    writing: Connection, database: str, row: dict[str, Any], because: str
+    connection: Connection, database: str, row: dict[str, Any], because: str
 ) -> None:
-    with_letters(writing, row)
-    outcome = retry(writing, database)
+    with_letters(connection, row)
+    outcome = retry(connection, database)
     assert because in reasons(outcome)[1]
-    assert (outcome.retried, outputs(writing)) == ([], [])
-    assert [state for state, _ in states(writing).values()] == ["open"]
-    assert one(writing, "SELECT count(*) FROM outbox.batch") == 1
+    assert (outcome.retried, outputs(connection)) == ([], [])
+    assert [state for state, _ in states(connection).values()] == ["open"]
+    assert one(connection, "SELECT count(*) FROM outbox.batch") == 1
 
 
 def test_sessions_without_an_end_are_retried_where_asked_and_end_at_their_last_event(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
     with_letters(
-        writing, unended("a", 10, 90), unended("b", 20, 30, "restarted", 3), failed("c", 40, WHOLE[:2])
+        connection, unended("a", 10, 90), unended("b", 20, 30, "restarted", 3), failed("c", 40, WHOLE[:2])
     )
-    outcome = retry(writing, database, incomplete=True)
-    assert outputs(writing) == [(2, "a", 0, [10], [11], [1]), (2, "b", 0, [20], [22], [1])]
+    outcome = retry(connection, database, incomplete=True)
+    assert outputs(connection) == [(2, "a", 0, [10], [11], [1]), (2, "b", 0, [20], [22], [1])]
     assert reasons(outcome) == {2: "its end event is missing"}
-    assert [row[0] for row in writing.execute("SELECT outbox_id FROM outbox.event ORDER BY outbox_id")] == [
+    assert [
+        row[0] for row in connection.execute("SELECT outbox_id FROM outbox.event ORDER BY outbox_id")
+    ] == [
         f"{P0.topic_id}/0/11/0",
         f"{P0.topic_id}/0/22/0",
     ]
 
 
 def test_a_transform_that_fails_again_leaves_its_letter_and_no_other(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
-    with_letters(writing, failed("bad", 10), failed("a", 20))
-    outcome = retry(writing, database, function="moody")
+    with_letters(connection, failed("bad", 10), failed("a", 20))
+    outcome = retry(connection, database, function="moody")
     (failure,) = outcome.failed
     assert (failure.dead_letter_id, failure.error) == (1, "ValueError: still no luck with bad")
     assert "in moody" in failure.traceback
-    assert states(writing) == {"bad": ("open", None), "a": ("resolved", 2)}
+    assert states(connection) == {"bad": ("open", None), "a": ("resolved", 2)}
 
 
-def test_a_dry_run_transforms_and_writes_nothing(writing: Connection, database: str) -> None:
-    with_letters(writing, failed("bad", 10), failed("a", 20))
-    outcome = retry(writing, database, function="moody", dry_run=True)
+def test_a_dry_run_transforms_and_writes_nothing(connection: Connection, database: str) -> None:
+    with_letters(connection, failed("bad", 10), failed("a", 20))
+    outcome = retry(connection, database, function="moody", dry_run=True)
     assert ([one.letter.session_key for one in outcome.retried], len(outcome.failed)) == (["a"], 1)
     assert outcome.batches == []
-    assert (outputs(writing), one(writing, "SELECT count(*) FROM outbox.batch")) == ([], 1)
-    assert states(writing) == {"bad": ("open", None), "a": ("open", None)}
+    assert (outputs(connection), one(connection, "SELECT count(*) FROM outbox.batch")) == ([], 1)
+    assert states(connection) == {"bad": ("open", None), "a": ("open", None)}
 
 
-def test_types_that_only_headers_told_come_from_the_letter(writing: Connection, database: str) -> None:
+def test_types_that_only_headers_told_come_from_the_letter(connection: Connection, database: str) -> None:
     types = b"".join(nullable(kind.encode()) for kind in WHOLE)
     values = [orjson.dumps({"session_key": "a", "n": n}) for n in range(3)]
     row = letter("a", 10, 12, "transform_failed", values)
-    with_letters(writing, row | {"types": types}, row | {"first_offset": 11, "session_key": "lost"})
+    with_letters(connection, row | {"types": types}, row | {"first_offset": 11, "session_key": "lost"})
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(
             """UPDATE outbox.generation SET assembly = '{"type": "header:kind", "topics": ["in"]}'"""
         )
-    assert one(writing, "SELECT event_types FROM outbox.dead_letter WHERE dead_letter_id = 1") == list(WHOLE)
-    outcome = retry(writing, database)
-    assert states(writing)["a"] == ("resolved", 2)
+    assert one(connection, "SELECT event_types FROM outbox.dead_letter WHERE dead_letter_id = 1") == list(
+        WHOLE
+    )
+    outcome = retry(connection, database)
+    assert states(connection)["a"] == ("resolved", 2)
     assert "schema 0001 did not keep" in reasons(outcome)[2]
 
 
-def test_letters_without_header_types_have_none(writing: Connection) -> None:
-    with_letters(writing, failed("a"))
-    assert one(writing, "SELECT event_types IS NULL FROM outbox.dead_letter")
+def test_letters_without_header_types_have_none(connection: Connection) -> None:
+    with_letters(connection, failed("a"))
+    assert one(connection, "SELECT event_types IS NULL FROM outbox.dead_letter")
 
 
 def test_two_retries_at_once_send_the_outputs_once(
-    as_writer: Callable[[], Connection], writing: Connection, database: str
+    as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
     """Both have transformed before either takes the writer lock."""
-    with_letters(writing, *(failed(f"key-{n}", 10 * n) for n in range(5)))
+    with_letters(connection, *(failed(f"key-{n}", 10 * n) for n in range(5)))
     both = threading.Barrier(2, timeout=60)
     kept_letters.meanwhile[:] = [both.wait]
     try:
@@ -260,8 +267,8 @@ def test_two_retries_at_once_send_the_outputs_once(
         kept_letters.meanwhile.clear()
     assert (len(first.retried), len(second.retried)) == (5, 0)
     assert set(reasons(second).values()) == {"batch 2 has resolved it"}
-    assert [row[:2] for row in outputs(writing)] == [(2, f"key-{n}") for n in range(5)]
-    assert one(writing, "SELECT count(*) FROM outbox.batch") == 2
+    assert [row[:2] for row in outputs(connection)] == [(2, f"key-{n}") for n in range(5)]
+    assert one(connection, "SELECT count(*) FROM outbox.batch") == 2
 
 
 def restored(connection: Connection, *written: dict[str, Any]) -> SinkRun:
@@ -274,10 +281,10 @@ def restored(connection: Connection, *written: dict[str, Any]) -> SinkRun:
 
 
 def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
-    as_writer: Callable[[], Connection], writing: Connection, database: str
+    as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
     """The last word is spoken under the writer lock."""
-    with_letters(writing, failed("a"))
+    with_letters(connection, failed("a"))
     kept_letters.meanwhile[:] = [lambda: restored(as_writer(), session("a", 10, 12, [E("t", b"mended")]))]
     try:
         outcome = retry(as_writer(), database, function="interrupted")
@@ -289,10 +296,10 @@ def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
 
 
 def test_a_retry_refuses_what_is_to_be_read_again_since_the_transform_ran(
-    as_writer: Callable[[], Connection], writing: Connection, database: str
+    as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
     """The same for the position: the stream will send this letter's outputs itself."""
-    with_letters(writing, failed("a"))
+    with_letters(connection, failed("a"))
     kept_letters.meanwhile[:] = [lambda: restored(as_writer())]
     try:
         outcome = retry(as_writer(), database, function="interrupted")
@@ -304,36 +311,36 @@ def test_a_retry_refuses_what_is_to_be_read_again_since_the_transform_ran(
 
 
 def test_a_reissue_after_a_retry_sends_its_own_revision_and_leaves_the_letter_as_it_is(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
-    with_letters(writing, failed("a"))
-    retry(writing, database)
-    restored(writing, session("a", 10, 12, [E("t", b"mended")]))
-    assert outputs(writing) == [(2, "a", 0, [10], [12], [1]), (3, "a", 1, [10], [12], [1])]
-    assert states(writing) == {"a": ("resolved", 2)}
+    with_letters(connection, failed("a"))
+    retry(connection, database)
+    restored(connection, session("a", 10, 12, [E("t", b"mended")]))
+    assert outputs(connection) == [(2, "a", 0, [10], [12], [1]), (3, "a", 1, [10], [12], [1])]
+    assert states(connection) == {"a": ("resolved", 2)}
 
 
 def test_of_two_judgements_on_the_same_events_the_newer_is_retried_and_resolves_both(
-    writing: Connection, database: str
+    connection: Connection, database: str
 ) -> None:
     """A reissue resolves the older one by itself; versions before schema 0005 left it open."""
-    with_letters(writing, failed("a"))
-    with_letters(writing, failed("a"), revision=1)
-    assert states(writing) == {"a": ("open", None)}
-    writing.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
-    outcome = retry(writing, database)
+    with_letters(connection, failed("a"))
+    with_letters(connection, failed("a"), revision=1)
+    assert states(connection) == {"a": ("open", None)}
+    connection.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
+    outcome = retry(connection, database)
     assert "letter 2 says" in reasons(outcome)[1]
     assert outcome.superseded == 1
-    assert [(row[1], row[2]) for row in outputs(writing)] == [("a", 1)]
-    rows = writing.execute("SELECT state, resolved_batch FROM outbox.dead_letter").fetchall()
+    assert [(row[1], row[2]) for row in outputs(connection)] == [("a", 1)]
+    rows = connection.execute("SELECT state, resolved_batch FROM outbox.dead_letter").fetchall()
     assert rows == [("resolved", 3)] * 2
 
 
 def test_a_retry_waits_for_the_batch_that_is_being_written(
-    as_writer: Callable[[], Connection], writing: Connection, database: str
+    as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
     """The writer lock makes the two follow each other; without it both would take the same batch number."""
-    with_letters(writing, failed("a"))
+    with_letters(connection, failed("a"))
     with psycopg.connect(database, autocommit=True) as admin, ThreadPoolExecutor(1) as pool:
         with as_writer() as other, other.transaction():
             ownership.lock(other)
@@ -354,8 +361,8 @@ def test_a_retry_waits_for_the_batch_that_is_being_written(
         assert call.result().batches == [3]
 
 
-def test_the_current_position_knows_nothing_of_retries(writing: Connection, database: str) -> None:
-    with_letters(writing, failed("a"))
-    before = position.read(writing)
-    retry(writing, database)
-    assert position.read(writing) == before
+def test_the_current_position_knows_nothing_of_retries(connection: Connection, database: str) -> None:
+    with_letters(connection, failed("a"))
+    before = position.read(connection)
+    retry(connection, database)
+    assert position.read(connection) == before

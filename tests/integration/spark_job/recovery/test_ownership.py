@@ -1,7 +1,6 @@
 """One run writes: takeovers, heartbeats, and a connection lost at the worst moment."""
 
 import threading
-from collections.abc import Iterator
 from uuid import uuid4
 
 import psycopg
@@ -21,12 +20,6 @@ from tests.support.waiting import wait_until
 Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings(heartbeat_s=0.2, owner_timeout_s=1)
 ROLE = "-c role=outbox_writer"
-
-
-@pytest.fixture
-def connection(database: str) -> Iterator[Connection]:
-    with psycopg.connect(database, autocommit=True, options=ROLE) as connection:
-        yield connection
 
 
 def as_postgres(database: str) -> PostgresSettings:

@@ -20,12 +20,6 @@ ROLE = "-c role=outbox_writer"
 TIMEOUT_S = 60.0
 
 
-@pytest.fixture
-def connection(database: str) -> Iterator[Connection]:
-    with psycopg.connect(database, autocommit=True, options=ROLE) as connection:
-        yield connection
-
-
 class Job:
     """The part of a job that owns the outbox and answers, without Spark."""
 

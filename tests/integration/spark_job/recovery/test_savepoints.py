@@ -1,6 +1,5 @@
 """Savepoints name positions of the ledger; requests reach one run and are answered once."""
 
-from collections.abc import Iterator
 from uuid import uuid4
 
 import psycopg
@@ -23,12 +22,6 @@ _WRITER = queries("spark_job", "writer")
 Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
 EVENT = [OutputEvent("out", b"1")]
-
-
-@pytest.fixture
-def connection(database: str) -> Iterator[Connection]:
-    with psycopg.connect(database, autocommit=True, options=ROLE) as connection:
-        yield connection
 
 
 def create(connection: Connection, name: str) -> Savepoint:

@@ -1,7 +1,5 @@
 """An outbox that a job was stopped on, and what the publisher has delivered of it."""
 
-from collections.abc import Callable
-
 import pytest
 
 from spark_job.recovery import published
@@ -19,11 +17,6 @@ def delivered(monkeypatch: pytest.MonkeyPatch) -> list[Delivered]:
     found: list[Delivered] = []
     monkeypatch.setattr(published, "newest_delivered", lambda _settings, _uuid: found)
     return found
-
-
-@pytest.fixture
-def connection(as_writer: Callable[[], Connection]) -> Connection:
-    return as_writer()
 
 
 @pytest.fixture

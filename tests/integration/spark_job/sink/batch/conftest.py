@@ -1,20 +1,9 @@
 """A sink that may write two batches."""
 
-from collections.abc import Callable
-
-import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
+from spark_job.recovery.positions.generations import Connection
 from tests.support.sink.batches import SinkRun
-
-Connection = psycopg.Connection[TupleRow]
-
-
-@pytest.fixture
-def connection(as_writer: Callable[[], Connection]) -> Connection:
-    """As the job connects: with the writer's privileges and no more."""
-    return as_writer()
 
 
 @pytest.fixture

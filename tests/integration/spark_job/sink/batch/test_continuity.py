@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
 from service.errors import ContinuityError, MovedError
 from service.settings import JobSettings
@@ -13,11 +12,11 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.recovery import ownership
 from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection
 from spark_job.spark.failures import passes_by_itself
 from tests.support.sink.batches import P0, P1, SinkRun, session
 from tests.support.sink.written import nothing_is_written, one
 
-Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 

@@ -5,17 +5,16 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
 from service.errors import FencedError, MovedError
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.recovery import ownership
+from spark_job.recovery.positions.generations import Connection
 from spark_job.spark.failures import passes_by_itself
 from tests.support.sink.batches import SinkRun, session
 from tests.support.sink.written import counted, nothing_is_written
 
-Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 

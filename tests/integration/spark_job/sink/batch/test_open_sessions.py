@@ -1,20 +1,18 @@
 """The ledger row says of every partition what is open there."""
 
-import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
 from service.errors import ContinuityError, SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.sink.commit import BatchRange
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 from tests.support.sink.written import nothing_is_written, of_batch
 
-Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 

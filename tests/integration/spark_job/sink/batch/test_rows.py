@@ -4,17 +4,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
 from db.lanes import lane_hash
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets
+from spark_job.recovery.positions.generations import Connection
 from spark_job.sink import storing
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 from tests.support.sink.written import nothing_is_written, of_batch, one
 
-Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 

@@ -2,16 +2,14 @@
 
 from datetime import UTC, datetime
 
-import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
 from spark_job import OutputEvent
 from spark_job.monitoring import metrics
+from spark_job.recovery.positions.generations import Connection
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.sink.written import counted, one
 
-Connection = psycopg.Connection[TupleRow]
 E = OutputEvent
 
 
