@@ -20,6 +20,7 @@ from service import fault_points, tracing
 from service.errors import OutboxError
 from service.fault_points import reach
 from service.logs import identify
+from service.output_topics import OutputTopics
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
@@ -187,6 +188,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
             transform_fingerprint,
             settings.transform.on_error == "stop",
             settings.job.max_row_bytes,
+            OutputTopics.of(settings.publisher),
         ),
         code=task_code_fingerprint(),
         kafka=settings.kafka.portable_client(),

@@ -31,6 +31,7 @@ from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach
 from service.kafka_client import admin_client
+from service.output_topics import OutputTopics
 from service.settings import Settings, load_settings
 
 _SHOWN_KEYS = 10
@@ -132,6 +133,10 @@ def start(
             "sends them as they are. Say --keep-schema-ids if the other cluster's consumers use this registry, or one that has its schemas "
             "under the same ids; values are not encoded anew (docs/formats.md)"
         )
+    if to_topic is not None:
+        refused = OutputTopics.chosen_by_an_operator(settings.publisher).refusal(to_topic)
+        if refused is not None:
+            raise SettingsError(f"--to-topic: {refused}")
     request = ReplayRequest(filters, to_topic, to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     kafka = request.kafka(settings)

@@ -11,6 +11,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal, TopicLimits, refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
+from service.output_topics import OutputTopics
 from service.settings import KafkaSettings
 
 
@@ -18,9 +19,16 @@ class Admission(ABC):
     """One lane's, or one replay's: they differ in where topic ids are kept and in what becomes of a row that is refused."""
 
     def __init__(
-        self, kafka: KafkaSettings, topics: Topics, outgoing: Outgoing, open_transactions: OpenTransactions
+        self,
+        kafka: KafkaSettings,
+        topics: Topics,
+        outgoing: Outgoing,
+        open_transactions: OpenTransactions,
+        allowed: OutputTopics,
     ) -> None:
+        """`allowed`: the topics that records may go to, whatever a row names."""
         self._topics = topics
+        self._allowed = allowed
         self._outgoing = outgoing
         self._open_transactions = open_transactions
         self._client_max_bytes = clients.client_max_bytes(kafka)
@@ -46,7 +54,7 @@ class Admission(ABC):
             # What the cursor has passed comes no more.
             first = rows[0].batch_id, rows[0].session_key
             self._aside = {place for place in self._aside if place >= first}
-        rows, names, limits = self._with_limits(self._kept(rows))
+        rows, names, limits = self._with_limits(self._with_allowed_topics(self._kept(rows)))
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
@@ -65,11 +73,25 @@ class Admission(ABC):
             try:
                 return rows, names, self._limits(names, newer_than=self._began_at)
             except TopicMissingError as error:
-                missing = [row for row in rows if error.topic in self._outgoing.destinations([row])]
+                missing = self._of_topic(rows, error.topic)
                 found = self._without_topic(error, len(missing))
                 for row in missing:
                     self.put_aside((row.batch_id, row.session_key), found)
                 rows = self._kept(rows)
+
+    def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
+        """Return the rows all of whose topics are allowed; put the others aside."""
+        refused = False
+        for topic in sorted(self._outgoing.destinations(rows)):
+            why = self._allowed.refusal(topic)
+            if why is not None:
+                refused = True
+                for row in self._of_topic(rows, topic):
+                    self.put_aside((row.batch_id, row.session_key), Refusal("invalid", why))
+        return self._kept(rows) if refused else rows
+
+    def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
+        return [row for row in rows if topic in self._outgoing.destinations([row])]
 
     def put_aside(self, place: Place, found: Refusal) -> None:
         """Keep a row out from here on."""

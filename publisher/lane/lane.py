@@ -169,7 +169,7 @@ class Lane(Delivery[Newest, LaneChunk]):
             # A resume has set a lane of it back: its rows go out before any of this epoch, for the order of each key.
             return None
         record = newest.record
-        mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3])
+        mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3], resuming=row[6])
         first = Cursor(self._epoch.from_batch - 1)
         at = (record.cursor if record is not None else first).batch_id
         commit_id = commit_id_at(connection, at)

@@ -20,6 +20,7 @@ from publisher.protocol.cursor import Cursor
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import Place, Refusal
 from publisher.protocol.stop_reasons import TopicMissingError
+from service.output_topics import OutputTopics
 
 _PARKED = queries("publisher", "parked")
 
@@ -31,7 +32,8 @@ class LaneAdmission(Admission):
 
     def __init__(self, context: Context, connection: OutboxConnection, outgoing: Outgoing) -> None:
         open_transactions = OpenTransactions(context.topics, context.give_up)
-        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions)
+        allowed = OutputTopics.of(context.settings.publisher)
+        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._connection = connection
         self._lease: Lease | None = None
         self._bound_topics: dict[str, str] = {}

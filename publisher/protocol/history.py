@@ -26,6 +26,8 @@ class Mirror:
     seq: int
     cursor: Cursor
     last_delivery: int
+    resuming: bool = False
+    """A resume has begun to move the lane, and Postgres does not know yet that it ended."""
 
 
 class CommittedProgress(Protocol):
@@ -88,6 +90,7 @@ def decide(
         position = start
     else:
         _same_places(identity, record, remediation)
+        _names_its_commit(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
         unrecorded = record.seq == mirror.seq + 1 or (record.resumed is not None and record.seq > mirror.seq)
         position = DeliveryPosition(
@@ -160,6 +163,21 @@ def _same_places(identity: Identity, record: CommittedProgress, remediation: Rem
             f"the progress record was written on Kafka cluster {record.cluster_id}, this one is {identity.cluster_id}: "
             f"the topics were copied, and offsets and transactions do not carry over. {remediation.copied_topic}",
         )
+
+
+def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
+    """Commit ids are random: only a program that reads the ledger can write a record. A cursor before the first batch has none, and only
+    a resume moves a lane there: Postgres has the resume's mark or its record.
+    """
+    if record.commit_id is not None or (
+        record.cursor.batch_id == 0 and (mirror.resuming or record.seq <= mirror.seq)
+    ):
+        return
+    raise StoppedError(
+        StopReason.OTHER_OUTBOX,
+        f"progress record {record.seq} of {remediation.subject} names no commit id for its cursor {record.cursor}, and Postgres knows of "
+        f"no resume to there: something else writes to this progress topic. {remediation.forged}",
+    )
 
 
 def _same_sequence(record: CommittedProgress, mirror: Mirror, known: int, remediation: Remediation) -> None:

@@ -23,6 +23,10 @@ SET_BACK = (
     "where only the progress topic was set back and the events are there, continues after what Postgres recorded; "
     f"{_COUNTS}"
 )
+FORGED = (
+    "Find out who writes to it and take that right away; `publisher resume --from mirror` then continues after what Postgres recorded as "
+    f"delivered; {_COUNTS}"
+)
 OTHER_CLUSTER = (
     "If that is not intended, correct [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) and restart "
     "`publisher run`. If the previous cluster is gone for good: `publisher resume --from mirror --accept-new-cluster` continues "
@@ -68,10 +72,17 @@ class Remediation:
     restored: str
     copied_topic: str
     other_outbox: str
+    forged: str
 
 
 LANE = Remediation(
-    "this lane", LOST, SET_BACK, RESTORED, COPIED_TOPIC, "Give each outbox its own [publisher] progress_topic"
+    "this lane",
+    LOST,
+    SET_BACK,
+    RESTORED,
+    COPIED_TOPIC,
+    "Give each outbox its own [publisher] progress_topic",
+    FORGED,
 )
 
 
@@ -81,4 +92,4 @@ def of_replay(replay_id: int) -> Remediation:
         f"It is no longer known what it has sent, so it cannot continue. `publisher replay cancel {replay_id}` and start a new one for "
         "the rest; consumers tell the two apart by the header outbox-replay, and deduplicate on outbox-id"
     )
-    return Remediation(f"replay {replay_id}", anew, anew, anew, anew, anew)
+    return Remediation(f"replay {replay_id}", anew, anew, anew, anew, anew, anew)

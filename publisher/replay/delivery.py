@@ -34,6 +34,7 @@ from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
 from service.errors import UnavailableError
 from service.fault_points import reach
+from service.output_topics import OutputTopics
 
 _log = structlog.get_logger()
 
@@ -55,7 +56,13 @@ class _Admission(Admission):
 
     def __init__(self, context: Context, replay: Replay, outgoing: Outgoing, *, skip_refused: bool) -> None:
         open_transactions = OpenTransactions(context.topics, context.give_up)
-        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions)
+        publisher = context.settings.publisher
+        allowed = (
+            OutputTopics.of(publisher)
+            if replay.target_topic is None
+            else OutputTopics.chosen_by_an_operator(publisher)
+        )
+        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._replay_id = replay.replay_id
         self._skip_refused = skip_refused
         self.topic_ids: dict[str, str] = {}

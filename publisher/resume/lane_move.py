@@ -28,6 +28,7 @@ from publisher.protocol.refusals import Place, RecordRefusedError, Refusal, no_r
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
+from service.output_topics import OutputTopics
 
 _LEASES = queries("publisher", "leases")
 _RESUMES = queries("publisher", "resumes")
@@ -75,7 +76,9 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         """`moved_meanwhile` is asked when a lane is no longer as it was planned: whether to continue with the new plan."""
         outgoing = Outgoing()
         open_transactions = OpenTransactions(context.topics, context.give_up)
-        admission = _NoRows(context.settings.kafka, context.topics, outgoing, open_transactions)
+        admission = _NoRows(
+            context.settings.kafka, context.topics, outgoing, open_transactions, OutputTopics()
+        )
         super().__init__(context, _Given(context, connection), outgoing, admission)
         self._planner = planner
         self._plan = plan

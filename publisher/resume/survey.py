@@ -100,7 +100,7 @@ class ResumeSurvey:
         mirror = Mirror(seq, Cursor(batch, key), last)
         start = Cursor(epoch.from_batch - 1)
         partitions = self._topics.partitions(self.progress_topic)
-        records, shared, from_start, later = self._own(epoch, lane, newest, start, partitions)
+        records, shared, from_start, later = self._own(epoch, lane, newest, start, partitions, seq)
         if lane == 0:
             for partition in range(newest.lanes, partitions):
                 later |= self._later(partition, newest)
@@ -150,7 +150,7 @@ class ResumeSurvey:
         return sessions, events
 
     def _own(
-        self, epoch: Epoch, lane: int, newest: Epoch, start: Cursor, partitions: int
+        self, epoch: Epoch, lane: int, newest: Epoch, start: Cursor, partitions: int, mirror_seq: int
     ) -> tuple[Progress | None, Progress | None, bool, dict[tuple[int, int], Progress]]:
         """Return the lane's newest record, the newest that the ledger shares, whether its first one is there, and later epochs'."""
         first_met: Progress | None = None
@@ -166,7 +166,7 @@ class ResumeSurvey:
                     put_aside.add(place)
                 elif place == (epoch.epoch, lane):
                     first_met = first_met or record
-                    if self._shares(record):
+                    if self._shares(record, mirror_seq):
                         return first_met, record, False, later
                     if record.after == start and record.resumed is None:
                         return first_met, None, self.can_follow(start), later
@@ -203,8 +203,10 @@ class ResumeSurvey:
             )
         return record
 
-    def _shares(self, record: Progress) -> bool:
+    def _shares(self, record: Progress, mirror_seq: int) -> bool:
         """Whether this ledger has the batch that was delivered last, and Postgres the rows that were parked up to there."""
+        if record.commit_id is None and record.seq > mirror_seq:
+            return False  # anybody could have written it (protocol/history.py)
         if commit_id_at(self._connection, record.cursor.batch_id) != record.commit_id:
             return False
         parked = record.total.parked

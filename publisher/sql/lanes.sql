@@ -6,12 +6,14 @@ SELECT %(epoch)s, n FROM generate_series(0, %(lanes)s - 1) AS n
 ON CONFLICT ON CONSTRAINT lane_pkey DO NOTHING
 
 -- name: state
--- The last column: whether an earlier epoch has not ended. A resume may have set one of its lanes back.
+-- The last two columns: whether an earlier epoch has not ended, one of whose lanes a resume may have set back; whether a resume of this lane
+-- has begun and is not recorded.
 -- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
        (SELECT max(e.epoch) FROM outbox.lane_epoch e),
-       coalesce((SELECT min(p.epoch) FROM outbox.lane_position p WHERE NOT p.ended) < l.epoch, false)
+       coalesce((SELECT min(p.epoch) FROM outbox.lane_position p WHERE NOT p.ended) < l.epoch, false),
+       l.stopped_why IS NOT DISTINCT FROM 'resuming'
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_token)s
 

@@ -1,10 +1,13 @@
 """The settings of `publisher`."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from service.settings.section import Milliseconds, Section
+
+TopicOrPrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}\*?$")]
+"""`orders` or, for each topic that begins so, `orders.*`."""
 
 
 class PublisherSettings(Section):
@@ -16,6 +19,8 @@ class PublisherSettings(Section):
     """Name of the compacted progress topic; the outbox uuid is appended."""
     progress_replication: int = Field(default=-1, ge=-1, le=32_767)
     """Replication factor of the progress topic when it is made; -1: 3, or as many as there are brokers."""
+    output_topics: tuple[TopicOrPrefix, ...] = ()
+    """The topics that outputs may go to: names, and prefixes that end in `*`. Empty: every topic. Outputs never go to a progress topic."""
     create_topics: bool = False
     """Create missing output topics with the broker's defaults."""
     transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)

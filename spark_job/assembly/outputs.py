@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from service.output_topics import OutputTopics
 from spark_job.api import OutputColumns, OutputEvent, WithSchema
 from spark_job.assembly import pgcopy
 from spark_job.assembly.trace_context import NO_CONTEXT, TraceContext, missing
@@ -47,15 +48,20 @@ EncodeValue = Callable[[str, WithSchema], bytes]
 """(topic, value) -> what is sent. Raises ValueError where the value is not of its schema."""
 
 
+_ANY_TOPIC = OutputTopics()
+
+
 def encode(
     events: Iterable[OutputEvent],
     max_bytes: int,
     encode_value: EncodeValue | None = None,
     context: TraceContext = NO_CONTEXT,
+    allowed: OutputTopics = _ANY_TOPIC,
 ) -> EncodedOutputs:
     """Encode the outputs of one session in their order.
 
     `encode_value`: of values with schemas; None: there is no registry. `context`: headers for each output that has none of these.
+    `allowed`: the topics that outputs may go to.
 
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
@@ -67,7 +73,7 @@ def encode(
     columns = OutputColumns.of(events)
     encoded = EncodedOutputs(
         events=len(events),
-        topics=_topics(columns.topics),
+        topics=_topics(columns.topics, allowed),
         values=_values(columns.values, columns.topics, encode_value),
         keys=_optional(columns.keys, _key, pgcopy.nullable),
         headers=_all_headers(columns.headers, context),
@@ -81,11 +87,11 @@ def encode(
     return encoded
 
 
-def _topics(topics: Sequence[str]) -> bytes:
+def _topics(topics: Sequence[str], allowed: OutputTopics) -> bytes:
     """Most sessions send all to one topic: it is checked once."""
     if topics and topics.count(topics[0]) == len(topics):
-        return _topic(topics[0], 0) * len(topics)
-    return b"".join([_topic(topic, index) for index, topic in enumerate(topics)])
+        return _topic(topics[0], 0, allowed) * len(topics)
+    return b"".join([_topic(topic, index, allowed) for index, topic in enumerate(topics)])
 
 
 def _values(values: Sequence[object], topics: Sequence[str], encode_value: EncodeValue | None) -> bytes:
@@ -134,7 +140,7 @@ def _nullable_int8(value: int | None) -> bytes:
 _known_topics: dict[str, bytes] = {}
 
 
-def _topic(topic: str, index: int) -> bytes:
+def _topic(topic: str, index: int, allowed: OutputTopics) -> bytes:
     encoded = _known_topics.get(topic)
     if encoded is None:
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
@@ -144,6 +150,9 @@ def _topic(topic: str, index: int) -> bytes:
         if len(_known_topics) > 10_000:
             _known_topics.clear()
         encoded = _known_topics[topic] = pgcopy.data(topic.encode())
+    refusal = allowed.refusal(topic)
+    if refusal is not None:
+        raise InvalidOutputError(f"output {index}: {refusal}")
     return encoded
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from service.output_topics import OutputTopics
 from spark_job.input.columns import RecordColumns
 from spark_job.sessions.settings import AssemblySettings
 
@@ -63,6 +64,8 @@ class TransformOf:
     """Of its module; a worker that finds another one refuses."""
     stop_on_error: bool
     max_row_bytes: int
+    topics: OutputTopics = field(default_factory=OutputTopics)
+    """Those that outputs may go to."""
 
 
 @dataclass(frozen=True)

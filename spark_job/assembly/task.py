@@ -236,7 +236,13 @@ class _Partition:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)
         rules, transform = self._of.rules, self._settings.transform
         try:
-            encoded = encode(self._transform(session), transform.max_row_bytes, self._encode_value, context)
+            encoded = encode(
+                self._transform(session),
+                transform.max_row_bytes,
+                self._encode_value,
+                context,
+                transform.topics,
+            )
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
             raise  # no fault of the session
         except (Exception, SystemExit) as error:  # a user's transform may raise anything

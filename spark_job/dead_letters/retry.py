@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 from db.lanes import lane_hash
 from db.statements import queries
 from service.errors import RefusedError, SettingsError, UnavailableError
+from service.output_topics import OutputTopics
 from service.schemas.registry import schemas_of
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings
@@ -113,6 +114,7 @@ class Retry:
             settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
         )
         self._encode_value = output_encoder(self._registry, rules)
+        self._topics = OutputTopics.of(settings.publisher)
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
         """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
@@ -163,7 +165,12 @@ class Retry:
         assembly = self._assembly(letter.generation)
         decode = value_decoder(assembly.format, self._schemas(assembly))
         session = to_session(closed, letter.topic, letter.partition, decode)
-        outputs = encode(self._transform(session), self._settings.job.max_row_bytes, self._encode_value)
+        outputs = encode(
+            self._transform(session),
+            self._settings.job.max_row_bytes,
+            self._encode_value,
+            allowed=self._topics,
+        )
         key = closed.key.encode()
         return SessionRow(
             key,

@@ -14,6 +14,7 @@ from publisher.protocol.records import OutputRecord, batch_size
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained
+from tests.support.outbox.restoring import progress_topic
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.servers.topic_limits import set_limit
@@ -104,6 +105,28 @@ def test_a_record_refused_while_others_still_wait_to_be_sent_is_found(
         wait_until(lambda: drained(outbox.dsn), "everything but the row that Kafka refuses")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "invalid")]
+
+
+def test_a_row_for_a_progress_topic_or_for_one_that_is_not_allowed_is_parked_and_the_lane_continues(
+    outbox: Outbox, settings: Settings, watcher: Watcher
+) -> None:
+    """Whoever writes rows must not write with the publisher's rights where these decide what is delivered."""
+    publisher = settings.publisher.model_copy(update={"output_topics": (outbox.topic,)})
+    settings = settings.model_copy(update={"publisher": publisher})
+    outbox.batch({"a": [Session([b"1"], 10)]})
+    written = list(outbox.written)
+    hostile = progress_topic(outbox.dsn)
+    outbox.batch({"b": [Session([b"2", b"{}"], 20, topics=[outbox.topic, hostile])]})
+    outbox.batch({"c": [Session([b"3"], 30, topics=["elsewhere"])]})
+    outbox.written = written
+    outbox.batch({"a": [Session([b"4"], 40)]})
+    with RelayThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the rows for other topics")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("b", 2, "invalid"), ("c", 3, "invalid")]
+    details = query(outbox.dsn, "SELECT detail FROM outbox.parked ORDER BY batch_id")
+    assert hostile in details[0][0]
+    assert "[publisher] output_topics" in details[1][0]
 
 
 def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:

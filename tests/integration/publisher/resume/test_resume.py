@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.progress import Progress
 from service.errors import ContinuityError, SettingsError, UnavailableError
 from service.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import Settings
@@ -59,6 +62,40 @@ def test_after_a_restore_of_the_database_the_lanes_continue_from_kafka_and_repea
     assert query(outbox.dsn, "SELECT DISTINCT note FROM outbox.delivery WHERE kind = 'resume'") == [
         ("--from kafka",)
     ]
+
+
+def test_a_record_that_another_program_writes_to_the_progress_topic_stops_the_lane_and_sends_nothing_again(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, watcher: Watcher
+) -> None:
+    """Such a record once set the lane back to the beginning."""
+    outbox.batch(simple(1, keys=4))
+    deliver(settings)
+    topic = progress_topic(outbox.dsn)
+    outbox_uuid, cluster_id = query(outbox.dsn, "SELECT outbox_uuid, cluster_id FROM outbox.identity")[0]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for lane, seq in query(outbox.dsn, "SELECT lane, seq FROM outbox.lane ORDER BY lane"):
+        forged = Progress(
+            outbox_uuid,
+            cluster_id,
+            1,
+            lane,
+            seq + 1,
+            Cursor(0),
+            Cursor(0),
+            None,
+            0,
+            0,
+            resumed="--from beginning",
+        )
+        producer.produce(topic, forged.encode(), forged.key(), lane)
+    assert producer.flush(30) == 0
+    stops_with(outbox, settings, "other_outbox", "names no commit id", "publisher resume --from mirror")
+
+    report = resume(settings, "--from", "mirror", "--yes")
+    assert (total(report, "again"), total(report, "skipped")) == (0, 0)
+    outbox.batch(simple(2, keys=4))
+    deliver(settings)
+    assert_exactly_once(outbox, watcher)
 
 
 def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_is_sent_again(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +13,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
 from publisher.protocol.stop_reasons import TopicMissingError
+from service.output_topics import OutputTopics
 from service.settings import KafkaSettings
 
 
@@ -44,18 +46,19 @@ class ParkingAdmission(Admission):
     """Parks the rows for a missing topic by decision, and remembers what was written down."""
 
     def __init__(self, topics: NamedTopics, *, decided: bool) -> None:
-        stubs: Any = (topics, Outgoing(), NoneOpen())
+        stubs: Any = (topics, Outgoing(), NoneOpen(), OutputTopics(["there", "missing", "absent"]))
         super().__init__(KafkaSettings(bootstrap_servers="none:1"), *stubs)
         self.decided = decided
         self.parked: list[Place] = []
+        self.reasons: set[str] = set()
 
     @property
     def remembered(self) -> set[Place]:
         return self._aside
 
     def _put_aside(self, place: Place, found: Refusal) -> None:
-        assert found.reason == "topic_missing"
         self.parked.append(place)
+        self.reasons.add(found.reason)
 
     def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
         if not self.decided:
@@ -96,6 +99,19 @@ def test_by_decision_the_rows_for_all_missing_topics_stay_out_and_the_others_go(
     ]
     assert admission.admit(rows) == [rows[0], rows[3]]
     assert sorted(admission.parked) == [(1, "b"), (1, "c")]
+    assert admission.reasons == {"topic_missing"}
+
+
+def test_a_row_for_a_topic_that_is_not_allowed_is_parked_before_kafka_is_asked_for_it(
+    topics: NamedTopics,
+) -> None:
+    admission = ParkingAdmission(topics, decided=False)
+    admission.begin([])
+    progress = f"outbox-progress-{uuid4()}"
+    rows = [row(1, "a", "there"), row(1, "b", "there", progress), row(1, "c", "elsewhere")]
+    assert admission.admit(rows) == rows[:1]
+    assert sorted(admission.parked) == [(1, "b"), (1, "c")]
+    assert admission.reasons == {"invalid"}
 
 
 def test_what_the_cursor_has_passed_is_forgotten_so_that_memory_does_not_grow(topics: NamedTopics) -> None:

@@ -149,3 +149,21 @@ def test_a_progress_record_is_read_back_and_so_is_one_of_before_its_newer_fields
     for added in ("parked", "total", "resumed"):
         del fields[added]
     assert Progress.decode(orjson.dumps(fields)) == RECORD
+
+
+def test_a_record_that_names_no_commit_stops_the_lane_unless_a_resume_is_known() -> None:
+    """It would set the lane back to before the first batch, and everything would go out twice."""
+    forged = replace(RECORD, seq=8, cursor=Cursor(0), commit_id=None)
+    for record in (forged, replace(forged, resumed="--from batch 1")):
+        with pytest.raises(StoppedError, match=r"other_outbox.*names no commit id"):
+            decide(IDENTITY, record, MIRROR, START, None)
+    resumed = replace(forged, resumed="--from batch 1")
+    assert decide(IDENTITY, resumed, replace(MIRROR, resuming=True), START, None).unrecorded == resumed
+    recorded = Mirror(seq=8, cursor=Cursor(0), last_delivery=8)
+    assert decide(IDENTITY, resumed, recorded, START, None) == DeliveryPosition(8, Cursor(0), None)
+
+
+def test_a_record_within_the_ledger_always_names_its_commit() -> None:
+    nameless = replace(RECORD, commit_id=None)
+    with pytest.raises(StoppedError, match=r"other_outbox.*names no commit id"):
+        decide(IDENTITY, nameless, MIRROR, START, None)

@@ -2,9 +2,11 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from service.output_topics import OutputTopics
 from spark_job import OutputEvent
 from spark_job.assembly import pgcopy
 from spark_job.assembly.outputs import InvalidOutputError, encode
@@ -77,3 +79,19 @@ def test_what_cannot_be_stored_or_sent_is_refused_by_name(event: Any, message: s
 def test_the_first_of_several_wrong_outputs_is_named() -> None:
     with pytest.raises(InvalidOutputError, match="output 1 is str, not OutputEvent"):
         encode([OutputEvent("t", b"x"), "one", 2, b"three", None], 1_000)  # type: ignore[list-item]
+
+
+def test_an_output_for_a_progress_topic_or_one_that_the_settings_leave_out_is_refused() -> None:
+    """With the publisher's rights, such a record would move a lane."""
+    good, hostile = OutputEvent("orders", b"v"), OutputEvent(f"outbox-progress-{uuid4()}", b"v")
+    with pytest.raises(InvalidOutputError, match=r"output 1: 'outbox-progress-.*' is the progress topic"):
+        encode([good, hostile, hostile], 1 << 20)
+    with pytest.raises(InvalidOutputError, match=r"output 0: .*is the progress topic"):
+        encode([hostile, hostile], 1 << 20)
+    allowed = OutputTopics(["orders"])
+    assert encode([good], 1 << 20, allowed=allowed).events == 1
+    # Its name has been seen, and encoded, by then.
+    with pytest.raises(
+        InvalidOutputError, match=r"output 1: topic 'other' is not in \[publisher\] output_topics"
+    ):
+        encode([good, OutputEvent("other", b"v")], 1 << 20, allowed=allowed)

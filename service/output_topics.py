@@ -1,0 +1,62 @@
+"""Which topics outputs may go to. The job asks before it stores an output, the publisher before it sends one."""
+
+import re
+from collections.abc import Iterable
+
+from service.settings import PublisherSettings
+
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Kafka refuses every produce request that names one of them, which would stop a lane for one record.
+_KAFKA_S_OWN = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+_MOST_REMEMBERED = 10_000
+
+
+class OutputTopics:
+    """The topics of `[publisher] output_topics`, never a progress topic: with the publisher's rights, such a record would move a lane."""
+
+    def __init__(self, allowed: Iterable[str] = (), progress_topic: str = "outbox-progress") -> None:
+        """`allowed`: names, and prefixes that end in `*`; none: every topic but the progress topics and Kafka's own."""
+        allowed = tuple(allowed)
+        self._names = frozenset(name for name in allowed if not name.endswith("*"))
+        self._prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
+        bases = "|".join(sorted({"outbox-progress", re.escape(progress_topic)}))
+        # Of every outbox: several may share a cluster and a publisher's rights.
+        self._progress = re.compile(rf"({bases})-{_UUID}(-.*)?")
+        self._refusals: dict[str, str | None] = {}
+
+    @classmethod
+    def of(cls, settings: PublisherSettings) -> "OutputTopics":
+        """Return what these settings allow."""
+        return cls(settings.output_topics, settings.progress_topic)
+
+    @classmethod
+    def chosen_by_an_operator(cls, settings: PublisherSettings) -> "OutputTopics":
+        """Return what a command may name as a target: any topic but the progress topics and Kafka's own."""
+        return cls((), settings.progress_topic)
+
+    def refusal(self, topic: str) -> str | None:
+        """Return why no output may go to `topic`, None where it may."""
+        if topic not in self._refusals:
+            if len(self._refusals) >= _MOST_REMEMBERED:
+                self._refusals.clear()
+            self._refusals[topic] = self._judge(topic)
+        return self._refusals[topic]
+
+    def _judge(self, topic: str) -> str | None:
+        if self._progress.fullmatch(topic):
+            return f"{topic!r} is the progress topic of an outbox: a record in it would move the publisher's lanes"
+        if topic in _KAFKA_S_OWN:
+            return f"{topic!r} is one of Kafka's own topics, which take no records from clients"
+        if not self._names and not self._prefixes:
+            return None
+        if topic in self._names or topic.startswith(self._prefixes):
+            return None
+        return f"topic {topic!r} is not in [publisher] output_topics. Add it, or a prefix of it that ends in '*', if outputs may go there"
