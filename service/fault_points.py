@@ -106,16 +106,14 @@ class FaultPlan:
         self.file = file
         self._fired = file.with_name(f"{file.name}.fired")
         self._lock = threading.Lock()
-        self._counted: tuple[int, int] | None = None
+        self._counted: PlanVersion = None
         self._hits = 0
 
     def write(self, *faults: Fault) -> None:
         """Replace the plan, whole; what waits there continues. Raises SettingsError for a name that is not in POINTS."""
         for fault in faults:
             require_known(fault.point)
-        new = self.file.with_name(f"{self.file.name}.new")
-        new.write_text(json.dumps([asdict(fault) for fault in faults]), "utf-8")
-        new.replace(self.file)
+        self._replace(faults)
 
     def pending(self) -> list[Fault]:
         """The faults that are still to come. Raises SettingsError for a point that is not in POINTS."""
@@ -137,22 +135,24 @@ class FaultPlan:
 
     def reach(self, point: str) -> None:
         """Do what is due at this point, if anything is."""
-        fault = self._take(point)
-        if fault is None or fault.action == Action.PASS:
+        taken = self._take(point)
+        if taken is None:
+            return
+        fault, left = taken
+        if fault.action == Action.PASS:
             return
         if fault.action == Action.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         if fault.action == Action.RAISE:
             raise InjectedFaultError(f"a test let this process fail at {point} ({POINTS[point]})")
-        held = self._version()
-        while self._version() == held:
+        while _version(self.file) == left:
             time.sleep(_POLL_S)
         self.reach(point)  # the new plan may begin right here
 
-    def _take(self, point: str) -> Fault | None:
-        """Count this hit; take the fault out of the plan and write it down when it is due."""
+    def _take(self, point: str) -> "tuple[Fault, PlanVersion] | None":
+        """Count this hit. When the fault is due, take it out of the plan and write it down; return it and the plan that is left."""
         with self._lock, self._alone():
-            version = self._version()
+            version = _version(self.file)
             pending = self.pending()
             if not pending or pending[0].point != point:
                 return None
@@ -164,8 +164,16 @@ class FaultPlan:
             # The record before the plan: a test that sees the plan without the fault finds it recorded.
             with self._fired.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(asdict(pending[0]) | {"pid": os.getpid()}) + "\n")
-            self.write(*pending[1:])
-            return pending[0]
+            return pending[0], self._replace(pending[1:])
+
+    def _replace(self, faults: Sequence[Fault]) -> "PlanVersion":
+        """Replace the plan; return the version of the new one, whatever has replaced it since."""
+        new = self.file.with_name(f"{self.file.name}.{os.getpid()}.new")
+        new.write_text(json.dumps([asdict(fault) for fault in faults]), "utf-8")
+        # Looked at before the new file is in its place: the test may write the next plan at any moment from then on.
+        version = _version(new)
+        new.replace(self.file)
+        return version
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -174,13 +182,17 @@ class FaultPlan:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _version(self) -> tuple[int, int] | None:
-        """What differs between two plans, even of the same text."""
-        try:
-            status = self.file.stat()
-        except FileNotFoundError:
-            return None
-        return status.st_ino, status.st_mtime_ns
+
+PlanVersion = tuple[int, int] | None
+"""What differs between two plans, even of the same text; None where there is none."""
+
+
+def _version(file: Path) -> PlanVersion:
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 _plan: FaultPlan | None = None

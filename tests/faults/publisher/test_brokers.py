@@ -8,7 +8,7 @@ import pytest
 from service.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
-from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 from tests.support.servers.proxied_kafka import ProxiedKafka
 from tests.support.waiting import wait_until
 
@@ -68,9 +68,7 @@ def stands_still_for_longer(scenario: PublisherScenario) -> str:
 def _aborted_by_the_broker(scenario: PublisherScenario) -> str:
     assert not scenario.plan.pending()
     # The other lane still works: its transactions come and go, the one that is held goes once.
-    wait_until(
-        lambda: not scenario.open_transactions(), "the end of the transaction that ran out", PATIENCE_S
-    )
+    scenario.wait_until(lambda: not scenario.open_transactions(), "the end of the transaction that ran out")
     return "the transaction was aborted by the broker"
 
 

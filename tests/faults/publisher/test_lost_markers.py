@@ -18,10 +18,9 @@ from service.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
-from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 from tests.support.outbox.deliveries import drained, status_of
 from tests.support.servers.proxied_kafka import HEAP, QUICK
-from tests.support.waiting import wait_until
 
 _LOCK = Path(__file__).parent / "kafka-4.3.1.lock"
 _TRANSACTION_TIMEOUT_MS = 2_000
@@ -57,7 +56,7 @@ def _cell(kafka: ForgetfulKafka, point: str, hit: int, detail: str) -> Publisher
     def strike(scenario: PublisherScenario) -> str:
         scenario.meet(Fault(point, Action.HOLD, hit), batches=3)
         # What was produced so far is in the broker: that is what the defect leaves open.
-        wait_until(scenario.open_transactions, "an open transaction in the broker")
+        scenario.wait_until(scenario.open_transactions, "an open transaction in the broker")
         kafka.kill()
         kafka.start()
         scenario.release()
@@ -99,9 +98,7 @@ def _stopped(scenario: PublisherScenario, told: set[tuple[str, str, str]]) -> st
             else ""
         )
 
-    wait_until(
-        lambda: bool(reason()) or drained(scenario.dsn), lambda: scenario.publisher.log()[-3_000:], PATIENCE_S
-    )
+    scenario.wait_until(lambda: bool(reason()) or drained(scenario.dsn), "delivery")
     return reason()
 
 

@@ -7,11 +7,10 @@ import pytest
 from service.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
-from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 from tests.support.proxies.kafka import KafkaProxy, Link, Lost
 from tests.support.proxies.kafka_protocol import Api
 from tests.support.servers.proxied_kafka import ProxiedKafka
-from tests.support.waiting import wait_until
 
 # Small pieces with a pause before each: a round trip takes tens of milliseconds, a larger message far more.
 SLOW = Link(piece_bytes=256, delay_s=0.01)
@@ -32,7 +31,7 @@ def lost(proxy: KafkaProxy, api: Api, what: Lost) -> PublisherCell:
             scenario.meet(Fault("transaction.after_begin", Action.RAISE), batches=_BATCHES)
         else:
             scenario.feed(_BATCHES)
-        wait_until(lambda: proxy.has_lost, f"a lost {api.title}", PATIENCE_S)
+        scenario.wait_until(lambda: proxy.has_lost, f"a lost {api.title}")
         return f"{what.split(';')[0]} lost, connection cut"
 
     return PublisherCell(
@@ -56,10 +55,10 @@ def late_commit(proxy: KafkaProxy) -> PublisherCell:
             Fault("transaction.before_progress", Action.HOLD),
             batches=_BATCHES,
         )
-        wait_until(lambda: proxy.has_lost, "a lost EndTxn", PATIENCE_S)
+        scenario.wait_until(lambda: proxy.has_lost, "a lost EndTxn")
         # The one before is over then, and its markers are written.
-        wait_until(lambda: "Ongoing" in scenario.states(), "the next transaction", PATIENCE_S)
-        wait_until(scenario.open_transactions, "events of the next transaction", PATIENCE_S)
+        scenario.wait_until(lambda: "Ongoing" in scenario.states(), "the next transaction")
+        scenario.wait_until(scenario.open_transactions, "events of the next transaction")
         scenario.publisher.kill()
         code = proxy.deliver_late()
         return (
@@ -85,9 +84,7 @@ def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> PublisherCell:
         scenario.wait_until_drained()
         proxy.set_link(link)
         scenario.feed(_BATCHES)
-        wait_until(
-            lambda: proxy.cuts >= link.cuts, lambda: f"{link.cuts} cuts, made {proxy.cuts}", PATIENCE_S
-        )
+        scenario.wait_until(lambda: proxy.cuts >= link.cuts, lambda: f"{link.cuts} cuts, made {proxy.cuts}")
         scenario.wait_until_drained()
         return f"{proxy.cuts} cuts" if link.cuts else "delivered slowly"
 

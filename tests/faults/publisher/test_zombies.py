@@ -8,8 +8,7 @@ import pytest
 from service.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PAGE, PublisherCell, run_cells
-from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
-from tests.support.waiting import wait_until
+from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
 
 _OPENING = (
     "delivery.after_lease",  # it fences its own successor when it wakes
@@ -59,11 +58,7 @@ class Takeover:
         """The second one dies at once: the zombie, awake, has to deliver the rest."""
         scenario.feed()
         scenario.wait_until_drained()
-        wait_until(
-            lambda: self._has_noticed(scenario),
-            lambda: f"fencing\n{scenario.publisher.log()[-3_000:]}",
-            PATIENCE_S,
-        )
+        scenario.wait_until(lambda: self._has_noticed(scenario), "fencing")
         self._second.kill()
         scenario.feed()
         came = scenario.judge(self._before)

@@ -21,7 +21,11 @@ def go_on(pipeline: Pipeline, done: Callable[[], object], what: str) -> None:
             job.start()
         return done()
 
-    wait_until(holds, lambda: f"{what}\n{job.tail()}\n{pipeline.publisher.tail()}", timeout_s=TIMEOUT_S)
+    wait_until(
+        holds,
+        lambda: f"{what}\n{job.post_mortem()}\n{pipeline.publisher.post_mortem()}",
+        timeout_s=TIMEOUT_S,
+    )
 
 
 def end_of(pipeline: Pipeline) -> int:

@@ -107,11 +107,7 @@ class PublisherScenario:
         self.start()
         pid = self.publisher.pid
         self.feed(batches)
-        wait_until(
-            lambda: not self.plan.pending(),
-            lambda: f"{self.plan.pending()}\n{self.publisher.log()[-3_000:]}",
-            PATIENCE_S,
-        )
+        self.wait_until(lambda: not self.plan.pending(), lambda: f"the faults {self.plan.pending()}")
         assert self.plan.fired() == [*fired, *((fault, pid) for fault in faults)]
 
     def release(self) -> None:
@@ -136,16 +132,21 @@ class PublisherScenario:
 
     def wait_until_drained(self) -> None:
         """Return once every lane is at the ledger's end. Fails when no publisher runs."""
-        wait_until(self._is_drained, lambda: f"delivery\n{self.publisher.log()[-3_000:]}", PATIENCE_S)
+        self.wait_until(self._is_drained, "delivery")
 
     def wait_until_moving(self) -> None:
         """Return once another transaction is recorded."""
         before = self.transactions()
-        wait_until(
-            lambda: self.transactions() > before,
-            lambda: f"a transaction\n{self.publisher.log()[-3_000:]}",
-            PATIENCE_S,
-        )
+        self.wait_until(lambda: self.transactions() > before, "a transaction")
+
+    def wait_until(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
+        """Return once `condition` holds; fail with the log and the stacks of every publisher when it does not."""
+
+        def explanation() -> str:
+            said = what if isinstance(what, str) else what()
+            return "\n".join([said, *(each.post_mortem() for each in self._started)])
+
+        wait_until(condition, explanation, PATIENCE_S)
 
     def ahead(self) -> int:
         """How many lanes have one transaction more in Kafka than in Postgres. Fails where it is another difference."""
@@ -206,11 +207,11 @@ class PublisherScenario:
 
     def _assert_no_open_transaction(self) -> None:
         """By the ends of the progress partitions (the outputs' are compared by assert_exactly_once), and by the brokers' own word."""
-        wait_until(
+        self.wait_until(
             lambda: not self._has_open_transactions(self.progress_topic),
             "the end of every transaction on the progress topic",
         )
-        wait_until(
+        self.wait_until(
             lambda: self.states() <= _ENDED, lambda: f"the end of every transaction, found {self.states()}"
         )
 
@@ -243,12 +244,12 @@ class PublisherScenario:
     def _assert_leases(self) -> None:
         """Only processes that run hold leases and connections."""
         alive = {each.pid for each in self._started if each.is_alive()}
-        wait_until(
+        self.wait_until(
             lambda: self._lease_holders() <= alive,
             lambda: f"leases only of {alive}, found {self._lease_holders()}",
         )
         # A lane that looks for work has a transaction open for a moment.
-        wait_until(lambda: not self._blocked(), lambda: f"the end of {self._blocked()}")
+        self.wait_until(lambda: not self._blocked(), lambda: f"the end of {self._blocked()}")
 
     def _lease_holders(self) -> set[int | None]:
         """Their pids."""

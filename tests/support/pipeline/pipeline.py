@@ -226,7 +226,7 @@ class Pipeline:
 
         wait_until(
             while_alive(condition, what, alive),
-            lambda: f"{what}\n{self.ledger_end()}\n{self.job.tail()}\n{self.publisher.tail()}",
+            lambda: f"{what}\n{self.ledger_end()}\n{self.job.post_mortem()}\n{self.publisher.post_mortem()}",
             timeout_s=timeout_s,
             poll_s=poll_s,
         )

@@ -17,6 +17,7 @@ from tests.support.waiting import LONG_DEADLINE_S, wait_until
 
 _LOG_LINES = 60
 _SIGNALS_FROM = 256 - 64
+_STACKS_S = 20.0
 
 
 class Service:
@@ -40,7 +41,7 @@ class Service:
         """Start `<module> run <options>`; `settings` are OUTBOX_ variables of this life only."""
         assert not self.is_alive(), f"{self.module} runs already"
         command = [*self.launcher, "run", *options]
-        environment = without_settings() | dict(self._environment) | settings
+        environment = {"PYTHONFAULTHANDLER": "1"} | without_settings() | dict(self._environment) | settings
         self._process = launch(self.module, command, log=self._log, environment=environment)
 
     @property
@@ -86,7 +87,7 @@ class Service:
         """Wait for the end of it and all that it started, and return the exit code; -9 after SIGKILL, as `subprocess` has it."""
         process = self._started()
         assert process.guardian is not None
-        wait_until(lambda: not self.processes(), lambda: self.tail(), timeout_s)
+        wait_until(lambda: not self.processes(), self.post_mortem, timeout_s)
         code = process.guardian.wait(timeout_s)
         self.destroy()
         # The guardian ends with what is left of a negative number in a byte.
@@ -116,6 +117,18 @@ class Service:
         """The end of that, for the messages of failed tests."""
         lines = self.log().splitlines()[-_LOG_LINES:]
         return f"{self.module} {'runs' if self.is_alive() else 'does not run'}:\n" + "\n".join(lines)
+
+    def post_mortem(self) -> str:
+        """The end of the log and the stacks of all its threads, which end it: for the message of a test that has failed."""
+        message, printed = self.tail(), len(self.log())
+        processes = self.processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                # Java prints its stacks and lives on; Python prints them and dies (PYTHONFAULTHANDLER).
+                process.send_signal(signal.SIGQUIT if process.name() == "java" else signal.SIGABRT)
+                process.resume()
+        psutil.wait_procs([each for each in processes if _name(each) != "java"], _STACKS_S)
+        return f"{message}\n{self.log()[printed:]}"
 
     def destroy(self) -> None:
         """End whatever is left of it."""

@@ -103,6 +103,27 @@ def test_a_process_that_is_held_continues_by_the_new_plan_which_may_begin_at_the
     assert [fault.action for fault, _ in plan.fired()] == [Action.HOLD, Action.HOLD, Action.RAISE]
 
 
+def test_a_process_that_is_held_continues_by_a_plan_that_came_at_once(
+    plan: FaultPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test's next plan may be there before the process that took the fault has looked at anything again."""
+    plan.write(Fault("start.begins", Action.HOLD))
+    replace = Path.replace
+
+    def replace_twice(file: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        replaced = replace(file, target)
+        FaultPlan(plan.file).write()
+        return replaced
+
+    monkeypatch.setattr(Path, "replace", replace_twice)
+    held = threading.Thread(target=reach, args=("start.begins",), daemon=True)
+    held.start()
+    held.join(30)
+    assert not held.is_alive()
+    assert [fault.action for fault, _ in plan.fired()] == [Action.HOLD]
+
+
 def test_an_unknown_point_is_refused_with_the_nearest_known_one(plan: FaultPlan) -> None:
     with pytest.raises(
         SettingsError, match=r"unknown fault point 'sink\.after_lok': did you mean 'sink\.after_lock'"
