@@ -150,7 +150,7 @@ class Relay:
                     while not self._stop.is_set():
                         loop.turn()
                         self.assign_lanes(connection, context, workers)
-                        self._pruning.turn(connection)
+                        self._pruning.try_turn(connection)
                         backoff.reset()
                         self.wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.

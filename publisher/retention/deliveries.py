@@ -5,10 +5,13 @@ from collections import deque
 from typing import Any
 
 import psycopg
+import structlog
 
 from db.statements import queries
 
 _PRUNING = queries("publisher.retention", "pruning")
+
+_log = structlog.get_logger()
 
 _PASS_S = 60.0
 _ROWS_AT_ONCE = 2_000
@@ -24,6 +27,14 @@ class DeliveryPruning:
         self._rows = rows_at_once
         self._lanes: deque[tuple[int, int]] = deque()
         self._next_pass = 0.0
+
+    def try_turn(self, connection: psycopg.Connection[Any]) -> None:
+        """Do at most one step that deletes. A failure is logged and ends this pass: a log that grows must not stop the delivery."""
+        try:
+            self.turn(connection)
+        except psycopg.Error as error:
+            self._lanes.clear()
+            _log.warning("deliveries_not_pruned", reason=str(error).strip(), next_try_s=_PASS_S)
 
     def turn(self, connection: psycopg.Connection[Any]) -> int:
         """Do at most one step that deletes; return how many it deleted. `connection` in autocommit mode. Raises psycopg.Error."""

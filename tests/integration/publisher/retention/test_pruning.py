@@ -136,6 +136,34 @@ def test_the_publisher_keeps_its_log_short_by_itself_and_the_audit_stays_right(
     assert query(outbox.dsn, "SELECT * FROM outbox.audit_reconciliation") == []
 
 
+def test_a_log_that_cannot_be_pruned_does_not_stop_the_delivery(outbox: Outbox, settings: Settings) -> None:
+    """Whatever the reason: here a trigger, which somebody may have made to keep the log."""
+    fill(outbox)
+    deliver(settings)
+    outbox.batch(simple(98, keys=8))
+    deliver(settings)
+    query(
+        outbox.dsn,
+        "UPDATE outbox.delivery SET committed_at = committed_at - interval '4 days';"
+        " CREATE SEQUENCE public.refused; GRANT USAGE ON SEQUENCE public.refused TO PUBLIC;"
+        " CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM nextval('public.refused'); RAISE EXCEPTION 'kept for the auditors'; END $$;"
+        " CREATE TRIGGER keep BEFORE DELETE ON outbox.delivery FOR EACH ROW EXECUTE FUNCTION public.refuse()",
+    )
+    with RelayThread(settings) as relay:
+        wait_until(
+            lambda: query(outbox.dsn, "SELECT is_called FROM public.refused") == [(True,)],
+            "an attempt to prune",
+        )
+        newest = outbox.batch(simple(99, keys=8))
+        through = "SELECT min(through_batch) FROM outbox.lane_position"
+        wait_until(
+            lambda: query(outbox.dsn, through) == [(newest,)] or relay.ended(),
+            "the batch after it is delivered",
+        )
+        assert not relay.ended(), relay.error
+
+
 def test_what_a_lane_that_was_set_back_had_delivered_stays_until_it_is_there_again(database: str) -> None:
     Outbox(database, "out", lanes=1)
     add_batches(database, 1)
