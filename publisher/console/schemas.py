@@ -15,7 +15,7 @@ from service.errors import SettingsError
 from service.schemas.registry import RegistrySchemas
 from service.schemas.values import as_json
 from service.schemas.wire import WireFormatError, split
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 from service.settings import SchemaRegistrySettings
 
 _log = structlog.get_logger()
@@ -35,7 +35,7 @@ _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 class Answer(NamedTuple):
     """What the registry said of an id. `trouble`: why it said nothing; `until`: when to ask again (time.monotonic)."""
 
-    schema: WriterSchema | None
+    schema: WriterSchema | UnusableSchema | None
     places: str = ""
     trouble: str = ""
     until: float = float("inf")
@@ -106,8 +106,8 @@ class SchemaLookup:
                 options |= {"timeout": min(_ANSWER_S, self._settings.timeout_s), "max.retries": 0}
                 self._schemas = RegistrySchemas(options)
             schema = self._schemas.fetch(schema_id)
-            if schema is None:
-                return Answer(None, until=time.monotonic() + AGAIN_S)
+            if isinstance(schema, UnusableSchema):
+                return Answer(schema, until=time.monotonic() + AGAIN_S)
             return Answer(schema, self._places(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
@@ -162,8 +162,8 @@ class ShownValues:
         self._wait_left_s = max(0.0, self._wait_left_s - (time.monotonic() - began))
         if answer.trouble:
             return ShownValue(shown, f"schema {schema_id}; not decoded: {answer.trouble}")
-        if answer.schema is None:
-            return ShownValue(shown, f"not decoded: the registry has no schema {schema_id}")
+        if not isinstance(answer.schema, WriterSchema):
+            return ShownValue(shown, f"not decoded: {answer.schema.why if answer.schema else ''}")
         names = f"{_KINDS.get(answer.schema.kind, answer.schema.kind)}, " + ", ".join(
             each for each in (answer.places, f"schema {schema_id}") if each
         )

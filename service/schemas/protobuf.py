@@ -1,12 +1,12 @@
 """Protobuf schemas as message classes, and whole messages as plain values."""
 
 import base64
-import binascii
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from service.schemas.proto_builtin import builtin_files
+from service.schemas.proto_text import descriptors
 from service.schemas.writer import SchemaUnusableError, WriterSchema
 
 if TYPE_CHECKING:
@@ -103,62 +103,52 @@ def enum_name(each: Any, number: int) -> str | int:
     return number if found is None else str(found.name)
 
 
-@lru_cache(maxsize=1_000)
 def _file(schema: WriterSchema) -> Any:
+    found = _file_or_why(schema)
+    if isinstance(found, str):
+        raise SchemaUnusableError(found)
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def _file_or_why(schema: WriterSchema) -> Any:
+    """The file's descriptor, or what is wrong with the schema: both are kept, because a million records may ask."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
+    text, references = schema.text, dict(schema.references)
     pool = DescriptorPool()
     try:
-        for name, text in schema.references:
-            _add(pool, name, text)
-        name = _add(pool, _FILE, schema.text)
-        return pool.FindFileByName(name)
+        if not all(map(_is_descriptor, [text, *references.values()])):
+            text, references = descriptors(text, references)
+        for file in builtin_files().values():
+            pool.Add(file)
+        for name, each in references.items():
+            if name not in builtin_files():
+                _add(pool, name, each)
+        _add(pool, _FILE, text)
+        return pool.FindFileByName(_FILE)
+    except SchemaUnusableError as error:
+        return str(error)
     except (TypeError, KeyError, ValueError) as error:
-        raise SchemaUnusableError(f"not a Protobuf schema: {type(error).__name__}: {error}") from error
+        return f"not a Protobuf schema: {type(error).__name__}: {error}"
 
 
-def _add(pool: "DescriptorPool", name: str, text: str) -> str:
+def _is_descriptor(text: str) -> bool:
+    """Whether a Protobuf schema is given as one, and not as its text."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _add(pool: "DescriptorPool", name: str, text: str) -> None:
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
-    file = descriptor_pb2.FileDescriptorProto()
     try:
-        file.ParseFromString(base64.b64decode(text, validate=True))
-    except (binascii.Error, DecodeError, ValueError) as error:
-        raise SchemaUnusableError(
-            "the registry gives no descriptor of the Protobuf schema (`?format=serialized`), only its text"
-        ) from error
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except DecodeError as error:
+        raise SchemaUnusableError(f"the descriptor of {name!r} cannot be read: {error}") from error
     file.name = name
-    _add_builtin(pool, file.dependency)
     pool.Add(file)
-    return name
-
-
-def _add_builtin(pool: "DescriptorPool", names: Iterable[str]) -> None:
-    """The files of google.protobuf, which nobody registers."""
-    from google.protobuf import (  # each puts its file into the default pool
-        any_pb2,  # noqa: F401
-        api_pb2,  # noqa: F401
-        descriptor_pb2,
-        descriptor_pool,
-        duration_pb2,  # noqa: F401
-        empty_pb2,  # noqa: F401
-        field_mask_pb2,  # noqa: F401
-        source_context_pb2,  # noqa: F401
-        struct_pb2,  # noqa: F401
-        timestamp_pb2,  # noqa: F401
-        type_pb2,  # noqa: F401
-        wrappers_pb2,  # noqa: F401
-    )
-
-    for name in names:
-        if not name.startswith("google/protobuf/"):
-            continue
-        try:
-            known = descriptor_pool.Default().FindFileByName(name)
-        except KeyError:
-            continue
-        file = descriptor_pb2.FileDescriptorProto()
-        known.CopyToProto(file)
-        _add_builtin(pool, file.dependency)
-        pool.Add(file)

@@ -1,46 +1,74 @@
 """Asks a schema registry, with confluent-kafka's own client: TLS, credentials, retries and several addresses are its.
 
-An id's schema never changes, so each is asked for once in a process' life. That there is none is remembered as well: one verdict in a
-process for all records of that id.
+An id's schema never changes, so each that can be used is asked for once in a process' life. That an id has none is a fact of a moment, and
+remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
 """
 
-import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from service.schemas.proto_text import NotCompiledError, descriptors
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-# The registry's own code for an id that it does not have. A proxy or another server answers 404 without it.
+Answer = TypeVar("Answer")
+
+# The registry's own codes for a schema, a subject and a version that it does not have. A proxy or another server answers 404 without them.
 _NO_SUCH_SCHEMA = 40403
+_NOT_THERE = frozenset({40401, 40402, _NO_SUCH_SCHEMA})
 _PASSING = frozenset({408, 425, 429})
-_MAX_REFERENCES = 1_000
+_KINDS = frozenset({"AVRO", "PROTOBUF", "JSON"})
+_MAX_ID = 2**31 - 1
+_MAX_REFERENCES = 200
+_MAX_CHARS = 8 << 20
+"""Of a schema and all that it refers to."""
+_UNUSABLE_S = 1.0
+"""Seconds for which it is remembered that an id cannot be used."""
+_MOST_REMEMBERED = 100_000
+_MOST_PAUSE_S = 10.0
+"""Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
+_MOST_PAUSES = 3
 
 
-class RegistrySchemas(Mapping[int, WriterSchema | None]):
-    """The schemas of one registry by id: asked for when first looked up."""
+class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
+    """The schemas of one registry by id: asked for when first looked up. Thread-safe."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """`options`: of the client, `url` among them. Raises RegistryRefusedError where the client cannot be made of them."""
         self.client = registry_client(options)
         self._where = str(options["url"])
-        self._known: dict[int, WriterSchema | None] = {}
+        self._known: dict[int, WriterSchema] = {}
+        self._unusable: dict[int, tuple[float, UnusableSchema]] = {}
         self._lock = threading.Lock()
+        self._pauses = _Pauses(self._where)
+        self._pauses.watch(self.client)
 
-    def __getitem__(self, schema_id: int) -> WriterSchema | None:
+    def __getitem__(self, schema_id: int) -> WriterSchema | UnusableSchema:
         """Raises RegistryAwayError, RegistryRefusedError."""
-        try:
-            return self._known[schema_id]
-        except KeyError:
-            with self._lock:
-                found = self._known[schema_id] = self.fetch(schema_id)
+        if (known := self._known.get(schema_id)) is not None:
+            return known
+        with self._lock:
+            if (known := self._known.get(schema_id)) is not None:
+                return known
+            at, unusable = self._unusable.get(schema_id, (0.0, None))
+            if unusable is not None and time.monotonic() < at + _UNUSABLE_S:
+                return unusable
+            found = self.fetch(schema_id)
+            if isinstance(found, WriterSchema):
+                self._known[schema_id] = found
+                self._unusable.pop(schema_id, None)
+            else:
+                if len(self._unusable) >= _MOST_REMEMBERED:
+                    self._unusable.clear()
+                self._unusable[schema_id] = time.monotonic(), found
             return found
 
     def __iter__(self) -> Iterator[int]:
@@ -49,58 +77,128 @@ class RegistrySchemas(Mapping[int, WriterSchema | None]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def fetch(self, schema_id: int) -> WriterSchema | None:
+    def knows(self, schema_id: int) -> bool:
+        """Whether a look-up asks nothing, and the answer will never be another."""
+        return schema_id in self._known or schema_id > _MAX_ID
+
+    def fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
         """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
+        if schema_id > _MAX_ID:
+            return UnusableSchema(f"no registry has a schema {schema_id}: ids end at {_MAX_ID}")
+        found = self._asked(lambda: self.client.get_schema(schema_id), {_NO_SUCH_SCHEMA})
+        if found is None:
+            return UnusableSchema(f"the registry has no schema {schema_id}")
+        kind = found.schema_type or "AVRO"
+        if kind not in _KINDS:
+            return UnusableSchema(f"schema {schema_id} is of a kind that is not supported: {kind}")
+        if kind == "PROTOBUF":  # where the registry can give it, a descriptor: it needs no compiler
+            self.client.clear_caches()  # type: ignore[no-untyped-call] # it would give the same form again
+            found = self._asked(
+                lambda: self.client.get_schema(schema_id, fmt="serialized"), {_NO_SUCH_SCHEMA}
+            )
+            if found is None:
+                return UnusableSchema(f"the registry has no schema {schema_id}")
+        references: dict[str, str] = {}
+        if (why := self._add_references(found, references)) is not None:
+            return UnusableSchema(f"schema {schema_id} {why}")
+        text = found.schema_str or ""
+        if len(text) + sum(map(len, references.values())) > _MAX_CHARS:
+            return UnusableSchema(f"schema {schema_id} has over {_MAX_CHARS} characters")
+        return WriterSchema(kind, text, tuple(references.items()))  # type: ignore[arg-type]
+
+    def _add_references(self, schema: "Schema", found: dict[str, str]) -> str | None:
+        """Depth first, so that each comes behind its own references. Return why they cannot be used; None: they can."""
+        fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
+        opened: dict[str, str] = {}
+        todo = [(reference, False) for reference in reversed(schema.references or ())]
+        while todo:
+            reference, below_done = todo.pop()
+            name, subject, version = reference.name, reference.subject, reference.version
+            if name is None or subject is None or version is None:
+                return "has a reference without a place"
+            if below_done:
+                found[name] = opened[name]
+                continue
+            if name in found:
+                continue
+            if name in opened:
+                return f"refers to {name!r}, which refers to itself"
+            if len(opened) == _MAX_REFERENCES:
+                return f"has over {_MAX_REFERENCES} references"
+            answer = self._asked(partial(self.client.get_version, subject, version, True, fmt), _NOT_THERE)
+            if answer is None:
+                return f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have"
+            opened[name] = answer.schema.schema_str or ""
+            todo.append((reference, True))
+            todo += [(each, False) for each in reversed(answer.schema.references or ())]
+        return None
+
+    def _asked(self, ask: Callable[[], Answer], absent: "set[int] | frozenset[int]") -> Answer | None:
+        """The registry's answer; None where it is one of the codes `absent`. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with registry_errors(self._where):
             try:
-                found = self.client.get_schema(schema_id)
-                # Only a descriptor can be used of Protobuf, and not every registry can give one.
-                if found.schema_type == "PROTOBUF":
-                    self.client.clear_caches()  # type: ignore[no-untyped-call] # it would give the same form again
-                    found = self.client.get_schema(schema_id, fmt="serialized")
+                return self._pauses.asked(ask)
             except SchemaRegistryError as error:
-                if error.http_status_code == 404 and error.error_code == _NO_SUCH_SCHEMA:
+                if error.http_status_code == 404 and error.error_code in absent:
                     return None
                 raise
-            references: dict[str, str] = {}
-            self._add_references(found, references)
-        text = found.schema_str or ""
-        if found.schema_type == "PROTOBUF" and not all(map(_is_descriptor, [text, *references.values()])):
+            except (KeyError, TypeError, AttributeError) as error:  # JSON, but no answer of a registry
+                raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+class _PauseError(Exception):
+    """The registry says how long it wants to be left alone."""
+
+
+class _Pauses:
+    """Honours Retry-After, which the client does not look at. Not thread-safe."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._until = 0.0
+
+    def watch(self, client: "SchemaRegistryClient") -> None:
+        """See each answer before the client repeats its request."""
+        client._rest_client.session.event_hooks["response"] = [self._look]
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Raises RegistryAwayError where the pause is a long one."""
+        for _ in range(_MOST_PAUSES):
+            left = self._until - time.monotonic()
+            if left > _MOST_PAUSE_S:
+                break
+            time.sleep(max(0.0, left))
             try:
-                text, references = descriptors(text, references)
-            except NotCompiledError as error:
-                raise RegistryRefusedError(
-                    f"the schema registry at {self._where} gives of the Protobuf schema {schema_id} only the text; {error}"
-                ) from error
-        return WriterSchema(found.schema_type or "AVRO", text, tuple(references.items()))  # type: ignore[arg-type]
-
-    def _add_references(self, schema: "Schema", found: dict[str, str]) -> None:
-        """Depth first, so that each comes behind its own references."""
-        for reference in schema.references or ():
-            name, subject, version = reference.name, reference.subject, reference.version
-            if name is None or subject is None or version is None:
-                raise RegistryRefusedError(
-                    f"the schema registry at {self._where} gives a reference without a place"
-                )
-            if name in found:
+                return ask()
+            except _PauseError:
                 continue
-            if len(found) > _MAX_REFERENCES:
-                raise RegistryRefusedError(f"a schema has over {_MAX_REFERENCES} references")
-            fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
-            referenced = self.client.get_version(subject, version, True, fmt).schema
-            self._add_references(referenced, found)
-            found[name] = referenced.schema_str or ""
+        left = max(0.0, self._until - time.monotonic())
+        raise RegistryAwayError(
+            f"the schema registry at {self._where} wants no request for {left:.0f} seconds"
+        )
+
+    def _look(self, response: Any) -> None:
+        given = response.headers.get("Retry-After")
+        if response.status_code in (429, 503) and given is not None:
+            seconds = _seconds(given)
+            if seconds is not None:
+                self._until = time.monotonic() + seconds
+                raise _PauseError
 
 
-def _is_descriptor(text: str) -> bool:
-    """Whether a Protobuf schema is given as one, and not as its text."""
+def _seconds(retry_after: str) -> float | None:
+    """Of a Retry-After: a number, or a date."""
     try:
-        base64.b64decode(text, validate=True)
+        return max(0.0, float(int(retry_after)))
     except ValueError:
-        return False
-    return True
+        pass
+    try:
+        at = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (at.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
 def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:

@@ -14,19 +14,26 @@ from service.schemas.avro import values as avro
 from service.schemas.avro.plan import plan_of
 from service.schemas.avro.single import SingleValue
 from service.schemas.wire import message_path, split
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas, SchemaUnusableError
+from service.schemas.writer import (
+    RegistryAwayError,
+    RegistryRefusedError,
+    Schemas,
+    SchemaUnusableError,
+    UnusableSchema,
+    WriterSchema,
+)
 
 
 def decoded(value: bytes, schemas: Schemas) -> Any:
     """Return the value that these bytes are.
 
-    Raises ValueError where they are not in the wire format, not of their schema, or the registry does not know it; SchemaUnusableError,
+    Raises ValueError where they are not in the wire format or not of their schema, SchemaUnusableError where no value can be read by that,
     and what `schemas` raises.
     """
     schema_id, body = split(value)
     schema = schemas[schema_id]
-    if schema is None:
-        raise ValueError(f"the registry has no schema {schema_id}")
+    if isinstance(schema, UnusableSchema):
+        raise SchemaUnusableError(schema.why)
     match schema.kind:
         case "AVRO":
             return avro.decode(schema, body)
@@ -68,7 +75,7 @@ def _check(value: bytes, schemas: Schemas) -> None:
     """Step over an Avro value first: decoded unchecked, a few bytes may claim any number of levels and items. Raises ValueError."""
     schema_id, body = split(value)
     schema = schemas[schema_id]
-    if schema is not None and schema.kind == "AVRO":
+    if isinstance(schema, WriterSchema) and schema.kind == "AVRO":
         SingleValue(memoryview(body), 0, len(body), plan_of(schema, {}, times_are_text=False))
 
 

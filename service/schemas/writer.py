@@ -11,19 +11,26 @@ class WriterSchema:
 
     kind: Literal["AVRO", "PROTOBUF", "JSON"]
     text: str
-    """Of Avro and JSON Schema the document; of Protobuf a file's descriptor, in base64."""
+    """Of Avro and JSON Schema the document; of Protobuf a file's descriptor in base64, or its text where the registry gives only that."""
     references: tuple[tuple[str, str], ...] = ()
     """(name, text) of the schemas that it refers to; each comes behind those that it refers to itself."""
 
 
-Schemas = Mapping[int, WriterSchema | None]
-"""By id; None where the registry says that it has no such schema."""
+@dataclass(frozen=True, slots=True)
+class UnusableSchema:
+    """What an id stands for by which no value can be read."""
+
+    why: str
+
+
+Schemas = Mapping[int, WriterSchema | UnusableSchema]
+"""By id."""
 NO_SCHEMAS: Schemas = {}
 """For formats that have none."""
 
 
 class RegistryAwayError(Exception):
-    """The schema registry does not answer, or answers that it cannot."""
+    """The schema registry does not answer, or answers that it cannot; or what a schema needs cannot be run now."""
 
 
 class RegistryRefusedError(Exception):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.schemas.wire import HEAD_BYTES
-from service.schemas.writer import Schemas, WriterSchema
+from service.schemas.writer import Schemas, UnusableSchema, WriterSchema
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, text_paths, wanted_fields
 from spark_job.sessions.parsing.heads import heads
@@ -48,7 +48,7 @@ class BySchema:
         found: list[ReadFields] = []
         for schema_id in np.unique(ids[good]).tolist():
             schema = self._schemas[schema_id]
-            if schema is not None and schema.kind == self._kind:
+            if isinstance(schema, WriterSchema) and schema.kind == self._kind:
                 found.append(self._reader.read(payloads, np.flatnonzero(good & (ids == schema_id)), schema))
         if len(found) == 1:
             return found[0]
@@ -61,8 +61,8 @@ class BySchema:
             return "not in the wire format: it does not begin with a zero byte and a schema id"
         schema_id = int(ids[0])
         schema = self._schemas[schema_id]
-        if schema is None:
-            return f"the registry has no schema {schema_id}"
+        if isinstance(schema, UnusableSchema):
+            return schema.why
         if schema.kind != self._kind:
             return f"schema {schema_id} is {schema.kind}, not {self._kind}"
         return f"schema {schema_id}: {self._reader.refusal_of(payload, schema)}"

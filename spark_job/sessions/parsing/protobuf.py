@@ -38,11 +38,11 @@ class ProtobufReader:
         """See formats.SchemaReader."""
         good: list[int] = []
         found: list[list[Any]] = []
-        getters: dict[tuple[int, ...], _Getters] = {}
+        getters: dict[tuple[int, ...], _Getters | str] = {}
         for row, value in zip(rows.tolist(), payloads.take(pa.array(rows)).to_pylist(), strict=True):
             try:
                 found.append(self._fields(value, schema, getters))
-            except (ValueError, SchemaUnusableError):
+            except ValueError:
                 continue
             good.append(row)
         columns = list(zip(*found, strict=True)) if found else [()] * len(self.wanted)
@@ -58,29 +58,37 @@ class ProtobufReader:
         """See formats.SchemaReader."""
         try:
             self._fields(payload, schema, {})
-        except (ValueError, SchemaUnusableError) as error:
+        except ValueError as error:
             return str(error)
         return "not of its schema"
 
     def _fields(
-        self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], _Getters]
+        self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], _Getters | str]
     ) -> list[Any]:
-        """`known`: of the schema's messages by their paths, added to. Raises ValueError where the value is no message, or a field has
-        another type.
+        """`known`: of the schema's messages by their paths, or why there is none; added to.
+
+        Raises ValueError where the value is no message, a field has another type, or the schema cannot be used.
         """
         where, body = message_path(value[HEAD_BYTES:])
         if (of := known.get(where)) is None:
-            made = message_class(schema, where)
-            of = known[where] = (
-                made.FromString,
-                [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()],
-            )
+            of = known[where] = self._getters(schema, where)
+        if isinstance(of, str):
+            raise ValueError(of)
         parse, getters = of
         try:
             message = parse(body)
         except DecodeError as error:
             raise ValueError(f"the value is not of its Protobuf schema: {error}") from error
         return [get(message) for get in getters]
+
+    def _getters(self, schema: WriterSchema, where: tuple[int, ...]) -> _Getters | str:
+        try:
+            made = message_class(schema, where)
+        except (ValueError, SchemaUnusableError) as error:
+            return str(error)
+        return made.FromString, [
+            self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()
+        ]
 
     def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
         """What takes a field out of the messages of a class."""

@@ -7,14 +7,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from service.errors import SettingsError
+from service.schemas.proto_text import descriptors
 from service.schemas.registry import RegistrySchemas
 from service.schemas.values import decoded, readable
 from service.schemas.wire import WireFormatError, framed, message_path, split
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, WriterSchema
+from service.schemas.writer import (
+    RegistryAwayError,
+    RegistryRefusedError,
+    Schemas,
+    SchemaUnusableError,
+    UnusableSchema,
+    WriterSchema,
+)
 from service.settings import SchemaRegistrySettings, load_settings
+from spark_job.sessions.parsing.records import read_records
+from spark_job.sessions.settings import AssemblySettings
 from tests.support.schemas.clicks import AVRO, avro_encoder, proto_class, proto_file
 from tests.support.schemas.registry import Registry, registry
 
@@ -49,11 +60,11 @@ def test_a_path_that_is_none(body: bytes) -> None:
 
 
 def test_values_of_every_kind_are_decoded() -> None:
-    schemas = {
+    schemas: Schemas = {
         1: WriterSchema("AVRO", AVRO),
         2: WriterSchema("PROTOBUF", PROTO),
         3: WriterSchema("JSON", "{}"),
-        4: None,
+        4: UnusableSchema("the registry has no schema 4"),
     }
     values = [
         avro_encoder(1)(EVENT),
@@ -66,7 +77,7 @@ def test_values_of_every_kind_are_decoded() -> None:
     assert [json.loads(readable(value, schemas) or "") for value in values] == expected
     for wrong in (framed(4, b""), b"{}", framed(1, b"\2"), framed(2, b"\2\2\xff"), framed(3, b"{")):
         assert readable(wrong, schemas) is None
-        with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
+        with pytest.raises((ValueError, SchemaUnusableError)):
             decoded(wrong, schemas)
 
 
@@ -78,8 +89,7 @@ def test_a_schema_is_asked_for_once_with_its_references(server: Registry) -> Non
     schemas = RegistrySchemas(server.options())
     assert schemas[schema_id] == WriterSchema("AVRO", outer, (("Inner", inner),))
     assert decoded(framed(schema_id, b"\2k"), schemas) == {"inner": {"x": "k"}}
-    assert schemas[99] is None
-    assert schemas[99] is None
+    assert schemas[99] == schemas[99] == UnusableSchema("the registry has no schema 99")
     assert (
         server.asked.count(f"GET /schemas/ids/{schema_id}") == server.asked.count("GET /schemas/ids/99") == 1
     )
@@ -103,20 +113,80 @@ def test_a_protobuf_schema_that_a_registry_gives_as_text_is_compiled_with_its_re
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "words"),
-    [
-        ('syntax = "proto3"; message P { string k = 0; }', "a.proto", "protoc says: .*positive"),
-        ('syntax = "proto3"; import "../a.proto";', "../a.proto", "is no name of a file"),
-    ],
+    "name", ["@{folder}/secret", "-v", "/etc/passwd", "../x", "a\0b", "x" * 300, "the schema.proto"]
 )
-def test_a_protobuf_text_that_cannot_be_compiled_is_refused_in_the_compilers_words(
-    server: Registry, text: str, name: str, words: str
+def test_a_name_out_of_the_registry_reaches_no_command_line_and_no_path(
+    server: Registry, tmp_path: Path, name: str
 ) -> None:
-    server.register("a", "PROTOBUF", 'syntax = "proto3";')
+    name = name.format(folder=tmp_path)
+    (tmp_path / "secret").write_text("s3cret", "utf-8")
+    inner = 'syntax = "proto3"; package shop; message Inner { string k = 1; }'
+    server.register("a", "PROTOBUF", inner)
+    imports = name.replace("\0", "\\000")
+    text = f'syntax = "proto3"; package shop; import "{imports}"; message P {{ Inner inner = 1; }}'
     schema_id = server.register("p", "PROTOBUF", text, {name: ("a", 1)})
     schemas = RegistrySchemas(server.options())
-    with pytest.raises(RegistryRefusedError, match=words):
-        schemas[schema_id]
+    try:
+        # Read, or refused in words; whichever it is, nothing of the machine is in it.
+        assert decoded(framed(schema_id, b"\0\x0a\3\x0a\1k"), schemas) == {"inner": {"k": "k"}}
+    except SchemaUnusableError as error:
+        assert "s3cret" not in str(error)  # noqa: PT017
+        assert name not in ("-v", "@" + str(tmp_path / "secret"))
+    schemas.client.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('syntax = "proto3"; message P { string k = 0; }', "protoc says: .*positive"),
+        ('syntax = "proto3"; import "none.proto";', "protoc says: .*none.proto"),
+        ('syntax = "proto3"; message P' + " { message P" * 1_000, "protoc says: "),
+    ],
+)
+def test_a_protobuf_text_that_cannot_be_compiled_is_unusable_in_the_compilers_words(
+    server: Registry, text: str, words: str
+) -> None:
+    schema_id = server.register("p", "PROTOBUF", text)
+    schemas = RegistrySchemas(server.options())
+    with pytest.raises(SchemaUnusableError, match=words):
+        decoded(framed(schema_id, b"\0"), schemas)
+    schemas.client.close()
+
+
+CONNECT = (
+    'syntax = "proto3"; package shop; import "confluent/meta.proto"; import "confluent/type/decimal.proto";'
+    ' import "google/type/date.proto"; import "google/protobuf/timestamp.proto";'
+    ' message Order { option (confluent.message_meta) = { doc: "an order" }; string k = 1;'
+    " confluent.type.Decimal price = 2; google.type.Date day = 3; google.protobuf.Timestamp at = 4; }"
+)
+"""As Kafka Connect registers it: its imports are in no registry, or there as anybody wrote them."""
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_protobuf_schemas_with_the_imports_that_clients_have_built_in_are_read(
+    server: Registry, as_text: bool
+) -> None:
+    descriptor, _ = descriptors(CONNECT, {})
+    timestamp = 'syntax = "proto3"; package google.protobuf; message Timestamp { int64 seconds = 1; int32 nanos = 2; }'
+    server.register("ts", "PROTOBUF", timestamp if as_text else descriptors(timestamp, {})[0])
+    schema_id = server.register(
+        "p", "PROTOBUF", CONNECT if as_text else descriptor, {"google/protobuf/timestamp.proto": ("ts", 1)}
+    )
+    schemas = RegistrySchemas(server.options())
+    value = framed(schema_id, b"\0\x0a\1k\x22\2\x08\7")
+    assert decoded(value, schemas) == {"k": "k", "at": datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC)}
+    schemas.client.close()
+
+
+def test_a_protobuf_schema_is_compiled_only_where_a_value_is_read_by_it(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    schema_id = server.register("p", "PROTOBUF", 'syntax = "proto3"; message Q { string k = 1; }')
+    schemas = RegistrySchemas(server.options())
+    records = pa.table({"offset": [0], "ts": [0], "value": pa.array([framed(schema_id, b"\0")], pa.binary())})
+    found = read_records(records, AssemblySettings(format="avro"), schemas)
+    assert [letter.detail for letter in found.letters] == [f"schema {schema_id} is PROTOBUF, not AVRO"]
     schemas.client.close()
 
 
@@ -127,7 +197,7 @@ def test_without_a_compiler_a_registry_that_gives_only_texts_is_refused_and_the_
     schema_id = server.register("p", "PROTOBUF", 'syntax = "proto3"; message P { string k = 1; }')
     schemas = RegistrySchemas(server.options())
     with pytest.raises(RegistryRefusedError, match=r"spark-outbox\[protobuf-text\]"):
-        schemas[schema_id]
+        decoded(framed(schema_id, b"\0"), schemas)
     schemas.client.close()
 
 
