@@ -37,9 +37,11 @@ from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
+from spark_job.sink.computed import ResultReader
+from spark_job.spark.batches import RunContext
 from spark_job.spark.endings import Interruption
 from spark_job.spark.failures import explained
-from spark_job.spark.query import QueryLoop, RunContext
+from spark_job.spark.query import QueryLoop
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
 from spark_job.status import endpoint
@@ -151,13 +153,13 @@ def attempt(
                 spark.folder,
                 topics,
                 task_settings(settings, started.outbox_uuid, transform_fingerprint),
+                ResultReader(started.position, lambda: kafka.describe_unchanged(topics)),
                 Sink(
                     connection,
                     started.position,
                     run_id=run_id,
                     transform_fingerprint=transform_fingerprint,
                     max_row_bytes=settings.job.max_row_bytes,
-                    input_topics=lambda: kafka.describe_unchanged(topics),
                 ),
                 kafka,
                 Backpressure(connection, run_id, settings.job, condition),

@@ -173,9 +173,10 @@ class KafkaInput:
             log.warning("group_offsets_not_committed", group=self._group, error=error.str())
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group and end both clients, with their threads: the garbage collector may take long."""
         if self._consumer is not None:
             self._consumer.close()
+        self._admin.__exit__(None, None, None)
 
     def _explained(self, error: KafkaException) -> OutboxError:
         told = error.args[0]

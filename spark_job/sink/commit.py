@@ -9,28 +9,25 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
-import pyarrow as pa
 import structlog
 
 from service import tracing
 from service.errors import ContinuityError, MovedError
 from service.fault_points import reach
 from service.monitoring.best_effort import best_effort
-from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.input.topics import InputTopics
+from spark_job.input.offsets import Offsets
 from spark_job.monitoring import metrics
 from spark_job.recovery import ownership
 from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import InputPosition, StreamRow
+from spark_job.recovery.positions.position import InputPosition
 from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import BatchResult, OutputRow
+from spark_job.sink.computed import BatchRange, ComputedBatch
 from spark_job.sink.ledger import LedgerEntry, LedgerState
 
 log = structlog.get_logger()
@@ -38,31 +35,6 @@ log = structlog.get_logger()
 _PARTITIONS_AHEAD = 30_000  # batches for which table partitions exist already
 _ENSURE_EVERY = 10_000
 _CANCEL_S = 5.0
-
-
-@dataclass(frozen=True)
-class BatchRange:
-    """Start (inclusive) and end (exclusive) of a batch, by Spark's own word."""
-
-    start: Offsets
-    end: Offsets
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no offset lies in it."""
-        return all(self.start.at(where) == end for where, end in self.end.items())
-
-
-@dataclass(frozen=True)
-class ComputedBatch:
-    """What Spark computed for a batch, and where the outbox is once that is committed."""
-
-    planned: BatchRange
-    result: BatchResult
-    topics: InputTopics
-    following: StreamRow
-    """Its batch id is not known yet."""
-    read_s: float
 
 
 @dataclass(frozen=True)
@@ -77,10 +49,7 @@ class CommittedBatch:
 
 
 class Sink:
-    """Writes the batches of one run: `read` and then `commit` for each, in order.
-
-    The next batch may be read while one is committed in another thread: `read` and `expected` are one thread's, `commit` is the other's.
-    """
+    """Writes the batches of one run, in order. All of it belongs to the thread that commits, but for `cancel`."""
 
     def __init__(
         self,
@@ -90,36 +59,16 @@ class Sink:
         run_id: UUID,
         transform_fingerprint: str,
         max_row_bytes: int,
-        input_topics: Callable[[], InputTopics],
     ) -> None:
-        """`connection` must be in autocommit mode, so that a transaction here is one there. `input_topics`: as they are now."""
+        """`connection` must be in autocommit mode, so that a transaction here is one there."""
         self.position = position
         """Where the outbox is, by what was read at the start and what was committed since."""
-        self.expected = position
-        """Where it will be once all that was read is committed: where the next batch begins."""
         self._connection = connection
         self._run_id = run_id
         self._transform_fingerprint = transform_fingerprint
         self._max_row_bytes = max_row_bytes
-        self._input_topics = input_topics
         self._ensured_to = 0
         self._horizon = superseded.Horizon.read(connection, position)
-
-    def read(self, table: pa.Table, planned: BatchRange) -> ComputedBatch | None:
-        """Return what Spark computed for a batch, the input in `planned`; None where there is nothing to commit.
-
-        Raises ContinuityError where an input topic was made again meanwhile, SettingsError for records that were cut apart among tasks, and
-        what Kafka's refusal or silence raises.
-        """
-        if planned.is_empty:
-            return None
-        began = time.perf_counter()
-        # Asked after the action: Spark reads on where a topic was made again meanwhile, and says nothing.
-        topics = self._input_topics()
-        result = batch.read(table, topics.places())
-        following = self.following_row(planned, result)
-        self.expected = replace(self.expected, newest=following)
-        return ComputedBatch(planned, result, topics, following, time.perf_counter() - began)
 
     def commit(self, computed: ComputedBatch, spark_batch: int) -> CommittedBatch:
         """Store it, and return what that did.
@@ -198,19 +147,6 @@ class Sink:
         """End a statement that is under way, from another thread, where the server can still be told."""
         with contextlib.suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_S)
-
-    def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:
-        """The position after the batch. A partition that reached no task keeps what was open in it."""
-        opened: dict[TopicPartition, OpenPartition] = dict(self.expected.open)
-        opened |= {where: opened[where].moved(end) for where, end in planned.end.items() if where in opened}
-        for found in result.partitions:
-            now = found.open(planned.end[found.where])
-            if now is None:
-                opened.pop(found.where, None)
-            else:
-                opened[found.where] = now
-        end = Offsets({**self.expected.end, **planned.end})
-        return StreamRow(0, end, OpenPartitions(opened), datetime.now(UTC))
 
     def _check(self, planned: BatchRange) -> LedgerState:
         """Whether the outbox is still this run's, and the batch continues its ledger."""

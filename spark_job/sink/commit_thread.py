@@ -5,26 +5,24 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class CommitThread:
-    """Runs one commit at a time in its own thread. Once one has failed, nothing more is begun."""
+    """Runs one commit at a time in its own thread. After one that committed nothing, no other is begun."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
-        self._newest: Future[None] | None = None
+        self._newest: Future[bool] | None = None
 
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended it, None while nothing has."""
-        newest = self._newest
-        return newest.exception() if newest is not None and newest.done() else None
+    def hand_over(self, commit: Callable[[], bool]) -> bool:
+        """Begin `commit` as soon as the one before has ended; return False, with nothing begun, where that one returned False.
 
-    def hand_over(self, commit: Callable[[], None]) -> None:
-        """Begin `commit` as soon as the one before has ended. Raises what that one raised."""
-        if self._newest is not None:
-            self._newest.result()
+        `commit` returns whether it committed, and deals with its failures itself.
+        """
+        if self._newest is not None and not self._newest.result():
+            return False
         self._newest = self._thread.submit(commit)
+        return True
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until nothing is under way; return whether it came to that."""
+        """Wait until no commit is under way; return whether it came to that."""
         return self._newest is None or bool(wait([self._newest], timeout_s).done)
 
     def close(self) -> None:

@@ -1,21 +1,30 @@
-"""How a query ends: what ends it on purpose, and which of several failures is the one to tell."""
+"""How a query ends: the states, and who may cause each. Pure: what the states demand is done in query.py."""
+
+import threading
+from enum import IntEnum
 
 from spark_job.recovery.requests import JobRequest
 
 
-class StopRequestedError(Exception):
-    """Ends the query between two batches: raised instead of beginning another one."""
+class State(IntEnum):
+    """What a query is to do. Only ever greater: what is set never goes back, so that no thread has to be told of a change."""
+
+    RUNNING = 0
+    """Batches are computed and committed."""
+    GROWING = 1
+    """Enough batches of a reduced size succeeded: the run continues with another query, which takes larger ones."""
+    STOPPING = 2
+    """A signal, a command or another owner of the outbox ends the run."""
+    FAILED = 3
+    """A commit, a batch or Spark failed: the run ends with an error."""
 
 
-class LargerBatchesError(Exception):
-    """Ends the query between two batches, so that the next one takes more events at once."""
+class FailedPart(IntEnum):
+    """What failed, in the order in which its failures are told: each may cause those that follow."""
 
-
-class DroppedError(Exception):
-    """A batch that was held back is not committed: its query has ended, for a reason that is told elsewhere."""
-
-
-MEANT = (StopRequestedError, LargerBatchesError)
+    COMMIT = 0
+    BATCH = 1
+    SPARK = 2
 
 
 class Interruption:
@@ -41,16 +50,44 @@ class Interruption:
         return self.is_fenced or self.request is not None
 
 
-def first_failure(
-    commit: BaseException | None, callback: BaseException | None, spark: BaseException | None
-) -> BaseException | None:
-    """Return what ended a query: a failure before what was meant, the commit's before the callback's.
+class QueryEnding:
+    """The state of one query. Any thread may read it; a failure is noted by the part that failed, growth by the thread that computes."""
 
-    `spark`: what Spark says, which repeats the callback's failure where there is one.
-    """
-    if callback is None or isinstance(callback, DroppedError):
-        callback = spark
-    told = [
-        error for error in (commit, callback) if error is not None and not isinstance(error, DroppedError)
-    ]
-    return next((error for error in told if not isinstance(error, MEANT)), told[0] if told else None)
+    def __init__(self, stop: threading.Event, interruption: Interruption) -> None:
+        """`stop`: set from outside, ends the run before the next batch."""
+        self._stop = stop
+        self._interruption = interruption
+        self._has_grown = False
+        self._failures: dict[FailedPart, BaseException] = {}
+        self.computing = threading.Lock()
+        """Held while a batch is computed, which begins in RUNNING only."""
+        self.parked = threading.Event()
+        """Spark's thread has come with another batch, and waits for the query's end."""
+
+    @property
+    def state(self) -> State:
+        """Where the query is by now."""
+        if self._failures:
+            return State.FAILED
+        if self._stop.is_set() or self._interruption.is_due:
+            return State.STOPPING
+        return State.GROWING if self._has_grown else State.RUNNING
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the run ends, too."""
+        return self.state >= State.STOPPING
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The failure to tell, None where nothing failed."""
+        failures = dict(self._failures)
+        return failures[min(failures)] if failures else None
+
+    def grow(self) -> None:
+        """Enough batches succeeded."""
+        self._has_grown = True
+
+    def fail(self, part: FailedPart, error: BaseException) -> None:
+        """Note a part's failure. Its first one counts."""
+        self._failures.setdefault(part, error)

@@ -37,8 +37,8 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.spark.endings import Interruption
-from spark_job.spark.query import RunContext
+from spark_job.sink.computed import ResultReader
+from spark_job.spark.batches import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog
 from tests.support.histories.spark_stand_in import Frame, MemoryLoop
@@ -100,8 +100,7 @@ class Process:
 
     @property
     def sink(self) -> Sink:
-        sink: Sink = self.loop.run_of.sink
-        return sink
+        return self.loop.sink
 
 
 class History:
@@ -220,8 +219,8 @@ class History:
             run_id=run_id,
             transform_fingerprint=FINGERPRINT,
             max_row_bytes=MAX_ROW_BYTES,
-            input_topics=lambda: self.log.describe_unchanged(topics),
         )
+        reader = ResultReader(started.position, lambda: self.log.describe_unchanged(topics))
         told = task_settings(self.settings, started.outbox_uuid, FINGERPRINT)
         resumes_at = started.begun.resumes_at
         accept_at = resumes_at if accepted.data_loss else Offsets()
@@ -230,8 +229,10 @@ class History:
         free = Backpressure(
             connection, run_id, JobSettings(max_backlog_events=0, max_backlog_bytes=0), Condition()
         )
-        run = RunContext(run_id, self.settings, spark, nothing, topics, told, sink, kafka, free, accept_at)
-        loop = MemoryLoop(run, resumes_at, started.begun.max_events, nothing, Interruption(), Condition())
+        run = RunContext(
+            run_id, self.settings, spark, nothing, topics, told, reader, sink, kafka, free, accept_at
+        )
+        loop = MemoryLoop(run, resumes_at, started.begun.max_events)
         self._check_start(started)
         return Process(connection, run_id, started, loop)
 

@@ -1,6 +1,7 @@
 """What stands for Spark in the histories: it cuts batches, and lets executors with caches of their own run the job's own tasks."""
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from spark_job.assembly import rows
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
+from spark_job.monitoring.condition import Condition
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sink.commit import BatchRange
+from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.spark.endings import LargerBatchesError
-from spark_job.spark.query import QueryLoop
+from spark_job.sink.computed import BatchRange
+from spark_job.spark.batches import BatchSteps, RunContext
+from spark_job.spark.endings import Interruption, QueryEnding, State
 from spark_job.spark.task_options import SparkTask
 from tests.support.histories.random_log import RandomLog
 from tests.support.reference.message import Message
@@ -29,64 +32,69 @@ class CommitsInTurn(CommitThread):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: Callable[[], None] | None = None
+        self._waiting: Callable[[], bool] | None = None
 
-    def hand_over(self, commit: Callable[[], None]) -> None:
-        self.catch_up()
+    def hand_over(self, commit: Callable[[], bool]) -> bool:
+        if not self.catch_up():
+            return False
         self._waiting = commit
+        return True
 
-    def catch_up(self) -> None:
+    def catch_up(self) -> bool:
         waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting()
+        return waiting is None or waiting()
 
 
-class MemoryLoop(QueryLoop):
-    """The query loop, batch by batch. Everything but Spark's own part, and the commits' thread, is the job's."""
+class MemoryLoop:
+    """A run's batches, one by one. Everything but Spark's own part, and the commits' thread, is the job's."""
 
-    spark_batch = 0
-    ends = Offsets()
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._commits: CommitsInTurn = CommitsInTurn()
-
-    def _range(self) -> BatchRange:
-        return BatchRange(self._read_to, self.ends)
+    def __init__(self, run: RunContext, start: Offsets, max_events: int) -> None:
+        self.max_events = max_events
+        self._commits = CommitsInTurn()
+        self._steps = BatchSteps(run, start, self._commits, Condition())
+        self._begin_query()
 
     @property
     def read_to(self) -> Offsets:
-        return self._read_to
+        return self._steps.read_to
 
     @property
-    def max_events(self) -> int:
-        return self._max_events
+    def sink(self) -> Sink:
+        return self._steps.run.sink
 
-    @property
-    def run_of(self) -> Any:
-        return self._run
-
-    def continued_by(self, **changed: Any) -> None:
-        """Exchange parts of the run."""
-        self._run = replace(self._run, **changed)
+    def continued_by(self, sink: Sink) -> None:
+        """Exchange the sink."""
+        self._steps.run = replace(self._steps.run, sink=sink)
 
     def batch(self, frame: "Frame") -> None:
         """Compute one and commit it."""
         self.compute(frame)
-        self._commits.catch_up()
+        self._commit()
 
     def compute(self, frame: "Frame") -> None:
         """As Spark calls back: the batch before is committed. Where the job asks for larger batches, another query continues, which
         counts from 0.
         """
-        self.ends = frame.ends
-        try:
-            self._compute(frame, self.spark_batch)  # type: ignore[arg-type]
-            self.spark_batch += 1
-        except LargerBatchesError:
-            self._commits.catch_up()
-            self._max_events *= 4
-            self._batches, self._successes, self.spark_batch = self._next_batch, 0, 0
+        planned = BatchRange(self.read_to, frame.ends)
+        self._steps.compute(frame, planned, self._spark_batch, self._ending)  # type: ignore[arg-type]
+        self._raise_failure()
+        self._spark_batch += 1
+        if self._ending.state is State.GROWING:
+            self._commit()
+            self.max_events *= 4
+            self._begin_query()
+
+    def _begin_query(self) -> None:
+        self._steps.begin_query(reduced=self.max_events < self._steps.run.settings.job.max_events_per_batch)
+        self._spark_batch, self._ending = 0, QueryEnding(threading.Event(), Interruption())
+
+    def _commit(self) -> None:
+        self._commits.catch_up()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._ending.failure is not None:
+            raise self._ending.failure
 
 
 class _Options(dict[str, str]):

@@ -123,9 +123,8 @@ def leave_a_zombie(of: History) -> None:
             run_id=zombie.run_id,
             transform_fingerprint=FINGERPRINT,
             max_row_bytes=MAX_ROW_BYTES,
-            input_topics=of.log.describe,
         )
-        zombie.loop.continued_by(sink=sink)
+        zombie.loop.continued_by(sink)
         with pytest.raises(FencedError):
             zombie.loop.batch(frame)
 

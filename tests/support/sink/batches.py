@@ -25,7 +25,8 @@ from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.runs import Begun
-from spark_job.sink.commit import BatchRange, CommittedBatch, Sink
+from spark_job.sink.commit import CommittedBatch, Sink
+from spark_job.sink.computed import BatchRange, ResultReader
 from tests.support.outbox.closed_sessions import closed, fields
 
 _LEDGER = queries("spark_job", "ledger")
@@ -147,7 +148,6 @@ class SinkRun:
         connection: psycopg.Connection[TupleRow] | None = None,
         max_row_bytes: int = 1 << 20,
         at: InputPosition | None = None,
-        input_topics: Callable[[], InputTopics] | None = None,
     ) -> Sink:
         """A sink of this run that continues `at` a position, by default where the outbox is."""
         connection = connection or self.connection
@@ -159,7 +159,6 @@ class SinkRun:
             run_id=self.run_id,
             transform_fingerprint="transform",
             max_row_bytes=max_row_bytes,
-            input_topics=input_topics or (lambda: self.topics),
         )
 
     def plan(self, spark_batch: int, start: tuple[int, int], end: tuple[int, int]) -> None:
@@ -167,7 +166,13 @@ class SinkRun:
         as_offsets = [Offsets(zip(self.partitions, pair, strict=True)) for pair in (start, end)]
         self.planned[spark_batch] = BatchRange(*as_offsets)
 
-    def write(self, spark_batch: int, *found: Row, sink: Sink | None = None) -> CommittedBatch | None:
+    def write(
+        self,
+        spark_batch: int,
+        *found: Row,
+        sink: Sink | None = None,
+        input_topics: Callable[[], InputTopics] | None = None,
+    ) -> CommittedBatch | None:
         """Let the sink write a batch. A partition with sessions or letters tells what is open, by default nothing, as tasks do."""
         told = {row["source"] for row in found if row["kind"] == rows.PARTITION}
         others = {row["source"] for row in found} - told
@@ -175,5 +180,6 @@ class SinkRun:
             [*found, *(still_open(source) for source in sorted(others))], rows.SCHEMA
         )
         writer = sink or self.sink
-        computed = writer.read(table, self.planned[spark_batch])
+        reader = ResultReader(writer.position, input_topics or (lambda: self.topics))
+        computed = reader.read(table, self.planned[spark_batch])
         return None if computed is None else writer.commit(computed, spark_batch)

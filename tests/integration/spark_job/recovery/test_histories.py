@@ -35,7 +35,8 @@ from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink import batch, superseded
 from spark_job.sink.batch import BatchResult
-from spark_job.sink.commit import BatchRange, Sink
+from spark_job.sink.commit import Sink
+from spark_job.sink.computed import BatchRange, ResultReader
 from tests.support.histories import steps
 from tests.support.histories.history import Connection, History, cut_into_small_pieces, settings
 from tests.support.histories.steps import KINDS
@@ -144,12 +145,12 @@ def any_file_of_the_cache_will_do(patch: pytest.MonkeyPatch) -> None:
 def only_partitions_with_new_records_count(patch: pytest.MonkeyPatch) -> None:
     """The open sessions of the others are forgotten."""
 
-    def following(self: Sink, planned: BatchRange, result: BatchResult) -> StreamRow:
+    def following(self: ResultReader, planned: BatchRange, result: BatchResult) -> StreamRow:
         found = {each.where: each.open(planned.end[each.where]) for each in result.partitions}
         opened = OpenPartitions({where: each for where, each in found.items() if each is not None})
         return StreamRow(0, Offsets({**self.expected.end, **planned.end}), opened, datetime.now(UTC))
 
-    patch.setattr(Sink, "following_row", following)
+    patch.setattr(ResultReader, "following_row", following)
 
 
 def tombstones_stay_at_home(patch: pytest.MonkeyPatch) -> None:

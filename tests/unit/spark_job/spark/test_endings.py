@@ -1,46 +1,47 @@
-"""Of what a query's threads say at its end, the true failure is told, and what was meant only where nothing failed."""
+"""A query's state only goes forward, and of several failures the one is told that may have caused the others."""
+
+import itertools
+import threading
+from collections.abc import Callable
 
 import pytest
-from py4j.protocol import Py4JNetworkError
 
-from spark_job.spark.endings import DroppedError, LargerBatchesError, StopRequestedError, first_failure
-
-FAILED, OTHER = ValueError("Postgres is away"), ValueError("the transform failed")
-STOP, LARGER, DROPPED = StopRequestedError(), LargerBatchesError(), DroppedError()
-REPEATED = RuntimeError("Spark repeats what the callback raised")
-JVM_GONE = Py4JNetworkError("gone")
+from spark_job.spark.endings import FailedPart, Interruption, QueryEnding, State
 
 
-@pytest.mark.parametrize(
-    ("commit", "callback", "spark", "told"),
-    [
-        (None, None, None, None),
-        (None, OTHER, REPEATED, OTHER),
-        (None, STOP, REPEATED, STOP),
-        (None, LARGER, REPEATED, LARGER),
-        (None, None, JVM_GONE, JVM_GONE),
-        # The commit's failure, which the callback raises again or answers with a stop.
-        (FAILED, FAILED, REPEATED, FAILED),
-        (FAILED, STOP, REPEATED, FAILED),
-        (FAILED, LARGER, REPEATED, FAILED),
-        (FAILED, None, None, FAILED),
-        (FAILED, OTHER, REPEATED, FAILED),
-        # A commit that was held back until a stop hides no failure of the batch behind it.
-        (STOP, STOP, REPEATED, STOP),
-        (STOP, None, None, STOP),
-        (STOP, OTHER, REPEATED, OTHER),
-        (STOP, None, JVM_GONE, JVM_GONE),
-        # One that was dropped because the query had ended is no reason for that.
-        (DROPPED, OTHER, REPEATED, OTHER),
-        (DROPPED, DROPPED, JVM_GONE, JVM_GONE),
-        (DROPPED, None, JVM_GONE, JVM_GONE),
-        (DROPPED, None, None, None),
-    ],
-)
-def test_a_failure_is_told_before_what_was_meant(
-    commit: BaseException | None,
-    callback: BaseException | None,
-    spark: BaseException | None,
-    told: BaseException | None,
-) -> None:
-    assert first_failure(commit, callback, spark) is told
+class Ending:
+    """A query's, with all that may change its state."""
+
+    def __init__(self) -> None:
+        self.stop, self.interruption = threading.Event(), Interruption()
+        self.query = QueryEnding(self.stop, self.interruption)
+
+
+CAUSES: dict[str, tuple[Callable[[Ending], None], State]] = {
+    "growth": (lambda ending: ending.query.grow(), State.GROWING),
+    "signal": (lambda ending: ending.stop.set(), State.STOPPING),
+    "takeover": (lambda ending: ending.interruption.fence(), State.STOPPING),
+    "failure": (lambda ending: ending.query.fail(FailedPart.BATCH, ValueError()), State.FAILED),
+}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(CAUSES)))
+def test_in_any_order_the_state_is_the_last_one_that_anything_has_caused(order: tuple[str, ...]) -> None:
+    ending, expected = Ending(), State.RUNNING
+    assert ending.query.state is expected
+    for name in order:
+        cause, state = CAUSES[name]
+        cause(ending)
+        expected = max(expected, state)
+        assert ending.query.state is expected
+        assert ending.query.ends_run == (expected >= State.STOPPING)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(FailedPart)))
+def test_a_failure_is_told_before_those_that_it_may_have_caused(order: tuple[FailedPart, ...]) -> None:
+    query, failures = Ending().query, {part: ValueError(part.name) for part in FailedPart}
+    assert query.failure is None
+    for number, part in enumerate(order, 1):
+        query.fail(part, failures[part])
+        query.fail(part, ValueError("a consequence"))
+        assert query.failure is failures[min(order[:number])]

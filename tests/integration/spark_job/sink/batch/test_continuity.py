@@ -117,7 +117,6 @@ def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         raise ContinuityError("the topic was made again")
 
-    sink = sink_run.new_sink(input_topics=input_topics)
     with pytest.raises(ContinuityError, match="made again"):
-        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]), sink=sink)
+        sink_run.write(0, session("a", 0, 9, [E("t", b"v")]), input_topics=input_topics)
     assert nothing_is_written(connection)
