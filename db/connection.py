@@ -43,6 +43,8 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
         return psycopg.connect(
             settings.dsn.get_secret_value(),
             application_name=application,
+            # In the startup packet: what `set` itself returns is read by it.
+            client_encoding="UTF8",
             connect_timeout=settings.connect_timeout_s,
             keepalives_idle=10,
             keepalives_interval=5,
@@ -99,7 +101,10 @@ def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
     for other in _ALWAYS_THERE:
         try:
             with psycopg.connect(
-                settings.dsn.get_secret_value(), dbname=other, connect_timeout=settings.connect_timeout_s
+                settings.dsn.get_secret_value(),
+                dbname=other,
+                client_encoding="UTF8",
+                connect_timeout=settings.connect_timeout_s,
             ) as connection:
                 return not _row(connection, _SESSION["database_exists"], database=name)[0]
         except psycopg.Error:
@@ -113,13 +118,14 @@ def _begin_session(
     open_another: Callable[[], psycopg.Connection[TupleRow]],
 ) -> None:
     """Set what a session is, and see in another transaction that it stays so. Raises SettingsError, psycopg.Error."""
-    wanted = _row(
+    (wanted,) = _row(
         connection,
         _SESSION["set"],
         idle=f"{settings.idle_in_transaction_timeout_ms}ms",
         lock=f"{settings.lock_timeout_ms}ms",
     )
-    if _row(connection, _SESSION["read"]) != wanted:
+    (found,) = _row(connection, _SESSION["read"], names=list(wanted))
+    if found != wanted:
         raise _no_sessions(settings)
     (pid,) = _row(connection, _SESSION["backend_pid"])
     if pid != connection.info.backend_pid:
@@ -151,7 +157,9 @@ def _prove_sessions(
         _proven.add(dsn)
 
 
-def _row(connection: psycopg.Connection[Any], query: LiteralString, **parameters: str) -> TupleRow:
+def _row(
+    connection: psycopg.Connection[Any], query: LiteralString, **parameters: str | list[str]
+) -> TupleRow:
     """Run a query in a transaction of its own, unless one is open."""
     in_transaction = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
     with connection.cursor(row_factory=tuple_row) as cursor:

@@ -1,38 +1,87 @@
 -- What every session of both services is.
 
 -- name: set
--- What every session of both services is, whatever server, role, database or DSN say. By SQL: a pooler refuses startup options, or drops them.
-SELECT set_config('synchronous_commit', 'on', false),
-       -- A service that is stopped inside a transaction must not hold the writer lock for ever.
-       set_config('idle_in_transaction_session_timeout', %(idle)s, false),
-       set_config('lock_timeout', %(lock)s, false),
-       -- A client that vanished in the middle of a COPY: the server must notice it, or it holds the writer lock for two hours.
-       set_config('tcp_keepalives_idle', '10', false),
-       set_config('tcp_keepalives_interval', '5', false),
-       set_config('tcp_keepalives_count', '3', false),
-       set_config('tcp_user_timeout', '30000', false),
-       -- What is read after the writer lock was waited for must be what its last holder left.
-       set_config('default_transaction_isolation', 'read committed', false),
-       set_config('timezone', 'UTC', false),
-       set_config('search_path', 'pg_catalog', false),
-       -- lz4 costs a third of pglz for nearly the same size. Not every server is built with it, and an administrator's choice stays.
-       (SELECT set_config(s.name, CASE WHEN s.source = 'default' AND 'lz4' = ANY(s.enumvals) THEN 'lz4' ELSE s.setting END, false)
-        FROM pg_catalog.pg_settings s
-        WHERE s.name = 'default_toast_compression')
+-- Everything that changes what a statement of ours means, returns or is allowed to do, whatever server, role, database, DSN or environment
+-- say. What changes only its speed or what the server logs stays an administrator's choice. By SQL: a pooler refuses startup options, or drops
+-- them. Returns each setting with the value that it has now.
+SELECT json_object_agg(name, set_config(name, value, false))
+FROM (
+    SELECT name, value
+    FROM (
+        VALUES
+            ('synchronous_commit', 'on'),
+            -- A service that is stopped inside a transaction must not hold the writer lock for ever.
+            ('idle_in_transaction_session_timeout', %(idle)s),
+            ('lock_timeout', %(lock)s),
+            -- The job waits for Spark and for input, LISTEN for news; a batch and an audit take what they take.
+            ('idle_session_timeout', '0'),
+            ('statement_timeout', '0'),
+            ('transaction_timeout', '0'),
+            -- A client that vanished in the middle of a COPY: the server must notice it, or it holds the writer lock for two hours.
+            ('tcp_keepalives_idle', '10'),
+            ('tcp_keepalives_interval', '5'),
+            ('tcp_keepalives_count', '3'),
+            ('tcp_user_timeout', '30000'),
+            -- What is read after the writer lock was waited for must be what its last holder left.
+            ('default_transaction_isolation', 'read committed'),
+            ('default_transaction_deferrable', 'off'),
+            ('exit_on_error', 'off'),
+            ('search_path', 'pg_catalog'),
+            -- How values are written and read: COPY sends UTF-8, and psycopg knows one form of each type.
+            ('client_encoding', 'UTF8'),
+            ('timezone', 'UTC'),
+            ('timezone_abbreviations', 'Default'),
+            ('datestyle', 'ISO, MDY'),
+            ('intervalstyle', 'postgres'),
+            ('bytea_output', 'hex'),
+            ('extra_float_digits', '1'),
+            ('array_nulls', 'on'),
+            ('xmlbinary', 'base64'),
+            ('xmloption', 'content'),
+            ('lc_monetary', 'C'),
+            ('lc_numeric', 'C'),
+            ('lc_time', 'C'),
+            -- What SQL means.
+            ('standard_conforming_strings', 'on'),
+            ('backslash_quote', 'safe_encoding'),
+            ('transform_null_equals', 'off'),
+            ('quote_all_identifiers', 'off'),
+            ('row_security', 'on'),
+            ('restrict_nonsystem_relation_kind', ''),
+            ('gin_fuzzy_search_limit', '0'),
+            ('plpgsql.extra_errors', 'none'),
+            -- What a statement locks must not grow with the number of partitions.
+            ('enable_partition_pruning', 'on'),
+            ('plan_cache_mode', 'auto')
+    ) AS fixed (name, value)
+    -- Not every server has every setting; plpgsql's are there once it is loaded.
+    WHERE current_setting(name, true) IS NOT NULL OR name LIKE 'plpgsql.%%'
+    UNION ALL
+    SELECT
+        s.name,
+        CASE
+            -- lz4 costs a third of pglz for nearly the same size. Not every server is built with it, and an administrator's choice stays.
+            WHEN s.name = 'default_toast_compression' AND s.source = 'default' AND 'lz4' = ANY(s.enumvals) THEN 'lz4'
+            -- A server or a database that is read-only as a whole is so for a reason: the services wait. What concerns this login only is a
+            -- default like the others.
+            WHEN s.name = 'default_transaction_read_only' AND s.source IN ('user', 'database user', 'client', 'session') THEN 'off'
+            -- The database's own place may not be named where a partitioned table is made.
+            WHEN s.name = 'default_tablespace' AND s.setting = own.spcname THEN ''
+            ELSE s.setting
+        END
+    FROM pg_catalog.pg_settings s
+    CROSS JOIN (
+        SELECT t.spcname
+        FROM pg_catalog.pg_database d
+        JOIN pg_catalog.pg_tablespace t ON t.oid = d.dattablespace
+        WHERE d.datname = current_database()
+    ) AS own
+    WHERE s.name IN ('default_toast_compression', 'default_transaction_read_only', 'default_tablespace')
+) AS wanted (name, value)
 
 -- name: read
--- The settings of `set`, in its order, as they are in another transaction.
-SELECT current_setting('synchronous_commit'),
-       current_setting('idle_in_transaction_session_timeout'),
-       current_setting('lock_timeout'),
-       current_setting('tcp_keepalives_idle'),
-       current_setting('tcp_keepalives_interval'),
-       current_setting('tcp_keepalives_count'),
-       current_setting('tcp_user_timeout'),
-       current_setting('default_transaction_isolation'),
-       current_setting('timezone'),
-       current_setting('search_path'),
-       current_setting('default_toast_compression')
+-- The settings that `set` returned, as they are in another transaction.
+SELECT json_object_agg(name, current_setting(name, true)) FROM unnest(%(names)s::text[]) AS name
 
 -- name: backend_pid
 SELECT pg_backend_pid()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -20,8 +21,10 @@ from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current
 from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
 from service.errors import SchemaError, UnavailableError
+from tests.support.odd_login import odd_login
 from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.paths import ROOT
+from tests.support.queries import query
 
 
 def leftovers(dsn: str) -> list[str]:
@@ -74,6 +77,21 @@ def test_the_committed_schema_is_what_the_migrations_make(database: str) -> None
     assert dump(database) == (ROOT / "db" / "schema.sql").read_text("utf-8"), (
         "run: python -m db.dump > db/schema.sql"
     )
+
+
+def test_a_login_whose_parameters_are_all_odd_makes_the_same_schema(postgres: PostgresServer) -> None:
+    name = f"test_{uuid4().hex}"
+    dsn = postgres.create_database(name)
+    with odd_login(dsn) as odd:
+        user = conninfo_to_dict(odd)["user"]
+        query(dsn, f"ALTER ROLE {user} SUPERUSER")
+        try:
+            upgrade(odd)
+            assert dump(dsn) == (ROOT / "db" / "schema.sql").read_text("utf-8")
+            downgrade(odd, "base")
+        finally:
+            query(dsn, f"DROP OWNED BY {user}")
+    postgres.drop_database(name)
 
 
 def test_the_dump_command_prints_the_committed_schema(postgres: PostgresServer) -> None:
