@@ -1,7 +1,7 @@
 """docs/configuration.md, generated from the settings: `python -m service.configuration > docs/configuration.md`."""
 
 import types
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import orjson
 from pydantic import SecretStr
@@ -72,7 +72,9 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(get_args(annotation)[0])}"
     if origin is dict:
         return "table"
-    if origin is types.UnionType:
+    if origin is Annotated:
+        return _type(get_args(annotation)[0])
+    if origin in (types.UnionType, Union):
         return " or ".join(_type(part) for part in get_args(annotation) if part is not types.NoneType)
     names = {
         "str": "text",

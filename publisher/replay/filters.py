@@ -34,7 +34,7 @@ def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
         return None
     if file is not None:
         try:
-            text = file.read_text("utf-8")
+            text = file.read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"--keys-file {str(file)!r} cannot be read: {error}") from error
         # By line feeds alone: str.splitlines also splits at characters that a key may hold.

@@ -1,7 +1,6 @@
 """Where a replay sends to: the outbox's own Kafka cluster or another one."""
 
 import threading
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from service import kafka_client
 from service.errors import SettingsError, UnavailableError
 from service.kafka_client import UNAUTHORISED
 from service.settings import KafkaSettings, Settings
+from service.settings.section import read_toml
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:
@@ -30,8 +30,8 @@ def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str |
     if to_config is None:
         return settings.kafka
     try:
-        table = tomllib.loads(to_config.read_text("utf-8")).get("kafka")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        table = read_toml(to_config).get("kafka")
+    except (OSError, ValueError) as error:
         raise SettingsError(f"--to-config {str(to_config)!r} cannot be read: {error}") from error
     if not isinstance(table, dict):
         raise SettingsError(

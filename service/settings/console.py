@@ -5,10 +5,9 @@ import ipaddress
 from pathlib import Path
 from typing import Self
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
+from service.settings.dsn import Dsn, dsn_from, read_secret
 from service.settings.section import Section
 
 _LEAST_TOKEN = 16
@@ -27,7 +26,7 @@ class ConsoleSettings(Section):
     """A reverse proxy in front of it lets in only who may see it, under any host name."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """The path under which that proxy shows it, `/outbox` for instance; the proxy takes it off."""
-    dsn: SecretStr | None = None
+    dsn: Dsn | None = None
     """The outbox, for a login that may read and write nothing (role `outbox_auditor`). Empty: that of [postgres]. A secret."""
     dsn_file: Path | None = None
     """A file that holds this DSN. Wins over `dsn`."""
@@ -40,23 +39,17 @@ class ConsoleSettings(Section):
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
+        if self.token_file is not None:
+            object.__setattr__(self, "token", SecretStr(read_secret(self.token_file, "token_file")))
+        if self.dsn_file is not None:
+            object.__setattr__(self, "dsn", dsn_from(self.dsn_file, "dsn_file"))
         for name in ("token", "dsn"):
-            file = getattr(self, f"{name}_file")
-            if file is not None:
-                object.__setattr__(self, name, SecretStr(_read(file, f"{name}_file")))
             secret = getattr(self, name)
             if secret is not None and not secret.get_secret_value():
                 # An environment variable is never absent where a template names it.
                 object.__setattr__(self, name, None)
         if self.token is not None and len(self.token.get_secret_value()) < _LEAST_TOKEN:
             raise ValueError(f"the token has fewer than {_LEAST_TOKEN} characters (its text is not shown)")
-        if self.dsn is not None:
-            try:
-                conninfo_to_dict(self.dsn.get_secret_value())
-            except ProgrammingError:
-                raise ValueError(
-                    "the DSN is neither a libpq URI nor key=value pairs (its text is not shown: it may be secret)"
-                ) from None
         if not (self.is_local or self.token is not None or self.behind_proxy):
             raise ValueError(
                 f"host {self.host!r} is not of this host alone: set a token, or behind_proxy = true where a reverse proxy lets in only who "
@@ -76,10 +69,3 @@ class ConsoleSettings(Section):
         """Whether this is the token; takes as long for any other one of its length."""
         token = "" if self.token is None else self.token.get_secret_value()
         return bool(token) and hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))
-
-
-def _read(file: Path, name: str) -> str:
-    try:
-        return file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None

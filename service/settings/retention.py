@@ -1,7 +1,8 @@
 """The settings of `publisher retention`."""
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
+from service.settings.dsn import Dsn
 from service.settings.section import Section
 
 
@@ -16,5 +17,5 @@ class RetentionSettings(Section):
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
     """Seconds to wait for transactions that still use a partition before it is left for the next run."""
-    dsn: SecretStr | None = None
+    dsn: Dsn | None = None
     """A login that may drop: the schema's owner or a member of it. A secret. Empty: `[postgres] dsn`."""

@@ -24,7 +24,7 @@ class Section(BaseModel):
 def read_toml(file: Path) -> dict[str, Any]:
     """Return what a TOML file holds. Raises OSError, ValueError."""
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except RecursionError:
         raise ValueError("it nests too deeply") from None
 

@@ -5,18 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
-from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
 from service.errors import SettingsError
+from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
 from service.settings.section import ClientOptions, Milliseconds, Section, secret_options
 
 
 class PostgresSettings(Section):
-    dsn: SecretStr = SecretStr("postgresql://localhost/outbox")
-    """Where the outbox is: a libpq URI or key=value string. A secret; never printed."""
+    dsn: Dsn = SecretStr("postgresql://localhost/outbox")
+    """Where the outbox is: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. A secret; never
+    printed."""
     dsn_file: Path | None = None
     """A file that holds the DSN, for secrets mounted as files. Wins over `dsn`."""
     connect_timeout_s: int = Field(default=10, ge=1, le=600)
@@ -29,28 +30,12 @@ class PostgresSettings(Section):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         if self.dsn_file is not None:
-            try:
-                text = self.dsn_file.read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"dsn_file {str(self.dsn_file)!r} cannot be read: {error}") from None
-            object.__setattr__(self, "dsn", SecretStr(text))
-        try:
-            conninfo_to_dict(self.dsn.get_secret_value())
-        except ProgrammingError:
-            # libpq's message quotes the text, and the text may hold a password.
-            raise ValueError(
-                "the DSN is neither a libpq URI nor key=value pairs (its text is not shown: it may be secret)"
-            ) from None
+            object.__setattr__(self, "dsn", dsn_from(self.dsn_file, "dsn_file"))
         return self
 
     def address(self) -> str:
         """Return each host with its port, and the database, without user and password, for messages."""
-        parts = conninfo_to_dict(self.dsn.get_secret_value())
-        hosts = str(parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
-        ports = [port or "5432" for port in str(parts.get("port") or "").split(",")]
-        # libpq: one port is every host's.
-        places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
-        return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname') or ''}"
+        return address(self.dsn)
 
     def database(self) -> str:
         """Return the name of the database, empty where the DSN leaves it to libpq."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import namedtuple_row
 
 TEXTS = {
     "DateStyle": "SQL, DMY",
@@ -65,29 +65,26 @@ def odd_login(dsn: str, *roles: str) -> Iterator[str]:
             admin.execute(sql.SQL("DROP ROLE {}").format(login))
 
 
-def odd_values(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, str]:
+def odd_values(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """{parameter: odd value} of everything that a user may set on that server."""
     connection.execute("DO 'BEGIN END'")  # plpgsql's are there once it is loaded
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        rows = cursor.execute(
-            "SELECT name, vartype, unit, boot_val, min_val, enumvals FROM pg_settings WHERE context = 'user'"
-        ).fetchall()
     found: dict[str, str] = {}
-    for row in rows:
-        if row.name in FORBIDDEN:
+    for name, kind, usual, least, choices in connection.execute(
+        "SELECT name, vartype, boot_val, min_val, enumvals FROM pg_settings WHERE context = 'user'"
+    ).fetchall():
+        if name in FORBIDDEN:
             continue
-        match row.vartype:
+        match kind:
             case "bool":
-                found[row.name] = "off" if row.boot_val == "on" else "on"
+                found[name] = "off" if usual == "on" else "on"
             case "enum":
-                others = [value for value in row.enumvals if value != row.boot_val]
+                others = [value for value in choices if value != usual]
                 if others:
-                    found[row.name] = others[-1]
+                    found[name] = others[-1]
             case "string":
-                found[row.name] = TEXTS[row.name]
-            case _ if row.name.endswith("_timeout"):
-                found[row.name] = "3s"
+                found[name] = TEXTS[name]
+            case _ if name.endswith("_timeout"):
+                found[name] = "3s"
             case _:
-                least, usual = float(row.min_val), float(row.boot_val)
-                found[row.name] = f"{least if least != usual else least + 1:g}"
+                found[name] = least if float(least) != float(usual) else f"{float(least) + 1:g}"
     return found

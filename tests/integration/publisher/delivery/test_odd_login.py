@@ -77,7 +77,7 @@ def test_bytes_and_texts_arrive_as_they_were_written_and_every_command_works(
     create_topics(kafka.bootstrap_servers, {topic: (1, {})})
     with source(database) as (dsn, variables), Watcher(kafka.bootstrap_servers, topic) as watcher:
         settings = settings_for(dsn, kafka.bootstrap_servers)
-        output = OutputEvent(topic, VALUE, headers=[(HEADER, "ä"), ("none", None)])
+        output = OutputEvent(topic, VALUE, headers=[(HEADER, "ä"), ("raw", b"\xff")])
         with pytest.MonkeyPatch.context() as environment:
             for name, value in variables.items():
                 environment.setenv(name, value)
@@ -97,7 +97,7 @@ def test_bytes_and_texts_arrive_as_they_were_written_and_every_command_works(
         watcher.wait_until_all_read()
         (event,) = watcher.seen
         assert (event.key, event.value) == (KEY.encode(), VALUE)
-        assert event.own_headers == ((HEADER, "ä".encode()), ("none", None))
+        assert event.own_headers == ((HEADER, "ä".encode()), ("raw", b"\xff"))
         for module, lines in COMMANDS.items():
             for line, code in lines.items():
                 done = run_command(module, *line.split(), variables=variables_of(settings) | variables)

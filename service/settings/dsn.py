@@ -1,0 +1,75 @@
+"""A DSN as a setting: what it may look like, and what messages may show of it.
+
+For libpq user name and password end with the first `@`, if no `/` comes before it. So the rest of a password that is not percent-encoded
+becomes host or database, which messages show. Such a DSN is refused.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+from pydantic import AfterValidator, SecretStr
+
+_URI = re.compile(r"postgres(?:ql)?://(.*)", re.DOTALL)
+_PORT = re.compile(r"\d*")
+_HIDDEN = "(its text is not shown: it may be secret)"
+_ENCODE = f"percent-encode user name and password: @ is %40, / is %2F, : is %3A, % is %25 {_HIDDEN}"
+
+
+def _usable(secret: SecretStr) -> SecretStr:
+    """Return a DSN without the spaces around it. Raises ValueError, which shows nothing of it."""
+    dsn = secret.get_secret_value().strip()
+    uri = _URI.fullmatch(dsn)
+    if uri is not None:
+        before, at, after = uri[1].partition("@")
+        if "@" in after or (at and "/" in before):
+            raise ValueError(f"the DSN has an @ or a / where none may be: {_ENCODE}")
+    try:
+        if "\0" in dsn:
+            raise ProgrammingError
+        parts = conninfo_to_dict(dsn)
+    except ProgrammingError:
+        # libpq's message quotes the text.
+        raise ValueError(f"the DSN is neither a libpq URI nor key=value pairs. In a URI, {_ENCODE}") from None
+    if not all(_PORT.fullmatch(port) for port in str(parts.get("port") or "").split(",")):
+        raise ValueError(f"the DSN has a port that is no number: {_ENCODE}")
+    hosts = f"{parts.get('host') or ''},{parts.get('hostaddr') or ''}".split(",")
+    # A socket's folder, or its abstract name.
+    if any(not host.startswith(("/", "@")) and re.search("[@/]", host) for host in hosts):
+        raise ValueError(f"the DSN has a host with an @ or a /: {_ENCODE}")
+    if "://" in str(parts.get("dbname") or ""):
+        raise ValueError(f"the DSN names another DSN as its database {_HIDDEN}")
+    return SecretStr(dsn)
+
+
+Dsn = Annotated[SecretStr, AfterValidator(_usable)]
+
+
+def read_secret(file: Path, name: str) -> str:
+    """Return what the file of a setting holds, without the spaces around it. Raises ValueError."""
+    try:
+        return file.read_text("utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
+
+
+def dsn_from(file: Path, name: str) -> SecretStr:
+    """Return the DSN that a file holds. Raises ValueError."""
+    return _usable(SecretStr(read_secret(file, name)))
+
+
+def address(dsn: SecretStr) -> str:
+    """Return each host with its port, and the database, without user and password, for messages."""
+    parts = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
+    given = {name: str(value) for name, value in conninfo_to_dict(dsn.get_secret_value()).items() if value}
+    if "service" in given and not given.keys() & {"host", "hostaddr"}:
+        return f"service {given['service']!r} of the connection service file"
+    parts |= given
+    hosts = (parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
+    ports = [port or "5432" for port in parts.get("port", "").split(",")]
+    # libpq: one port is every host's.
+    places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
+    return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname', '')}"
