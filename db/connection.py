@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow, tuple_row
 from db.statements import queries
 from service.errors import DatabaseMissingError, SettingsError, UnavailableError
 from service.settings import PostgresSettings
+from service.tracebacks import release_frames
 
 _SESSION = queries("db", "session")
 
@@ -61,6 +62,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             connection.close()
             raise
     except psycopg.Error as error:
+        release_frames(error)
         if _is_missing(settings, error):
             raise DatabaseMissingError(
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "

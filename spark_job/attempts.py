@@ -9,6 +9,7 @@ import structlog
 
 from service.errors import DatabaseMissingError, FencedError, OutboxError
 from service.settings import RestartSettings
+from service.tracebacks import release_frames
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
@@ -83,6 +84,7 @@ class Restarts:
             # Nothing is half done: the next start finds out how far this one got.
             log.warning("failed_while_stopping", because=because)
             return None
+        release_frames(error)
         answer = self._strategy.failed(time.monotonic())
         if isinstance(answer, GiveUp):
             log.error("job_gives_up", because=answer.because, failure=because)

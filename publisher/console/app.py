@@ -35,6 +35,7 @@ from publisher.console.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
 from service.errors import OutboxError, UnavailableError
 from service.settings import Settings
+from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
 
@@ -85,6 +86,7 @@ class ConsoleApp:
                 lambda: self._rendered(page, values, part=part), limiter=self._limiter
             )
         except Exception as error:  # noqa: BLE001 - said to whoever looks, and the console continues
+            release_frames(error)
             status, said = explain(error)
             if status == 500:
                 _log.error("console_page_failed", page=page.path, exc_info=error)

@@ -14,6 +14,7 @@ from service.errors import SettingsError
 from service.kafka_client import QUIET, admin_client
 from service.kafka_rights import needing
 from service.settings import KafkaSettings
+from service.tracebacks import without_traceback
 
 T = TypeVar("T")
 
@@ -192,9 +193,14 @@ def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) 
     """Wait for an administrative answer. Raises KafkaException, _TIMED_OUT also when `give_up` says so."""
     while True:
         try:
-            return future.result(timeout=0.2)
+            failure = future.exception(timeout=0.2)
         except concurrent.futures.TimeoutError:
             if give_up():
                 raise KafkaException(
                     KafkaError(KafkaError._TIMED_OUT, "stopped while waiting for Kafka")
                 ) from None
+            continue
+        if failure is None:
+            return future.result()
+        # Raised itself, it would hold the frames of whoever asked, and those hold the future.
+        raise without_traceback(failure)

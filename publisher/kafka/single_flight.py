@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from publisher.kafka.clients import T, answer
+from service.tracebacks import without_traceback
 
 
 class _Flight(NamedTuple):
@@ -42,7 +43,7 @@ class SingleFlight:
         try:
             found = ask()
         except BaseException as error:
-            flight.answer.set_exception(error)
+            flight.answer.set_exception(without_traceback(error))
             raise
         else:
             flight.answer.set_result(found)

@@ -42,6 +42,7 @@ from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service import tracing
+from service.tracebacks import release_frames
 
 _LANES = queries("publisher", "lanes")
 
@@ -259,6 +260,7 @@ class Lane(Delivery[Newest, LaneChunk]):
             # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
             # the broker ends it, since the lane opens anew only once Postgres is back.
             connection.close()
+            release_frames(error)
             _log.debug("not_read_ahead", lane=self.lane, reason=str(error).strip())
 
     def _record(self, connection: Connection, tally: OffsetTally) -> None:

@@ -16,6 +16,7 @@ from publisher.monitoring.health import LaneHealth, LaneState
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from service.errors import FencedError, UnavailableError
 from service.kafka_client import UNAUTHORISED
+from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ class Worker:
         self._unexpected = ""
         self._was_open = False
         self._shown: str | None = ""  # a reason that an earlier holder left counts, too
-        self.stopped: StoppedError | None = None
+        self.stopped: str | None = None
         """Why the lane is stopped until somebody fixes it, None while it does not."""
         self.bug: Exception | None = None
         """An exception while another was being handled: nobody knows what it left."""
@@ -156,6 +157,7 @@ class Worker:
 
     def _handle(self, error: Exception) -> None:
         """Sort a failure: show it, and wait."""
+        release_frames(error)
         if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
             error = StoppedError(
                 StopReason.NOT_AUTHORISED,
@@ -204,7 +206,7 @@ class Worker:
             slowly = error.reason is StopReason.UNEXPECTED
             self._leave.wait(self._stop_backoff.next() if slowly else max(1.0, self._backoff.next()))
             return
-        self.stopped = error
+        self.stopped = str(error)
         if not self._leave.is_set():
             self._look.wait(self._stop_backoff.next())
 

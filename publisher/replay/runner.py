@@ -14,6 +14,7 @@ from publisher.protocol.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
 from service.errors import UnavailableError
+from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
 
@@ -61,6 +62,7 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
                     raise found from error
                 delivery.discard()
                 is_open = False
+                release_frames(found)
                 _wait_or_give_up(context, found, replay_id, backoff, worked_at)
     except StateChangedError:
         return End.CHANGED

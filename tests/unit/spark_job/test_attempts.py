@@ -1,6 +1,7 @@
 """What one attempt hands on to the next: a person's word holds for one start, and a stop is a stop."""
 
 import threading
+import weakref
 from uuid import uuid4
 
 import pytest
@@ -81,3 +82,30 @@ def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> Non
     assert restarts.after(AttemptPlan(), AWAY) is None
     with pytest.raises(FencedError):
         restarts.after(AttemptPlan(), FencedError("x"))
+
+
+def test_a_failed_attempt_holds_nothing_of_its_work_while_the_job_waits_for_the_next_one() -> None:
+    class Rows:
+        """What the attempt had computed."""
+
+    held: list[weakref.ref[Rows]] = []
+
+    def attempt() -> None:
+        rows = Rows()
+        held.append(weakref.ref(rows))
+        try:
+            raise ValueError(f"{rows} are not committed")
+        except ValueError as error:
+            raise AWAY from error
+
+    class Waiting(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert held[0]() is None
+            return super().wait(timeout)
+
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), Waiting(), Condition())
+    try:
+        attempt()
+    except UnavailableError as error:
+        assert restarts.after(AttemptPlan(), error) is not None
+    assert len(held) == 1

@@ -1,9 +1,11 @@
 """One answer that the progress topic is unknown may come from a broker that just started; lanes wait for one that is away together."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,3 +191,34 @@ def test_an_answer_to_a_question_from_before_is_not_taken_for_one_of_now() -> No
         assert before.result(DEADLINE_S)["events"].topic_id == "old"
         # The newer answer stays, though it came first.
         assert topics.describe(["events"])["events"].topic_id == "new"
+
+
+class Rows:
+    """The rows of a lane, which asks about their topics."""
+
+
+def test_an_answer_that_failed_holds_nothing_of_who_asked() -> None:
+    """The frames of a failure hold the rows, and the answer holds the failure: nobody looks for such a circle in a publisher."""
+    admin: Any = FakeAdmin(1_000)
+    topics = Topics(admin, timeout_s=1, create=False)
+    rows: list[weakref.ref[Rows]] = []
+
+    def ask(question: Callable[[], object]) -> None:
+        chunk = Rows()
+        rows.append(weakref.ref(chunk))
+        question()
+
+    gc.disable()
+    try:
+        for question in (
+            lambda: topics.describe(["progress"]),
+            lambda: topics.partitions("progress"),
+            lambda: topics.is_missing("progress"),
+            lambda: topics.ids(["progress"]),
+        ):
+            for _ in range(200):
+                with suppress(StoppedError):
+                    ask(question)
+            assert [each for each in rows if each() is not None] == []
+    finally:
+        gc.enable()
