@@ -3,22 +3,26 @@
 import http.client
 import json
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import psutil
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from devstack.processes.port import ReservedPort
 from service.errors import SettingsError
 from service.monitoring import endpoint
-from service.monitoring.endpoint import MOST_REQUESTS, Answer, Page
+from service.monitoring.http_server import MOST_CONNECTIONS, REQUEST_S, Answer, Page
 from service.monitoring.verdict import HealthVerdict
 from service.probe import probe
 from service.settings import MetricsSettings
+from tests.support.waiting import wait_until
 
 ANOTHER = "[metrics] port (OUTBOX_METRICS__PORT)"
 
@@ -97,32 +101,147 @@ def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
         release.set()
 
 
-def test_requests_beyond_the_bound_are_refused_until_one_ends() -> None:
+def silent_clients(port: int, count: int) -> list[socket.socket]:
+    return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+
+
+def held(port: int) -> int:
+    """How many connections this process has accepted at that port."""
+    return sum(
+        each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED
+        for each in psutil.Process().net_connections("tcp")
+        if each.raddr
+    )
+
+
+def test_silent_clients_take_no_place_from_a_probe_however_many_there_are() -> None:
+    with serving(service(HealthVerdict([]), HealthVerdict([]))) as port:
+        clients: list[socket.socket] = []
+        try:
+            for _ in range(5):
+                clients += silent_clients(port, MOST_CONNECTIONS)
+                assert ask(port, "/healthz")[0] == 200
+            assert held(port) <= MOST_CONNECTIONS + 1
+        finally:
+            for client in clients:
+                client.close()
+
+
+def test_a_probe_is_answered_while_strangers_connect_as_fast_as_they_can() -> None:
+    ended = threading.Event()
+
+    def knock(port: int) -> None:
+        while not ended.is_set():
+            for client in silent_clients(port, 50):
+                # An end without TIME_WAIT, or this host has no port left.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+
+    with serving(service(HealthVerdict([]), HealthVerdict([]))) as port:
+        strangers = [threading.Thread(target=knock, args=(port,)) for _ in range(3)]
+        for stranger in strangers:
+            stranger.start()
+        try:
+            assert [ask(port, "/healthz")[0] for _ in range(50)] == [200] * 50
+        finally:
+            ended.set()
+            for stranger in strangers:
+                stranger.join()
+
+
+def test_no_descriptor_is_left_of_thousands_of_connections() -> None:
+    said = [
+        b"",
+        b"GET /healthz HT",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\n\r\n" * 20,
+        b"\0" * 40_000,
+    ]
+    with serving(service(HealthVerdict([]), HealthVerdict([]))) as port:
+        assert ask(port, "/healthz")[0] == 200
+        before = psutil.Process().num_fds()
+        for number in range(3_000):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                with suppress(OSError):
+                    client.sendall(said[number % len(said)])
+        wait_until(lambda: psutil.Process().num_fds() == before, "the end of all connections")
+
+
+@pytest.mark.parametrize("every_s", [None, 0.1], ids=["silent", "a byte at a time"])
+def test_a_slow_request_is_cut_off_after_a_second(every_s: float | None) -> None:
+    with (
+        serving(service(HealthVerdict([]), HealthVerdict([]))) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as client,
+    ):
+        began = time.monotonic()
+        client.settimeout(every_s or 30.0)
+        with suppress(ConnectionError):
+            while True:
+                with suppress(TimeoutError):
+                    assert client.recv(1) == b""
+                    break
+                client.sendall(b"x")
+        assert time.monotonic() - began >= 0.9 * REQUEST_S
+
+
+def test_requests_of_one_connection_behind_the_first_are_not_read() -> None:
+    with (
+        serving(service(HealthVerdict([]), HealthVerdict([]))) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as client,
+    ):
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+        received = b""
+        with suppress(ConnectionResetError):
+            while more := client.recv(10_000):
+                received += more
+        assert received.count(b"HTTP/1.1 200 OK") == 1
+
+
+def test_a_client_that_has_closed_its_half_gets_its_answer() -> None:
+    with (
+        serving(service(HealthVerdict([]), HealthVerdict([]))) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as client,
+    ):
+        client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("said", [b"nonsense", b"GET /healthz", b"GET //[ HTTP/1.1", b"\xff \xff \xff"])
+def test_what_is_no_request_is_answered_with_400(said: bytes) -> None:
+    with (
+        serving(service(HealthVerdict([]), HealthVerdict([]))) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as client,
+    ):
+        client.sendall(said + b"\r\n\r\n")
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 400 ")
+
+
+def test_who_asks_for_a_page_that_is_being_made_shares_one_answer() -> None:
     entered, release = threading.Semaphore(0), threading.Event()
 
-    def hanging(_accept: str) -> Answer:
+    def slow(_accept: str) -> Answer:
         entered.release()
         release.wait()
         return Answer(200, "text/plain", b"")
 
     waiting = []
     try:
-        with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/hanging": hanging}) as port:
-            for _ in range(MOST_REQUESTS):
+        with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/slow": slow}) as port:
+            for _ in range(20):
                 waiting.append(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
-                waiting[-1].request("GET", "/hanging")
-            assert all(entered.acquire(timeout=30) for _ in waiting)
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as refused:
-                assert refused.recv(100).startswith(b"HTTP/1.0 503 ")
+                waiting[-1].request("GET", "/slow")
+            assert entered.acquire(timeout=30)
+            assert ask(port, "/healthz")[0] == 200
             release.set()
-            for connection in waiting:
-                assert connection.getresponse().status == 200
-                connection.close()
-            # Its thread may still be on its way out.
-            while probe(f"http://127.0.0.1:{port}/healthz")[0]:
-                pass
+            assert [each.getresponse().status for each in waiting] == [200] * 20
+        # The first one, and all that came while it was made.
+        assert not entered.acquire(blocking=False) or not entered.acquire(blocking=False)
     finally:
         release.set()
+        for connection in waiting:
+            connection.close()
 
 
 def test_an_address_that_is_not_to_be_had_names_the_setting() -> None:
