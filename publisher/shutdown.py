@@ -39,9 +39,9 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
             # `stop` may be set without any signal: while `run` ends by itself the first one asks for the end that is under way.
             if first is not None:
                 os._exit(128 + received.si_signo)
-            _log.info("stopping", signal=signal.Signals(received.si_signo).name)
             first = received.si_signo, time.monotonic()
             stop.set()
+            _log.info("stopping", signal=signal.Signals(received.si_signo).name)
 
     watcher = threading.Thread(target=wait, name="signals", daemon=True)
     watcher.start()

@@ -1,10 +1,15 @@
 """Structured logs of both services: stable event names and keys, no payloads, no secrets.
 
 Every line begins with time, level and event, then says what it is about (batch, lane, replay), then the rest as the code gives it.
+A line that cannot be written is lost, and the next one that can be is followed by how many were: no log ends or holds up the work.
 """
 
 import logging
+import os
+import select
 import sys
+import threading
+from typing import IO, Any
 
 import structlog
 
@@ -13,6 +18,8 @@ from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
 
+# How long a line waits for the reader of a pipe, unless the line before waited in vain.
+_PATIENCE_MS = 200
 
 _of_process: dict[str, object] = {}
 
@@ -25,15 +32,58 @@ def identify(**ids: object) -> None:
             del _of_process[name]
 
 
+class Lines:
+    """Writes lines to a stream that may be full, closed or read by nobody. Thread-safe."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        """`stream`: None where the process was started without one."""
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._patience_ms = _PATIENCE_MS
+        self._rest = b""
+        """What ends a line of which only a part could be written."""
+        try:
+            self._descriptor = None if stream is None else stream.fileno()
+        except (OSError, ValueError):
+            self._descriptor = None  # text in memory
+
+    def msg(self, line: str) -> None:
+        """Write one line. Raises OSError or ValueError where it is lost."""
+        with self._lock:
+            if self._descriptor is not None:
+                self._write(self._descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))
+            elif self._stream is not None:
+                print(line, file=self._stream, flush=True)
+
+    log = debug = info = warn = warning = error = critical = exception = msg
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        room = select.poll()
+        room.register(descriptor, select.POLLOUT)
+        line = self._rest + line
+        while line:
+            if not room.poll(self._patience_ms):
+                self._patience_ms = 0
+                raise BlockingIOError("nobody reads the log")
+            # A pipe that has room takes so much without waiting.
+            line = line[os.write(descriptor, line[: select.PIPE_BUF]) :]
+            self._rest = b"\n"
+        self._rest, self._patience_ms = b"", _PATIENCE_MS
+
+
 def configure(settings: LogSettings) -> None:
     """Send every log line of this process to stderr, as text for people or as JSON for machines."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_json)
         if settings.format == "json"
         else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=20, pad_level=False
+            colors=sys.stderr is not None and sys.stderr.isatty(),
+            sort_keys=False,
+            pad_event_to=20,
+            pad_level=False,
         )
     )
+    lines = Lines(sys.stderr)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -44,10 +94,30 @@ def configure(settings: LogSettings) -> None:
             _ordered,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=_best_effort(logging.getLevelNamesMapping()[settings.level]),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=True,
     )
+
+
+def _best_effort(level: int) -> type[structlog.typing.FilteringBoundLogger]:
+    """Return the class of the loggers: of this level, and lines that fail are counted."""
+    filtering: Any = structlog.make_filtering_bound_logger(level)
+
+    class BestEffortLogger(filtering):  # type: ignore[misc]
+        lost = 0
+
+        def _proxy_to_logger(self, method: str, event: str | None = None, **values: Any) -> None:
+            try:
+                super()._proxy_to_logger(method, event, **values)
+                lost, BestEffortLogger.lost = BestEffortLogger.lost, 0
+                if lost:
+                    log = structlog.get_logger()
+                    log.warning("log_lines_lost", lines=lost)
+            except Exception:  # noqa: BLE001 - there is nowhere to say it
+                BestEffortLogger.lost += 1
+
+    return BestEffortLogger
 
 
 def _identified(

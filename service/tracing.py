@@ -84,7 +84,8 @@ def sending(
         yield
     finally:
         _provider = None
-        provider.shutdown()
+        with best_effort("tracing.end"):
+            provider.shutdown()
 
 
 def about(outbox: UUID) -> None:

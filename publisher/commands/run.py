@@ -16,7 +16,6 @@ from publisher.status import endpoint
 from service import fault_points, logs, tracing
 from service.allocators import suit_transactions
 from service.commands.options import Config
-from service.commands.output import console
 from service.settings import Settings, load_settings
 
 _log = structlog.get_logger()
@@ -47,8 +46,6 @@ def run(config: Config = None) -> None:
         relay.run()
     if relay.abandoned:
         # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(0)
 
 
@@ -68,7 +65,7 @@ def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> 
             bootstrap_servers=settings.kafka.bootstrap_servers,
         )
         return
-    console().print(
+    logs.Lines(sys.stdout).msg(
         f"outbox {identity.outbox_uuid} -> Kafka cluster {identity.cluster_id} at {settings.kafka.bootstrap_servers}\n"
         f"epoch {epoch.epoch} from batch {epoch.from_batch}, {epoch.lanes} lanes; `publisher status` shows how far they are"
     )

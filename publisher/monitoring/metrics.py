@@ -81,13 +81,15 @@ def transaction(rows: Sequence[Row]) -> Iterator[None]:
     begun_at = time.monotonic()
     try:
         yield
-    except RecordRefusedError:
-        _TRANSACTIONS.labels("refused").inc()
-        raise
-    except Exception:
-        _TRANSACTIONS.labels("failed").inc()
+    except Exception as error:
+        _not_delivered("refused" if isinstance(error, RecordRefusedError) else "failed")
         raise
     _delivered(rows, time.monotonic() - begun_at)
+
+
+@best_effort("metrics.not_delivered")
+def _not_delivered(outcome: str) -> None:
+    _TRANSACTIONS.labels(outcome).inc()
 
 
 @best_effort("metrics.delivered")

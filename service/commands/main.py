@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -58,5 +59,7 @@ def run_command(app: Callable[[], object], name: str) -> None:
     try:
         app()
     except OutboxError as error:
-        sys.stderr.write(f"{name}: {error}\n")
+        # Without a terminal, or with a full disk behind it, the exit code still says what it is.
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"{name}: {error}\n")
         sys.exit(error.exit_code)
