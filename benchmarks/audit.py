@@ -32,6 +32,7 @@ from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
 from publisher.kafka.clients import progress_consumer
 from service import logs
+from service.record_headers import headers_of
 from service.settings import KafkaSettings, LogSettings, PostgresSettings, PublisherSettings, Settings
 
 LANES = 4
@@ -69,7 +70,7 @@ def plain(settings: Settings, topic: str, events: int) -> Cost:
     while seen < events:
         for message in consumer.consume(10_000, timeout=1.0):
             if message.error() is None:
-                size += len(message.key() or b"") + len(message.value() or b"") + len(message.headers() or ())
+                size += len(message.key() or b"") + len(message.value() or b"") + len(headers_of(message))
                 seen += 1
     cost = now() - began
     consumer.close()

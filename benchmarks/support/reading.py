@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from benchmarks.support.outbox import PARTITIONS
 from benchmarks.support.tally import Tally
+from service.record_headers import headers_of
 
 _BATCH = 2_000
 _TIMEOUT_S = 30.0
@@ -76,7 +77,7 @@ class TopicReader:
     def _count(self, message: Message, now: float) -> None:
         partition, offset = _number(message.partition()), _number(message.offset())
         self._at[partition] = offset + 1
-        found = dict(message.headers() or []).get(self._header)
+        found = dict(headers_of(message)).get(self._header)
         event_id = found if isinstance(found, bytes) else str(found).encode()
         if self.tally.add(event_id, _bytes(message.key()), _bytes(message.value())):
             moment = message.timestamp()[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from service.record_headers import headers_of
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 
@@ -110,8 +111,6 @@ def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> list[Kafka
 
 
 def _record(message: Message, topic: str, partition: int, offset: int) -> KafkaRecord:
-    headers = message.headers() or []
-    pairs = headers.items() if isinstance(headers, dict) else headers
     return KafkaRecord(
         topic=topic,
         partition=partition,
@@ -119,5 +118,5 @@ def _record(message: Message, topic: str, partition: int, offset: int) -> KafkaR
         timestamp_ms=message.timestamp()[1],
         key=message.key(),
         value=message.value(),
-        headers={name: value for name, value in pairs if isinstance(value, bytes)},
+        headers={name: value for name, value in headers_of(message) if isinstance(value, bytes)},
     )

@@ -15,6 +15,7 @@ from confluent_kafka import (
 
 from publisher.kafka.clients import progress_consumer, reading
 from service.errors import UnavailableError
+from service.record_headers import headers_of
 from service.settings import KafkaSettings
 
 _FETCH_MESSAGES = 10_000
@@ -138,8 +139,7 @@ def _leave(consumer: Consumer, offsets: Offsets, ends: Mapping[Place, int]) -> N
 
 
 def _copy(message: Message, topic: str, partition: int, offset: int) -> Copy:
-    named: list[Any] = message.headers() or []  # type: ignore[assignment]
-    headers = {name: value or b"" for name, value in named}
+    headers = {name: value or b"" for name, value in headers_of(message)}
     revision = headers.get("outbox-revision", b"")
     replay = headers.get("outbox-replay")
     return Copy(

@@ -8,7 +8,8 @@ from pydantic import Field, field_validator, model_validator
 from service.settings.section import Section
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
-_HEADER = re.compile(r"header:.+")
+# A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/record_headers.py).
+_HEADER = re.compile(r"header:[^\0\ufffd]+")
 
 
 class SourceSettings(Section):

@@ -21,6 +21,7 @@ def _modules() -> Iterator[Traversable]:
         yield from _below(files("spark_job") / folder)
     yield files("spark_job") / "api.py"
     yield from _below(files("service") / "schemas")
+    yield files("service") / "record_headers.py"
     yield files("db") / "lanes.py"
 
 

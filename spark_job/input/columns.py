@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from service.record_headers import headers_of
+
 TRACE_CONTEXT = ("traceparent", "tracestate")
 """The headers of W3C Trace Context. Their columns have their names."""
 
@@ -29,18 +31,17 @@ class RecordColumns:
         return RecordColumns({**self.sources, **{header: header for header in TRACE_CONTEXT}})
 
     def table(self, messages: Sequence[Any]) -> pa.Table:
-        """Return confluent-kafka messages of one partition, in offset order, as columns; what input/source.py selects from Spark's."""
+        """Return confluent-kafka messages of one partition, in offset order, as columns; what input/source.py selects from Spark's.
+
+        Of several headers with one name the last one counts.
+        """
         columns = {
             "offset": pa.array([message.offset() for message in messages], pa.int64()),
             "ts": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
             "value": pa.array([message.value() for message in messages], pa.binary()),
         }
+        headers = [dict(headers_of(message)) for message in messages] if self.headers else []
         for column, header in self.sources.items():
-            values = (_last(each.headers(), header) if header else each.key() for each in messages)
+            values = (each.get(header) for each in headers) if header else (each.key() for each in messages)
             columns[column] = pa.array(list(values), pa.binary())
         return pa.table(columns)
-
-
-def _last(headers: Sequence[tuple[str, bytes | None]] | None, name: str) -> bytes | None:
-    """The last header of that name; None where there is none."""
-    return next((value for header, value in reversed(headers or []) if header == name), None)

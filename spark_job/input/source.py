@@ -86,6 +86,9 @@ def read_records(
 
 
 def _header(name: str) -> Column:
-    """The last header of that name, its bytes; NULL where there is none."""
-    values = F.transform(F.filter(F.col("headers"), lambda h: h["key"] == name), lambda h: h["value"])
+    """The last header of that name, its bytes; NULL where there is none. A name ends at a NUL, as in `service/record_headers.py`."""
+    values = F.transform(
+        F.filter(F.col("headers"), lambda h: (h["key"] == name) | h["key"].startswith(f"{name}\0")),
+        lambda h: h["value"],
+    )
     return F.try_element_at(values, F.lit(-1))

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from service.record_headers import headers_of
 from tests.support.reading import end_offsets
 from tests.support.waiting import wait_until
 
@@ -109,8 +110,8 @@ def _delivered(message: Message) -> DeliveredEvent:
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    given: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
-    named = dict(given)
+    headers = headers_of(message)
+    named = dict(headers)
     outbox_id = named["outbox-id"]
     assert outbox_id is not None
     return DeliveredEvent(
@@ -119,7 +120,7 @@ def _delivered(message: Message) -> DeliveredEvent:
         offset,
         message.key() or b"",
         message.value(),
-        tuple(given),
+        tuple(headers),
         outbox_id.decode(),
         int(named.get("outbox-revision") or b"0"),
     )

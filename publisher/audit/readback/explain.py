@@ -1,6 +1,7 @@
 """Findings in words: digests are looked up again in the outbox and in Kafka, for the examples only."""
 
 import time
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from publisher.audit.readback.compare import Alteration, Comparison, Disorder
 from publisher.audit.readback.digest import ExpectedOutput, ReceivedOutput, is_own
 from publisher.kafka.clients import progress_consumer
 from publisher.protocol.records import Header, OutputRecord, Row, records
+from service.record_headers import headers_of
 from service.settings import KafkaSettings
 
 _ROWS = queries("publisher.audit", "rows")
@@ -102,11 +104,10 @@ class Explainer:
         record, message = self._stored(alteration.expected), self._message(alteration.found)
         if record is None or message is None:
             return ["key, value or headers"]
-        found: list[Any] = list(message.headers() or [])
         pairs = {
             "key": (record.key, message.key()),
             "value": (record.value, message.value()),
-            "headers": (_own(record.headers), _own(found)),
+            "headers": (_own(record.headers), _own(headers_of(message))),
         }
         return [name for name, (stored, seen) in pairs.items() if stored != seen]
 
@@ -166,18 +167,17 @@ class Explainer:
         return None
 
 
-def _own(headers: list[Header]) -> list[tuple[str, bytes | None]]:
+def _own(headers: Sequence[Header]) -> list[tuple[str, bytes | None]]:
     return [
         (name, value.encode() if isinstance(value, str) else value) for name, value in headers if is_own(name)
     ]
 
 
 def _outbox_id(message: Message) -> str:
-    headers: list[Any] = message.headers() or []  # type: ignore[assignment]
     return next(
         (
             value.decode("utf-8", "backslashreplace")
-            for name, value in headers
+            for name, value in headers_of(message)
             if name == "outbox-id" and value
         ),
         "a record",

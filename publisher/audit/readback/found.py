@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -23,6 +22,7 @@ from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import progress_consumer, reading
 from service.errors import UnavailableError
+from service.record_headers import headers_of
 from service.settings import Settings
 
 FETCH_MESSAGES = 10_000
@@ -125,8 +125,7 @@ class FoundReader:
 
     def _keep(self, topic: int, message: Message, offset: int) -> None:
         outbox_id, revision, replay, own = b"", 0, NOT_REPLAYED, []
-        headers: list[Any] = message.headers() or []  # type: ignore[assignment]
-        for header in headers:
+        for header in headers_of(message):
             name, value = header
             if is_own(name):
                 own.append(header)

@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner, Result
 
 from publisher.cli import app
+from service.record_headers import headers_of
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
@@ -33,8 +34,7 @@ def outbox_id_at(bootstrap: str, copy: dict[str, Any]) -> bytes | None:
         message = consumer.poll(30)
         assert message is not None
         assert message.offset() == copy["offset"]
-        headers: Any = message.headers()
-        return dict(headers).get("outbox-id")
+        return dict(headers_of(message)).get("outbox-id")
     finally:
         consumer.close()
 

@@ -1,0 +1,30 @@
+"""A record's headers as confluent-kafka gives them, also where a header's name is not UTF-8.
+
+confluent-kafka 2.16 hands over C strings. A name is cut off at a NUL, and for one that is not UTF-8 `Message.headers()` returns a list with
+a hole while an exception is set. Python's specialised calls do not look for that and crash (docs/ecosystem.md#names-of-headers).
+"""
+
+import gc
+from operator import methodcaller
+from typing import Any
+
+UNREADABLE = "\ufffd"
+"""Stands for a name that is not UTF-8, as Java's replacement character does."""
+
+# Called from C, the result is checked: SystemError instead of a crash.
+_headers = methodcaller("headers")
+
+
+def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a message of confluent-kafka, in their order: names up to the first NUL, and UNREADABLE ones."""
+    try:
+        return _headers(message) or []
+    except SystemError:
+        # The message has kept the list. Its pairs lack the names that could not be decoded: only the collector may look into such a pair.
+        return [_pair(gc.get_referents(pair)) for pair in _headers(message)]
+
+
+def _pair(referents: list[Any]) -> tuple[str, bytes | None]:
+    """`referents`: of a pair, its last item first."""
+    value, *name = referents
+    return (name[0] if name else UNREADABLE), value
