@@ -31,6 +31,7 @@ from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
+from spark_job.assembly.record_readers import RecordReader
 from spark_job.assembly.schemas import known, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
@@ -54,15 +55,19 @@ class AssemblyTask:
     settings: TaskSettings
     slices: Mapping[int, Slice]
     """By source number."""
+    reader: RecordReader | None = None
+    """None: what the task is given are the records."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take the columns of `input.source.read_records`, each partition's records together and in offset order; yield `rows.SCHEMA`."""
+        """Take what the reader needs; yield `rows.SCHEMA`."""
         self._check_code()
         _suit_columns()
         if self.settings.fault_file is not None and not fault_points.is_armed():
             fault_points.arm(Path(self.settings.fault_file))
         out = rows.RowBatches()
         partition: _Partition | None = None
+        if self.reader is not None:
+            batches = self.reader.read(batches, self.slices, self.settings)
         for source, piece in _pieces(batches):
             if partition is None or partition.source != source:
                 if partition is not None:

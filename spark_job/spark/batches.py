@@ -14,22 +14,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from service.fault_points import reach
 from service.settings import Settings
-from spark_job.assembly import rows
 from spark_job.assembly.slices import TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
+from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.positions.slices import slices_of
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange, ComputedBatch, ResultReader
 from spark_job.spark import parallelism
+from spark_job.spark.action import BatchAction
 from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.endings import FailedPart, QueryEnding
-from spark_job.spark.task_options import without_secrets
 from spark_job.spark.work_folder import WorkFolder
 
 # Batches of a reduced size that must succeed before it grows.
@@ -62,8 +62,6 @@ class BatchSteps:
         self.run = run
         self.read_to = start
         """Where the next batch begins."""
-        self.planned: BatchRange | None = None
-        """The input of the newest batch."""
         self.before = 0
         """Batches of the run's earlier queries: Spark counts each query's from 0."""
         self._commits = commits
@@ -77,6 +75,10 @@ class BatchSteps:
         self._cores = int(self._chosen.get(parallelism.CORES_OPTION, self._threads))
         self._options = BatchOptions(self._chosen)
         self._mean_event_bytes: float | None = None
+        columns = assembly_of(run.reader.expected.generation.assembly).columns
+        self.columns = columns.with_trace_context() if run.settings.tracing.propagate else columns
+        """What is read of each record."""
+        self._action = BatchAction(self.columns)
 
     def begin_query(self, *, reduced: bool) -> None:
         """Another query begins, which counts its batches from 0. `reduced`: its batches are smaller than the settings allow."""
@@ -91,7 +93,6 @@ class BatchSteps:
         in the ledger.
         """
         run, number = self.run, self.before + spark_batch
-        self.planned = planned
         reach("query.before_action")
         began = time.perf_counter()
         at = run.reader.expected
@@ -101,8 +102,7 @@ class BatchSteps:
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
         self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
         tasks = run.settings.job.tasks or parallelism.tasks(sum(sizes), self._cores, self._threads)
-        task = without_secrets(AssemblyTask(run.task, slices), frame.sparkSession.sparkContext)
-        table = frame.coalesce(tasks).mapInArrow(task, rows.DDL).toArrow()
+        table = self._action.run(frame, AssemblyTask(run.task, slices), tasks)
         action_s = time.perf_counter() - began
         reach("query.after_action")
         computed = run.reader.read(table, planned)

@@ -77,12 +77,6 @@ class WorkerCodeChangedError(OutboxError):
     exit_code = 18
 
 
-class InputTimestampError(OutboxError):
-    """Spark cannot read a record, because its timestamp is beyond what Spark can hold."""
-
-    exit_code = 19
-
-
 # (signs in Spark's text, error, what it means and what mends it), the first that fits counts. The job's own come first: their texts may
 # quote others.
 SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
@@ -131,12 +125,12 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("RecordsGoneError",),
         MovedError,
-        "the sessions that were open cannot be found again; the next start says what is lost and what continues",
+        "records that a task needs are gone from Kafka; the next start says what is lost and what continues",
     ),
     (
         ("NoAnswerError",),
         UnavailableError,
-        "Kafka did not answer while the open sessions were found again",
+        "Kafka did not answer a task that read from it",
     ),
     (
         (
@@ -146,11 +140,6 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         ),
         SettingsError,
         "something is missing or wrong where Spark's workers run",
-    ),
-    (
-        ("long overflow", "ArithmeticException: overflow"),
-        InputTimestampError,
-        "a record's timestamp is beyond what Spark can hold",
     ),
     (
         (
@@ -294,7 +283,7 @@ def explain(error: BaseException) -> OutboxError:
     gone = jvm.lost(error)
     if gone is not None:
         return _without_jvm(gone)
-    return _spark(error, _text(error))
+    return _spark(error, text_of(error))
 
 
 @contextmanager
@@ -365,7 +354,7 @@ def _without_jvm(gone: jvm.LostJvm) -> OutboxError:
     )
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """Message and Java stack."""
     return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
 

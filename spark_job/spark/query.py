@@ -39,27 +39,23 @@ import time
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.errors import FencedError, OutboxError, UnavailableError
-from spark_job.input import unreadable
 from spark_job.input.offsets import Offsets
-from spark_job.input.reading import NoAnswerError, RecordsGoneError
 from spark_job.input.source import offsets_json, offsets_of, read_records
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
-from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
 from spark_job.spark.batches import BatchSteps, RunContext
 from spark_job.spark.endings import FailedPart, Interruption, QueryEnding, State
-from spark_job.spark.failures import SMALLER_MAY_PASS, InputTimestampError, SmallestBatchError, explain
+from spark_job.spark.failures import SMALLER_MAY_PASS, SmallestBatchError, explain
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
 
@@ -130,14 +126,11 @@ class QueryLoop:
         run, job = self._run, self._run.settings.job
         load_added_jars(run.spark)
         ids = run.topics.ids
-        columns = assembly_of(run.reader.expected.generation.assembly).columns
-        if run.settings.tracing.propagate:
-            columns = columns.with_trace_context()
         records = read_records(
             run.spark,
             run.settings.kafka,
             list(ids),
-            columns,
+            self._batches.columns,
             start=offsets_json(self._batches.read_to, ids),
             max_events=self._max_events,
         )
@@ -225,12 +218,6 @@ class QueryLoop:
         error = explain(failure)
         if isinstance(error, SMALLER_MAY_PASS) and self._max_events == 1:
             return SmallestBatchError(f"not even one event at a time gets through. {error}")
-        planned = self._batches.planned
-        if isinstance(error, InputTimestampError) and planned is not None:
-            with contextlib.suppress(KafkaException, RecordsGoneError, NoAnswerError):
-                kafka, names = self._run.settings.kafka, self._run.topics.names
-                named = unreadable.find(kafka, planned.start, planned.end, names)
-                return InputTimestampError(named or str(error))
         return error
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
 
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
@@ -22,7 +21,6 @@ from tests.support.processes.service import Service
 from tests.support.secured.kafka import PASSWORD, SecuredKafka, right
 
 SECRET = "a-secret-of-the-keystore"
-TOO_LATE_MS = 9_300_000_000_000_000
 QUICK = {"OUTBOX_RESTART__STRATEGY": "fixed_delay", "OUTBOX_RESTART__DELAY_S": "0.1"}
 NO_RESTART = {"OUTBOX_RESTART__STRATEGY": "none"}
 EDITED = """from tests.support.pipeline.transforms import twenty
@@ -101,25 +99,8 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
     assert job.wait() == 18, job.tail()
     assert "edited_transform:transform was edited or replaced while the job runs" in job.log()
 
-    # A record that Spark cannot represent.
     job.start()
-    pipeline.wait_for_input(pipeline.expectation())
-    expected = pipeline.expectation()
-    pipeline.input_topic.configure("message.timestamp.after.max.ms", str(2**63 - 1))
-    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
-    producer.produce(pipeline.input, b"{}", partition=1, timestamp=TOO_LATE_MS)
-    assert producer.flush(30) == 0
-    offset = expected.ends[1]
-    assert job.wait() == 19, job.tail()
-    told = f"the record at offset {offset} of {pipeline.input}/1 has the timestamp {TOO_LATE_MS} ms"
-    assert told in job.log()
-    assert f"kafka-delete-records, offset {offset + 1}" in job.log()
-    pipeline.input_topic.delete_records({1: offset + 1})
-    assert pipeline.refused().rstrip().endswith("spark-job run --accept-data-loss")
-    write(pipeline.bootstrap, pipeline.input, clean(93, 30))
-    pipeline.start_and_see("new_generation", OUTBOX_ACCEPT_DATA_LOSS="1")
     pipeline.finish()
-    assert pipeline.generations() == [(1, "first", 0), (2, "data_loss", 0)]
 
 
 @pytest.fixture

@@ -92,6 +92,12 @@ def tracing(session: Session) -> Iterable[OutputEvent]:
     ]
 
 
+def times(session: Session) -> Iterable[OutputEvent]:
+    """Return the times of the session's events."""
+    told = " ".join(event.timestamp.isoformat(timespec="milliseconds") for event in session.events)
+    return [OutputEvent(session.start.topic.removesuffix(INPUT) + PAGES, told.encode())]
+
+
 def letters(session: Session) -> Iterable[OutputEvent]:
     """Return one output that names the session's events, such as `anna: A C`, out of their field `letter`."""
     return [_letters(session, session.key)]

@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from service.settings import KafkaSettings
-from spark_job.input import reading, unreadable
-from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input import reading
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
 
 
 class Answer:
     """A record, or an error at an offset."""
 
-    def __init__(
-        self, offset: int, code: int | None = None, *, time_ms: int = 0, retriable: bool = False
-    ) -> None:
-        self._offset, self._time_ms = offset, time_ms
+    def __init__(self, offset: int, code: int | None = None, *, retriable: bool = False) -> None:
+        self._offset = offset
         self._error = None if code is None else KafkaError(code, "said so", retriable=retriable)
 
     def offset(self) -> int:
@@ -28,9 +24,6 @@ class Answer:
 
     def error(self) -> KafkaError | None:
         return self._error
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self._time_ms
 
 
 class Consumer:
@@ -137,23 +130,3 @@ def test_a_broker_that_is_away_is_waited_for(read: Reading, code: int) -> None:
 def test_anything_else_is_a_failure(read: Reading) -> None:
     with pytest.raises(KafkaException, match="said so"):
         read(Answer(3), Answer(0, KafkaError.TOPIC_AUTHORIZATION_FAILED), Answer(7))
-
-
-@pytest.mark.parametrize(
-    ("time_ms", "found"), [(2**63 // 1000 + 1, True), (-(2**63 // 1000) - 1, True), (2**63 // 1000, False)]
-)
-def test_a_record_that_spark_cannot_hold_is_named_with_the_way_out(
-    monkeypatch: pytest.MonkeyPatch, time_ms: int, found: bool
-) -> None:
-    monkeypatch.setattr(
-        reading, "Consumer", Consumer([Answer(3, time_ms=5), Answer(4, time_ms=time_ms), Answer(9)])
-    )
-    where = TopicPartition("id", 2)
-    said = unreadable.find(KafkaSettings(), Offsets({where: 3}), Offsets({where: 9}), {"id": "in"})
-    if not found:
-        assert said is None
-        return
-    assert said is not None
-    assert f"the record at offset 4 of in/2 has the timestamp {time_ms} ms" in said
-    assert "kafka-delete-records, offset 5" in said
-    assert "spark-job run --accept-data-loss" in said

@@ -26,7 +26,6 @@ from spark_job.spark import failures, jvm
 from spark_job.spark.failures import (
     BatchTooLargeError,
     DiskFullError,
-    InputTimestampError,
     JobFailedError,
     OpenSessionsTooLargeError,
     SparkLostError,
@@ -296,13 +295,6 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "No module named 'spark_job'",
     ),
     # Spark
-    "timestamp": (
-        in_java("java.lang.ArithmeticException: long overflow"),
-        InputTimestampError,
-        19,
-        False,
-        "long overflow",
-    ),
     "heap": (
         in_java("java.lang.OutOfMemoryError: Java heap space"),
         BatchTooLargeError,

@@ -97,7 +97,7 @@ class Steps:
     fails_at: ClassVar[int | None]
 
     def __init__(self, run: Any, start: Offsets, commits: CommitThread, _condition: Condition) -> None:
-        self.run, self.read_to, self.before, self.planned = run, start, 0, None
+        self.run, self.read_to, self.before, self.columns = run, start, 0, None
         self._commits, self._reduced = commits, False
 
     def begin_query(self, *, reduced: bool) -> None:
@@ -139,7 +139,6 @@ class Run:
         patch.setattr(query, "read_records", self._read_records)
         patch.setattr(query, "load_added_jars", lambda _spark: None)
         patch.setattr(query, "offsets_json", lambda *_: "{}")
-        patch.setattr(query, "assembly_of", lambda _: SimpleNamespace(columns=None))
         patch.setattr(query, "_range", lambda *_: BatchRange(Offsets(), Offsets()))
         patch.setattr(ownership, "ask_disowned", lambda *_: None)
         settings = SimpleNamespace(
