@@ -10,7 +10,7 @@ from typing import Any
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.positions.description import changes
+from spark_job.recovery.positions.description import changes, has_newer_rules
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.recovery.positions.position import InputPosition
@@ -260,6 +260,13 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
         found.append(Finding("truncation", _truncation(cut, now), "--accept-truncation"))
     if lost:
         found.append(Finding("data_loss", _loss(begin, lost, now), "--accept-data-loss"))
+    if has_newer_rules(begin.assembly, now.assembly):
+        found.append(
+            Finding(
+                "changed_assembly",
+                "this release judges by newer rules (CHANGELOG.md): what comes from here on, and nothing before",
+            )
+        )
     changed = changes(begin.assembly, now.assembly)
     if changed:
         found.append(

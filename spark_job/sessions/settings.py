@@ -14,6 +14,13 @@ MIN_TS_MS = -62_135_596_800_000
 MAX_TS_MS = 253_402_300_799_999
 
 
+RULES = 2
+"""What this code adds to the settings. A generation keeps the number that judged its input; a rebuild judges by that again.
+
+1: ISO 8601 times with seconds only. 2: the forms in docs/sessions.md.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class AssemblySettings:
     """How a partition's events become sessions. Raises ValueError where the values contradict each other.
@@ -46,6 +53,7 @@ class AssemblySettings:
     """What the values are. `bytes` have no fields; the last three are in Confluent's wire format."""
     schema_id_in_header: bool = False
     """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
+    rules: int = RULES
 
     def __post_init__(self) -> None:
         if len({self.start, self.entry, self.end}) != 3:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.settings import Settings
+from spark_job.sessions.settings import RULES
 
 
 def described(settings: Settings) -> dict[str, Any]:
     """Return the description that the settings file gives, JSON-ready."""
     description = settings.session.model_dump(exclude={"max_open_bytes"})
+    description["rules"] = RULES
     # Descriptions of JSON are what they were before there were other formats.
     if settings.source.format != "json":
         description |= settings.source.model_dump(include={"format", "schema_id"})
@@ -16,9 +18,15 @@ def described(settings: Settings) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two descriptions, for people."""
+    """Return what differs between two descriptions, for people; newer rules are none of it."""
+    upgraded = {"rules"} if has_newer_rules(before, now) else set[str]()
     return [
         f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
-        for name in sorted({*before, *now})
+        for name in sorted({*before, *now} - upgraded)
         if before.get(name) != now.get(name)
     ]
+
+
+def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Tell whether another release, a later one, judges what comes from now on."""
+    return bool(now.get("rules", 1) > before.get("rules", 1))

@@ -64,7 +64,9 @@ class AvroReader:
         texts = found & kept.text[rows]
         if texts.any():
             which = np.flatnonzero(texts)
-            ms, right = iso8601_ms(_texts(data, kept, rows[which]).cast(pa.string()))
+            ms, right = iso8601_ms(
+                _texts(data, kept, rows[which]).cast(pa.string()), common_only=self._settings.rules < 2
+            )
             values[which] = ms
             found[which] = right
         return pa.array(values, mask=~found)

@@ -29,6 +29,7 @@ class ProtobufReader:
 
     def __init__(self, settings: AssemblySettings) -> None:
         self._texts_are_times = settings.time_format == "iso8601"
+        self._common_times_only = settings.rules < 2
         self._kept = wanted_fields(settings)
         self.wanted: Mapping[FieldPath, pa.DataType] = {
             path: pa.large_string() if kept == "text" else pa.int64() for path, kept in self._kept.items()
@@ -135,7 +136,9 @@ class ProtobufReader:
             return pa.array(values, kind)
         texts = [at for at, value in enumerate(values) if isinstance(value, str)]
         if texts:
-            ms, right = iso8601_ms(pa.array([values[at] for at in texts], pa.string()))
+            ms, right = iso8601_ms(
+                pa.array([values[at] for at in texts], pa.string()), common_only=self._common_times_only
+            )
             for at, time, good in zip(texts, ms.tolist(), right.tolist(), strict=True):
                 values[at] = time if good else None
         return pa.array(values, kind)

@@ -154,7 +154,8 @@ class _Wide:
         assert settings.time_path is not None
         column = self._fields.column(settings.time_path)
         if not pa.types.is_integer(column.type):
-            return iso8601_ms(self.text(settings.time_path).cast(pa.string()))
+            texts = self.text(settings.time_path).cast(pa.string())
+            return iso8601_ms(texts, common_only=settings.rules < 2)
         column = column if self._spread is None else column.take(self._spread)
         return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), _true(column.is_valid())
 

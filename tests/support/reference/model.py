@@ -16,10 +16,16 @@ from typing import Any
 
 import orjson
 
-from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.settings import RULES, AssemblySettings
 
 MAX_KEY_BYTES = 1024
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?[0-5]\d)?")
+_COMMON_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?[0-5]\d)?")
+_EXTENDED_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|[+-]\d\d(?::?\d\d(?::\d\d)?)?)?"
+)
+_BASIC_TIME = re.compile(
+    r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(?:(\d\d)(?:[.,](\d{1,9}))?)?(Z|[+-]\d\d(?:\d\d(?:\d\d)?)?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -321,7 +327,7 @@ def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool 
         event_id = _at(document, settings.event_id_path)
     ts = record.ts
     if settings.time_path is not None:
-        found = _epoch_ms(_at(document, settings.time_path), settings.time_format)
+        found = epoch_ms(_at(document, settings.time_path), settings.time_format, settings.rules)
         if found is None:
             return None
         ts = found
@@ -380,16 +386,29 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def _epoch_ms(value: Any, time_format: str) -> int | None:
+def epoch_ms(value: Any, time_format: str, rules: int = RULES) -> int | None:
+    """What a time field says; None where it is no time."""
     if time_format == "epoch_ms":
         return value if type(value) is int and -(2**63) <= value < 2**63 else None
-    if not isinstance(value, str) or not _ISO.fullmatch(value) or not value.isascii():
+    if not isinstance(value, str) or not value.isascii():
         return None
-    text = re.sub(r"\.(\d+)", lambda match: "." + match.group(1)[:3].ljust(3, "0"), value)
+    if rules < 2 and not _COMMON_TIME.fullmatch(value):
+        return None
+    text, bracket, zone_name = value.partition("[")
+    if bracket and (not zone_name[:-1] or not zone_name.endswith("]") or "]" in zone_name[:-1]):
+        return None
+    found = _EXTENDED_TIME.fullmatch(text) or (None if bracket else _BASIC_TIME.fullmatch(text))
+    if found is None or (bracket and found[8] is None):
+        return None
+    fraction = (found[7] or "").ljust(3, "0")[:3]
+    zone = (found[8] or "Z").replace(":", "").replace("Z", "+00")
+    ahead_h, ahead_m, ahead_s = (int(part or "0") for part in (zone[1:3], zone[3:5], zone[5:7]))
+    if ahead_h > 23 or ahead_m > 59 or ahead_s > 59:
+        return None
     try:
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=UTC)
-        return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
+        utc = datetime(*(int(part or "0") for part in found.groups()[:6]), int(fraction) * 1000, tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except ValueError:
         return None
+    ahead = timedelta(hours=ahead_h, minutes=ahead_m, seconds=ahead_s)
+    ms = (utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return ms - ahead // timedelta(milliseconds=1) * (-1 if zone[0] == "-" else 1)

@@ -182,6 +182,18 @@ def test_a_changed_assembly_keeps_what_is_open_and_who_judged_it() -> None:
     assert decision.lineage == Lineage((Former(ASSEMBLY, START),))
 
 
+def test_newer_rules_judge_from_here_on_without_a_flag_and_older_ones_need_it() -> None:
+    upgraded = seen(assembly={**ASSEMBLY, "rules": 2})
+    decision = opened(decide(upgraded, NOTHING))
+    assert (decision.reason, decision.start, decision.open) == ("changed_assembly", END, OPEN)
+    assert (decision.assembly, decision.lineage) == (upgraded.assembly, Lineage((Former(ASSEMBLY, START),)))
+    with pytest.raises(ContinuityError, match=r"have changed: end: 'e' -> 'x'\."):
+        decide(seen(assembly={**ASSEMBLY, "rules": 2, "end": "x"}), NOTHING)
+    newest = replace(AT, generation=replace(GENERATION, assembly=upgraded.assembly))
+    with pytest.raises(ContinuityError, match=r"have changed: rules: 2 -> None"):
+        decide(seen(assembly=ASSEMBLY), NOTHING, at=newest)
+
+
 def test_a_generation_keeps_the_policy_and_the_revision_of_the_one_before() -> None:
     at = replace(AT, generation=replace(GENERATION, policy="reissue", revision=2))
     decision = opened(decide(seen(assembly={**ASSEMBLY, "end": "x"}), EVERYTHING, at=at, greatest_revision=7))

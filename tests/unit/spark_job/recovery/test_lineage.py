@@ -138,20 +138,21 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
 def test_a_description_of_an_older_version_has_the_defaults_of_what_it_lacks_and_no_use_for_what_is_gone() -> (
     None
 ):
-    assert assembly_of({"timeout_s": 5, "buckets": 8}).settings == AssemblySettings(timeout_ms=5_000)
+    assert assembly_of({"timeout_s": 5, "buckets": 8}).settings == AssemblySettings(timeout_ms=5_000, rules=1)
     assert assembly_of({"key": "key"}).columns == RecordColumns({"key": ""})
 
 
 def test_each_change_of_a_description_is_named() -> None:
     before = described(Settings())
-    for name in before:
+    for name in before.keys() - {"rules"}:
         now = before | {name: "changed"}
         assert changes(before, now) == [f"{name}: {before[name]!r} -> 'changed'"]
     assert changes(before, dict(reversed(before.items()))) == []
 
 
 def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
-    assert described(Settings()).keys() == SessionSettings.model_fields.keys() - {"max_open_bytes"}
+    of_json = SessionSettings.model_fields.keys() - {"max_open_bytes"} | {"rules"}
+    assert described(Settings()).keys() == of_json
     of = Settings(
         source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]
         schema_registry={"url": "http://h"},  # type: ignore[arg-type]
