@@ -8,12 +8,14 @@ Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
    not decode (nesting over orjson's 1,024 levels), or with outer spaces are decoded with orjson first and kept only
    if it agrees.
 3. As many rows must come out as went in: a payload of two documents yields two.
-4. A block that fails is split, down to single records: what fails alone is malformed.
+4. A block that fails is split, down to single records: what fails alone is malformed. On the way orjson and the rules below leave out
+   what Arrow would refuse, so that this costs some ten times what a good record does, and not some hundred times.
 
 Arrow and orjson differ in one thing only, numbers beyond a 64-bit float (docs/sessions.md): to find them would cost every event something.
 Arrow has the last word on them, also where a block has failed.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +39,9 @@ _SPLIT = 16
 _FILTER_ROWS = 512
 _ODD = (b"NaN", b"Inf")
 _SCAN_BYTES = 256 << 10
-_HUGE_NUMBER = re.compile(rb"\d[eE][+-]?\d{3}|\d{200}")
-"""What orjson may refuse as infinite and Arrow takes."""
+_HUGE_NUMBER = re.compile(rb"(\d{25})\d{175,}|(\.\d*)?[eE]\+?(\d{3,})")
+"""What orjson may refuse as infinite and Arrow takes: many digits, a large exponent."""
+_GREATEST_EXPONENT = 308
 _DEEP_BYTES = 2000  # a payload of fewer bytes cannot nest deeper than orjson reads
 _DEEP_BRACKETS = 1000
 _EMPTY = pa.scalar(b"", pa.large_binary())
@@ -67,6 +70,7 @@ class Decoder:
     def __init__(self, paths: Sequence[tuple[FieldPath, pa.DataType]]) -> None:
         self._paths = paths
         tree: dict[str, Any] = {}
+        self._tree = tree
         for path, kind in paths:
             node = tree
             for name in path[:-1]:
@@ -87,9 +91,9 @@ class Decoder:
         low = 0
         while low < len(payloads):
             high = max(low + 1, int(np.searchsorted(bounds, bounds[low] + _BLOCK_BYTES, side="right")) - 1)
-            for start, table in self._block(payloads, low, high):
+            for found, table in self._block(payloads, np.arange(low, high)):
                 tables.append(table)
-                taken.append(rows[start : start + table.num_rows])
+                taken.append(rows[found])
             low = high
         if not tables:
             return Fields(rows[:0], self._options.explicit_schema.empty_table())
@@ -109,48 +113,45 @@ class Decoder:
                 return f"field {'.'.join(path)} is not {'an integer' if kind == pa.int64() else 'a string'}"
         return "a field named in the session settings occurs twice or has a parent that is not an object"
 
-    def _block(self, payloads: pa.LargeBinaryArray, low: int, high: int) -> list[tuple[int, pa.Table]]:
-        table = self._parse(payloads.slice(low, high - low))
+    def _block(self, payloads: pa.LargeBinaryArray, rows: Int) -> list[tuple[Int, pa.Table]]:
+        """Parse some rows: (rows, their fields) of those that can be."""
+        whole = rows[-1] - rows[0] == len(rows) - 1
+        table = self._parse(payloads.slice(rows[0], len(rows)) if whole else payloads.take(pa.array(rows)))
         if table is not None:
-            return [(low, table)]
-        if high - low == 1:
+            return [(rows, table)]
+        if len(rows) == 1:
             return []
-        if high - low > _FILTER_ROWS:
-            step = -(-(high - low) // _SPLIT)
-            parts = [(at, min(at + step, high)) for at in range(low, high, step)]
+        if len(rows) > _FILTER_ROWS:
+            parts = np.array_split(rows, _SPLIT)
         else:
-            parts = self._plausible(payloads, low, high)
-        return [found for part in parts for found in self._block(payloads, *part)]
-
-    def _plausible(self, payloads: pa.LargeBinaryArray, low: int, high: int) -> list[tuple[int, int]]:
-        """The runs of rows that orjson finds no fault with, halved where it finds none at all.
-
-        Most of what fails is plain rubbish: this is some hundred times cheaper than splitting down to each row. A row with a number that
-        only Arrow can judge is a run of its own.
-        """
-        runs: list[tuple[int, int]] = []
-        joins = False
-        for row in range(low, high):
-            payload = payloads[row].as_py()
-            good = self._acceptable(payload)
-            if good and joins:
-                runs[-1] = (runs[-1][0], row + 1)
-            elif good or _HUGE_NUMBER.search(payload) is not None:
-                runs.append((row, row + 1))
-            joins = good
-        if runs == [(low, high)]:
-            middle = (low + high) // 2
-            return [(low, middle), (middle, high)]
-        return runs
+            good = np.array([self._acceptable(payloads[row].as_py()) for row in rows.tolist()])
+            parts = np.array_split(rows, 2) if good.all() else [rows[good]]
+        return [found for part in parts if len(part) for found in self._block(payloads, part)]
 
     def _acceptable(self, payload: bytes) -> bool:
+        """Whether nothing is wrong that can be found without Arrow."""
         try:
             document = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            return False
-        return isinstance(document, dict) and all(
-            _fits(at(document, path), kind) for path, kind in self._paths
+            shorter = _HUGE_NUMBER.sub(_smaller, payload)
+            return shorter != payload and self._acceptable(shorter)
+        return (
+            isinstance(document, dict)
+            and all(
+                _has_parents(document, path) and _fits(at(document, path), kind) for path, kind in self._paths
+            )
+            and not self._names_a_field_twice(payload)
         )
+
+    def _names_a_field_twice(self, payload: bytes) -> bool:
+        """Whether a field that is wanted, or a parent of one, occurs twice: orjson takes the last one, Arrow none."""
+        names = (name for path, _ in self._paths for name in path)
+        if b"\\" not in payload and all(payload.count(b'"%b"' % name.encode()) < 2 for name in names):
+            return False
+        try:
+            return _occurs_twice(json.loads(payload, object_pairs_hook=_Pairs), self._tree)
+        except RecursionError:
+            return False  # Arrow says it
 
     def _parse(self, payloads: pa.LargeBinaryArray) -> pa.Table | None:
         lines = pc.binary_join_element_wise(payloads, _EMPTY, _NEWLINE)
@@ -175,6 +176,39 @@ def at(document: dict[str, Any], path: FieldPath) -> object:
             return None
         value = value.get(name)
     return value
+
+
+def _smaller(number: re.Match[bytes]) -> bytes:
+    """A number that orjson reads, and that is no integer of 64 bits, where Arrow may take the one that was found."""
+    digits, fraction, exponent = number.groups()
+    if digits is not None:
+        return digits
+    takes = int(exponent[:9]) <= _GREATEST_EXPONENT + len(fraction or b"")
+    return b"e25" if takes else number[0]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object of a document with all that it names."""
+
+
+def _occurs_twice(document: object, tree: dict[str, Any]) -> bool:
+    if not isinstance(document, _Pairs):
+        return False
+    for name, node in tree.items():
+        found = [value for each, value in document if each == name]
+        if len(found) > 1 or (found and isinstance(node, dict) and _occurs_twice(found[0], node)):
+            return True
+    return False
+
+
+def _has_parents(document: dict[str, Any], path: FieldPath) -> bool:
+    """Whether all parents of a field are objects, as far as they are there."""
+    value: object = document
+    for name in path[:-1]:
+        value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and not isinstance(value, dict):
+            return False
+    return True
 
 
 def _fits(value: object, kind: pa.DataType) -> bool:

@@ -275,6 +275,40 @@ def test_one_bad_record_in_a_large_block_costs_only_itself() -> None:
     assert fields.column(("e",)).to_pylist() == [str(row) for row in range(20_000) if row != 12_345]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"e":"v","e":"w"}',
+        b'{"e":"v","\\u0065":"w"}',
+        b'{"d":{"k":"v"},"d":null}',
+        b'{"d":{"k":"v","k":"v"}}',
+        b'{"d":5}',
+        b'{"e":"v","z":1e400}',
+        b'{"e":5,"z":' + b"1" * 400 + b"}",
+        b'{"n":' + b"1" * 400 + b"}",
+        b'{"n":1.5}',
+        b'{"e":"\\ud800"}',
+    ],
+)
+def test_what_is_wrong_with_many_records_costs_no_block_for_each(
+    bad: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    parse_block = Decoder._parse
+
+    def counted(decoder: Decoder, values: pa.LargeBinaryArray) -> pa.Table | None:
+        parsed.append(len(values))
+        return parse_block(decoder, values)
+
+    monkeypatch.setattr(Decoder, "_parse", counted)
+    good = b'{"e":"v","d":{"k":"w"}}'
+    for values in ([bad] * 2_000, [bad, good] * 1_000):
+        parsed.clear()
+        fields = Decoder(PATHS).decode(pa.array(values, pa.large_binary()))
+        assert len(fields.rows) == values.count(good)
+        assert len(parsed) < 40
+
+
 def test_broken_records_that_add_up_to_the_right_number_of_documents_are_still_malformed() -> None:
     values = [b'{"z":', b'{"e":"v"}}', b"{}{}", b'{"e":"v"}']
     fields = Decoder(PATHS).decode(pa.array(values, pa.large_binary()))
