@@ -103,6 +103,12 @@ def enum_name(each: Any, number: int) -> str | int:
     return number if found is None else str(found.name)
 
 
+def why_unusable(schema: WriterSchema) -> str | None:
+    """Return why no message can be read by a schema; None: some can."""
+    found = _file_or_why(schema)
+    return found if isinstance(found, str) else None
+
+
 def _file(schema: WriterSchema) -> Any:
     found = _file_or_why(schema)
     if isinstance(found, str):

@@ -47,6 +47,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         self._where = str(options["url"])
         self._known: dict[int, WriterSchema] = {}
         self._unusable: dict[int, tuple[float, UnusableSchema]] = {}
+        self._absent_since: dict[int, float] = {}
         self._lock = threading.Lock()
         self._pauses = _Pauses(self._where)
         self._pauses.watch(self.client)
@@ -61,15 +62,30 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             at, unusable = self._unusable.get(schema_id, (0.0, None))
             if unusable is not None and time.monotonic() < at + _UNUSABLE_S:
                 return unusable
-            found = self.fetch(schema_id)
-            if isinstance(found, WriterSchema):
-                self._known[schema_id] = found
-                self._unusable.pop(schema_id, None)
-            else:
-                if len(self._unusable) >= _MOST_REMEMBERED:
-                    self._unusable.clear()
-                self._unusable[schema_id] = time.monotonic(), found
+            return self._fetched(schema_id)
+
+    def asked_again(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        """As a look-up; what is remembered of an id that could not be used does not count."""
+        with self._lock:
+            return self._fetched(schema_id)
+
+    def _fetched(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        found = self.fetch(schema_id)
+        if isinstance(found, WriterSchema):
+            self._known[schema_id] = found
+            self._unusable.pop(schema_id, None)
+            self._absent_since.pop(schema_id, None)
             return found
+        for each in (self._unusable, self._absent_since):
+            if len(each) >= _MOST_REMEMBERED:
+                each.clear()
+        self._unusable[schema_id] = time.monotonic(), found
+        self._absent_since.setdefault(schema_id, time.monotonic())
+        return found
+
+    def absent_since(self, schema_id: int) -> float:
+        """When the registry was first asked in vain for an id that it does not have (time.monotonic)."""
+        return self._absent_since.get(schema_id, float("-inf"))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._known)
@@ -87,7 +103,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             return UnusableSchema(f"no registry has a schema {schema_id}: ids end at {_MAX_ID}")
         found = self._asked(lambda: self.client.get_schema(schema_id), {_NO_SUCH_SCHEMA})
         if found is None:
-            return UnusableSchema(f"the registry has no schema {schema_id}")
+            return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
         kind = found.schema_type or "AVRO"
         if kind not in _KINDS:
             return UnusableSchema(f"schema {schema_id} is of a kind that is not supported: {kind}")
@@ -97,17 +113,19 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 lambda: self.client.get_schema(schema_id, fmt="serialized"), {_NO_SUCH_SCHEMA}
             )
             if found is None:
-                return UnusableSchema(f"the registry has no schema {schema_id}")
+                return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
         references: dict[str, str] = {}
         if (why := self._add_references(found, references)) is not None:
-            return UnusableSchema(f"schema {schema_id} {why}")
+            return UnusableSchema(f"schema {schema_id} {why[0]}", may_come=why[1])
         text = found.schema_str or ""
         if len(text) + sum(map(len, references.values())) > _MAX_CHARS:
             return UnusableSchema(f"schema {schema_id} has over {_MAX_CHARS} characters")
         return WriterSchema(kind, text, tuple(references.items()))  # type: ignore[arg-type]
 
-    def _add_references(self, schema: "Schema", found: dict[str, str]) -> str | None:
-        """Depth first, so that each comes behind its own references. Return why they cannot be used; None: they can."""
+    def _add_references(self, schema: "Schema", found: dict[str, str]) -> tuple[str, bool] | None:
+        """Depth first, so that each comes behind its own references. Return why they cannot be used, and whether they still may come; None:
+        they can.
+        """
         fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
         opened: dict[str, str] = {}
         todo = [(reference, False) for reference in reversed(schema.references or ())]
@@ -115,19 +133,22 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             reference, below_done = todo.pop()
             name, subject, version = reference.name, reference.subject, reference.version
             if name is None or subject is None or version is None:
-                return "has a reference without a place"
+                return "has a reference without a place", False
             if below_done:
                 found[name] = opened[name]
                 continue
             if name in found:
                 continue
             if name in opened:
-                return f"refers to {name!r}, which refers to itself"
+                return f"refers to {name!r}, which refers to itself", False
             if len(opened) == _MAX_REFERENCES:
-                return f"has over {_MAX_REFERENCES} references"
+                return f"has over {_MAX_REFERENCES} references", False
             answer = self._asked(partial(self.client.get_version, subject, version, True, fmt), _NOT_THERE)
             if answer is None:
-                return f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have"
+                return (
+                    f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have",
+                    True,
+                )
             opened[name] = answer.schema.schema_str or ""
             todo.append((reference, True))
             todo += [(each, False) for each in reversed(answer.schema.references or ())]

@@ -21,6 +21,8 @@ class UnusableSchema:
     """What an id stands for by which no value can be read."""
 
     why: str
+    may_come: bool = False
+    """The registry does not have it, or what it refers to: it may be registered yet."""
 
 
 Schemas = Mapping[int, WriterSchema | UnusableSchema]

@@ -1,7 +1,8 @@
 """Finds the sessions that are open at an offset again, in Kafka: assembles the partition from the safe offset up to there.
 
 What closes on the way is in the outbox for a long time, and forgotten. Each event is judged by the description that the lineage has for its
-offset. What was found must have the digest of what was open; so a recovery proves itself.
+offset, and by the verdicts on schema ids that were kept with the position. What was found must have the digest of what was open; so a
+recovery proves itself.
 """
 
 import gc
@@ -15,7 +16,7 @@ from typing import Any
 
 from service.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
-from spark_job.assembly.schemas import known, schemas_for
+from spark_job.assembly.schemas import judged_again, schemas_for
 from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
@@ -63,7 +64,8 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
 def _read_again(of: Slice, task: TaskSettings, found: Rebuilt) -> None:
     for judge, messages in _pieces(of, task):
         new, rules = judge.columns.table(messages), judge.settings
-        assembled = assemble(found.state, new, rules, known(schemas_for(rules, task), new, rules))
+        again = judged_again(schemas_for(rules, task), new, rules, of.refused)
+        assembled = assemble(found.state, again.records, rules, again.schemas)
         found.state = assembled.state
         found.events += len(messages)
         reach("task.during_rebuild")

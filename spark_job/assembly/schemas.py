@@ -1,16 +1,34 @@
-"""The schemas that some records need, fetched before the assembler sees them: it asks nobody."""
+"""The schemas that some records need, fetched before the assembler sees them: it asks nobody.
 
+An id becomes a verdict here. One that the registry does not have yet may be on its way there, so a record that is young is not refused for
+it at once: the registry is asked again for some seconds. What was decided is kept with the position (`refused_ids`).
+"""
+
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from service.errors import SettingsError
-from service.schemas.registry import registry_client, schemas_of
-from service.schemas.writer import RegistryRefusedError, Schemas
+from service.schemas.registry import RegistrySchemas, registry_client, schemas_of
+from service.schemas.writer import RegistryRefusedError, Schemas, UnusableSchema, WriterSchema
+from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
-from spark_job.sessions.parsing.heads import schema_ids
+from spark_job.sessions.parsing.formats import has_schemas, why_unusable
+from spark_job.sessions.parsing.heads import record_ids
 from spark_job.sessions.settings import AssemblySettings
+
+Int = npt.NDArray[np.int64]
+
+REGISTERED_WITHIN_S = 5.0
+"""A record of which the registry does not have the schema is refused when it is as old, or an id was asked for as long."""
+MOST_UNUSABLE = 200
+"""Ids of a piece of input that the registry may be asked for in vain; the others, the rarest, are refused unasked."""
+_FIRST_PAUSE_S = 0.2
 
 
 def check_registry(options: Mapping[str, Any]) -> None:
@@ -27,14 +45,97 @@ def check_registry(options: Mapping[str, Any]) -> None:
 
 def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:
     """Return the schemas of a format; none where it has none."""
-    return {} if rules.format in ("json", "bytes") else schemas_of(settings.registry)
+    return schemas_of(settings.registry) if has_schemas(rules.format) else {}
 
 
-def known(schemas: Schemas, new: pa.Table, rules: AssemblySettings) -> Schemas:
-    """Return the schemas of some new records: the assembler asks nobody.
+@dataclass(frozen=True)
+class Judged:
+    """Some records with the schemas by which they are read."""
+
+    records: pa.Table
+    schemas: Schemas
+    refused: RefusedIds
+    """The verdicts so far, with those on these records."""
+
+
+def judged(schemas: Schemas, new: pa.Table, rules: AssemblySettings, before: RefusedIds) -> Judged:
+    """Return new records with their schemas: the assembler asks nobody. `before`: the verdicts on the records before them.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
-    if rules.format in ("json", "bytes"):
-        return schemas
-    return {schema_id: schemas[schema_id] for schema_id in sorted(schema_ids(new, rules))}
+    if not isinstance(schemas, RegistrySchemas):
+        return Judged(new, schemas, before)
+    rows, ids = record_ids(new, rules)
+    found = _usable(_asked(schemas, new, rows, ids), rules)
+    return Judged(new, found, before.judged(ids, new.column("offset").to_numpy()[rows], found))
+
+
+def judged_again(schemas: Schemas, old: pa.Table, rules: AssemblySettings, refused: RefusedIds) -> Judged:
+    """Return records that were read before: without those that were refused then, which are no events of a session.
+
+    Raises RegistryAwayError, RegistryRefusedError.
+    """
+    if not isinstance(schemas, RegistrySchemas):
+        return Judged(old, schemas, refused)
+    rows, ids = record_ids(old, rules)
+    gone = refused.of(ids, old.column("offset").to_numpy()[rows])
+    kept = np.ones(len(old), bool)
+    kept[rows[gone]] = False
+    if gone.any():
+        old = old.filter(pa.array(kept))
+    return Judged(old, _usable(_asked_once(schemas, _by_frequency(ids[~gone])), rules), refused)
+
+
+def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int) -> Schemas:
+    """What each id stands for, once it is certain enough."""
+    found = _asked_once(schemas, _by_frequency(ids))
+    absent = [number for number, schema in found.items() if _may_come(schema)]
+    if not absent:
+        return found
+    newest = int(new.column("ts").to_numpy()[rows[np.isin(ids, absent)]].max()) / 1_000
+    until = time.monotonic() + newest + REGISTERED_WITHIN_S - time.time()
+    pause_s = _FIRST_PAUSE_S
+    while absent:
+        waits = {number: min(until, schemas.absent_since(number) + REGISTERED_WITHIN_S) for number in absent}
+        left = max(waits.values()) - time.monotonic()
+        if left <= 0:
+            break
+        time.sleep(min(pause_s, left))
+        pause_s *= 2
+        found |= {number: schemas.asked_again(number) for number in absent}
+        absent = [number for number in absent if _may_come(found[number])]
+    return found
+
+
+def _asked_once(schemas: RegistrySchemas, ids: list[int]) -> dict[int, WriterSchema | UnusableSchema]:
+    found: dict[int, WriterSchema | UnusableSchema] = {}
+    unusable = 0
+    for number in ids:
+        if unusable < MOST_UNUSABLE or schemas.knows(number):
+            found[number] = schemas[number]
+            unusable += isinstance(found[number], UnusableSchema) and not schemas.knows(number)
+        else:
+            found[number] = UnusableSchema(
+                f"the registry was not asked for schema {number}: it has none of {MOST_UNUSABLE} others that the records beside it name"
+            )
+    return found
+
+
+def _may_come(schema: WriterSchema | UnusableSchema) -> bool:
+    return isinstance(schema, UnusableSchema) and schema.may_come
+
+
+def _usable(found: Schemas, rules: AssemblySettings) -> Schemas:
+    """Those by which no value can be read here, too, say why."""
+    return {
+        number: schema
+        if (why := why_unusable(schema, rules)) is None
+        else UnusableSchema(f"schema {number}: {why}")
+        for number, schema in found.items()
+    }
+
+
+def _by_frequency(ids: Int) -> list[int]:
+    """Each id once, the most frequent first, then by number."""
+    numbers, counts = np.unique(ids, return_counts=True)
+    return numbers[np.lexsort((numbers, -counts))].tolist()  # type: ignore[no-any-return]

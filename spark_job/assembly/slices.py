@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from service.output_topics import OutputTopics
+from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.columns import RecordColumns
 from spark_job.sessions.settings import AssemblySettings
 
@@ -42,6 +43,8 @@ class Slice:
     """Of what is open where the outbox is: the batch before may not be committed yet, and where that fails, a new run begins there."""
     keep_timed_out: bool = False
     """Letters `timed_out` that close below `start` are not forgotten: the first slice after an upgrade from before schema 0005."""
+    refused: RefusedIds = NOTHING_REFUSED
+    """Which records below `start` were refused for their schema's id."""
 
     @property
     def place(self) -> str:

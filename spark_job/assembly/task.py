@@ -32,7 +32,7 @@ from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_e
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
-from spark_job.assembly.schemas import known, schemas_for
+from spark_job.assembly.schemas import judged, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
@@ -136,6 +136,7 @@ class _Partition:
         self._seconds = {"open_s": 0.0, "assemble_s": 0.0, "transform_s": 0.0}
         self._rebuilt: dict[str, float | bool] | None = None
         self._state: OpenState | None = None
+        self._refused = of.refused
 
     def take(self, new: pa.Table) -> Iterator[rows.Row]:
         """Assemble some records; yield what closed and the letters."""
@@ -146,12 +147,13 @@ class _Partition:
                 yield letters.letter(self.source, letter)
         began = time.perf_counter()
         try:
-            assembled = assemble(state, new, self._of.rules, known(self._schemas, new, self._of.rules))
+            of = judged(self._schemas, new, self._of.rules, self._refused)
+            assembled = assemble(state, of.records, self._of.rules, of.schemas)
         except DamagedStateError:
             # Spark runs the task again, or the job starts again: it is found in Kafka then.
             self._cache.discard(self._of.digest or "")
             raise
-        self._state = assembled.state
+        self._state, self._refused = assembled.state, of.refused
         self._check_size(assembled.state)
         _add(self._counts, assembled.counts)
         self._bytes += new.nbytes
@@ -179,6 +181,9 @@ class _Partition:
             "events": int(sessions.rows.sum()),
             "bytes": int(sessions.n_bytes.sum()),
             "digest": state.digest,
+            "refused": self._refused.since(state.safe_offset).to_json()
+            if state.safe_offset is not None
+            else [],
             "counts": {**asdict(self._counts), "bytes": self._bytes},
             "seconds": self._seconds,
             "rebuilt": self._rebuilt,

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows, session_row
+from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.open_partitions import OpenPartition
 
@@ -59,6 +60,8 @@ class AssembledBatch(NamedTuple):
     digest: str
     """Of what is open; empty where nothing is."""
     tombstones: bytes
+    refused: RefusedIds
+    """Which records, from the oldest open session on, were refused for their schema's id."""
     rebuilt_events: int | None
     """Records that were read again to find the open sessions; None where they were at hand."""
     differs: bool
@@ -71,7 +74,9 @@ class AssembledBatch(NamedTuple):
         if not self.digest:
             return None
         safe = end if self.safe is None else self.safe
-        return OpenPartition(safe, self.sessions, self.events, self.n_bytes, self.digest, self.tombstones)
+        return OpenPartition(
+            safe, self.sessions, self.events, self.n_bytes, self.digest, self.tombstones, refused=self.refused
+        )
 
 
 @dataclass(frozen=True)
@@ -231,6 +236,7 @@ def _partition(
         n_bytes=detail["bytes"],
         digest=detail["digest"],
         tombstones=row["tombstones"] or b"",
+        refused=RefusedIds.from_json(detail["refused"]),
         rebuilt_events=detail["rebuilt"] and detail["rebuilt"]["events"],
         differs=bool(detail["rebuilt"] and detail["rebuilt"]["differs"]),
         problem=detail["problem"],

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from service.schemas.avro.values import parsed
-from service.schemas.writer import WriterSchema
+from service.schemas.budget import MOST_DECIMAL_BYTES, MOST_NAME_CHARS
+from service.schemas.writer import SchemaUnusableError, WriterSchema
 
 FieldPath = tuple[str, ...]
 """The names from the record down to a field."""
@@ -50,6 +51,8 @@ class Sized:
     """Bytes or a string, behind their length."""
 
     path: FieldPath | None = None
+    most: int | None = None
+    """Bytes that it may have."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class Union:
     """One of several, behind its number."""
 
     branches: list["Node"] = field(default_factory=list)
+    weights: tuple[int, ...] = ()
+    """Of each branch; see `weight_of`."""
 
 
 @dataclass(slots=True)
@@ -65,6 +70,8 @@ class Items:
 
     item: "Node"
     has_keys: bool
+    weight: int = 1
+    """Values that each item is at the least."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,13 @@ class Plan:
     """How the values of one schema are read."""
 
     root: Node
+    weight: int
+
+
+_ENDLESS = 2**62
+_MOST_DEEP = 150
+_MOST_FIXED_BYTES = 2**31
+_MOST_PRECISION = 10_000
 
 
 def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Plan:
@@ -97,20 +111,78 @@ def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Pl
 
     Raises SchemaUnusableError.
     """
-    root, named = parsed(schema)
-    return Plan(_Compiler(named, times_are_text).node(root, wanted, ()))
+    document, named = parsed(schema)
+    try:
+        root = _Compiler(named, times_are_text).node(document, wanted, ())
+    except (SchemaUnusableError, MemoryError):
+        raise
+    except Exception as error:  # of a document that nobody has checked, fastavro not wholly
+        raise SchemaUnusableError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+    weight = _weigh(root)
+    if weight == _ENDLESS:
+        raise SchemaUnusableError(
+            "not an Avro schema: each of its values contains itself, or is of records without end"
+        )
+    return Plan(root, weight)
+
+
+def _weigh(root: Node) -> int:
+    """Set the weights of all nodes; return the root's."""
+    known: dict[int, int] = {}
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        match node:
+            case Sequence():
+                todo += node.fields
+            case Wrong():
+                todo.append(node.node)
+            case Items():
+                node.weight = max(1, _weight_of(node.item, known))
+                todo.append(node.item)
+            case Union():
+                node.weights = tuple(_weight_of(each, known) for each in node.branches)
+                todo += node.branches
+    return _weight_of(root, known)
+
+
+def _weight_of(node: Node, known: dict[int, int]) -> int:
+    """How many values come out of a node that have no byte of their own: records, and what is empty; not behind a union or in an array,
+    which have one. A record of records of nulls has many.
+    """
+    if isinstance(node, Fixed):
+        return int(not node.size)
+    if not isinstance(node, Sequence):
+        return 0
+    if (weight := known.get(id(node))) is None:
+        known[id(node)] = _ENDLESS  # for the records below that contain this one
+        weight = known[id(node)] = min(_ENDLESS, 1 + sum(_weight_of(each, known) for each in node.fields))
+    return weight
 
 
 class _Compiler:
     def __init__(self, named: Mapping[str, Any], times_are_text: bool) -> None:
         self._named = named
         self._times_are_text = times_are_text
+        self._deep = 0
         self._unwanted: dict[
             str, Node
         ] = {}  # records of which nothing is kept, by name: they may contain themselves
 
     def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
         """`wanted`: below `path`."""
+        if self._deep == _MOST_DEEP:
+            raise SchemaUnusableError(f"not an Avro schema: its types nest deeper than {_MOST_DEEP} levels")
+        self._deep += 1
+        made = self._node(schema, wanted, path)
+        self._deep -= 1
+        return made
+
+    def _node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
         if isinstance(schema, list):
             return Union([self.node(branch, wanted, path) for branch in schema])
         if isinstance(schema, str):
@@ -160,14 +232,14 @@ class _Compiler:
             case "double":
                 return self._kept(Fixed(8), wanted, path)
             case "fixed":
-                return self._kept(Fixed(int(schema["size"])), wanted, path)
+                return self._kept(Fixed(_fixed_size(schema)), wanted, path)
             case "int" | "long":
                 per_ms = _UNITS.get(schema.get("logicalType", ""), 0 if self._times_are_text else 1)
                 return (
                     Varint(path, per_ms) if kept == "time" and per_ms else self._kept(Varint(), wanted, path)
                 )
             case "enum":
-                symbols = tuple(schema["symbols"])
+                symbols = _symbols(schema)
                 return (
                     Varint(path, 0, symbols)
                     if kept == "text"
@@ -176,8 +248,35 @@ class _Compiler:
             case "string" if kept == "text" or (kept == "time" and self._times_are_text):
                 return Sized(path)
             case _:  # bytes, string
-                return self._kept(Sized(), wanted, path)
+                return self._kept(Sized(most=_most_bytes(schema)), wanted, path)
 
     def _kept(self, node: Node, wanted: Wanted, path: FieldPath) -> Node:
         """A node of which nothing can be kept."""
         return Wrong(path, node) if path in wanted else node
+
+
+def _fixed_size(schema: Mapping[str, Any]) -> int:
+    size = schema["size"]
+    if type(size) is not int or not 0 <= size <= _MOST_FIXED_BYTES:
+        raise SchemaUnusableError(f"not an Avro schema: a fixed of {size!r} bytes")
+    most = _most_bytes(schema)
+    if most is not None and size > most:
+        raise SchemaUnusableError(f"a decimal of {size} bytes, over {most}")
+    return size
+
+
+def _most_bytes(schema: Mapping[str, Any]) -> int | None:
+    if schema.get("logicalType") != "decimal":
+        return None
+    if schema.get("precision", 0) > _MOST_PRECISION:
+        raise SchemaUnusableError(f"a decimal of precision {schema['precision']}, over {_MOST_PRECISION}")
+    return MOST_DECIMAL_BYTES
+
+
+def _symbols(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    symbols = tuple(schema["symbols"])
+    if not all(isinstance(each, str) and len(each) <= MOST_NAME_CHARS for each in symbols):
+        raise SchemaUnusableError(
+            f"an enum with a symbol of over {MOST_NAME_CHARS} characters, or that is no text"
+        )
+    return symbols

@@ -14,13 +14,7 @@ from service.schemas.avro.plan import (
     Varint,
     Wrong,
 )
-
-MOST_LEVELS = 200
-"""Values that nest deeper are malformed: what decodes them whole for a transform could not go much further."""
-
-
-MORE_ITEMS = 1_000
-"""Items that a value may have beyond one for each byte: those that take none, as nulls do. A few bytes could claim any number of them."""
+from service.schemas.budget import MOST_LEVELS, most_values
 
 
 class NotOfSchemaError(ValueError):
@@ -33,12 +27,13 @@ class SingleValue:
     def __init__(self, data: memoryview, begin: int, end: int, plan: Plan) -> None:
         """Raises NotOfSchemaError."""
         self._data, self._at, self._end = data, begin, end
-        self._items_left = end - begin + MORE_ITEMS
+        self._values_left = most_values(end - begin)
         self.spans: dict[FieldPath, tuple[int, int]] = {}
         """Where texts begin, and their bytes."""
         self.times: dict[FieldPath, int] = {}
         """Milliseconds."""
         self.symbols: dict[FieldPath, str] = {}
+        self._charge(plan.weight)
         self._read(plan.root, 0)
 
     def _read(self, node: Node, level: int) -> None:
@@ -51,6 +46,8 @@ class SingleValue:
                 self._number(node)
             case Sized():
                 size = self._varint()
+                if node.most is not None and size > node.most:
+                    raise NotOfSchemaError(f"it has a decimal of {size} bytes, over {node.most}")
                 begin = self._at
                 self._skip(size)
                 if node.path is not None:
@@ -59,6 +56,7 @@ class SingleValue:
                 branch = self._varint()
                 if not 0 <= branch < len(node.branches):
                     raise NotOfSchemaError(f"a union has no branch {branch}")
+                self._charge(node.weights[branch])
                 self._read(node.branches[branch], level)
             case Items():
                 self._items(node, level)
@@ -82,13 +80,16 @@ class SingleValue:
             if count < 0:
                 count = -count
                 self._varint()  # the block's bytes
-            if count > self._items_left:
-                raise NotOfSchemaError("its arrays and maps claim more items than its bytes can hold")
-            self._items_left -= count
+            self._charge(count * node.weight)
             for _ in range(count):
                 if node.has_keys:
                     self._skip(self._varint())
                 self._read(node.item, level + 1)
+
+    def _charge(self, values: int) -> None:
+        if values > self._values_left:
+            raise NotOfSchemaError("it claims more values than its bytes can hold")
+        self._values_left -= values
 
     def _skip(self, size: int) -> None:
         if not 0 <= size <= self._end - self._at:

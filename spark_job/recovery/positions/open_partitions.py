@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.offsets import Offsets, TopicPartition
 
 
@@ -23,6 +24,8 @@ class OpenPartition:
     """An encoded table (sessions/state/open_sessions.py); empty where there are none."""
     upgraded: bool = False
     """Of an outbox from before schema 0005: of what silence closed below the position, some letters may not be written yet."""
+    refused: RefusedIds = NOTHING_REFUSED
+    """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 
     def unproven(self, safe: int) -> Self:
         """Return the same where the digest no longer holds: what is open is to be found out, from `safe` on. Tombstones stay."""
@@ -38,7 +41,7 @@ class OpenPartition:
             kept = begun_before(self.tombstones, end)
         if self.safe >= end and not kept:
             return None
-        return replace(self, tombstones=kept).unproven(min(self.safe, end))
+        return replace(self, tombstones=kept, refused=self.refused.below(end)).unproven(min(self.safe, end))
 
     def moved(self, end: int) -> Self:
         """Return the same after a slice without any record. Tombstones alone need nothing below the end."""
@@ -54,6 +57,7 @@ class OpenPartition:
         }
         found |= {} if self.digest is None else {"digest": self.digest}
         found |= {"upgraded": True} if self.upgraded else {}
+        found |= {"refused": self.refused.to_json()} if self.refused.ranges else {}
         return found | ({"tombstones": base64.b64encode(self.tombstones).decode()} if self.tombstones else {})
 
     @classmethod
@@ -68,6 +72,7 @@ class OpenPartition:
             value.get("digest"),
             tombstones,
             value.get("upgraded", False),
+            RefusedIds.from_json(value.get("refused", ())),
         )
 
 

@@ -1,5 +1,6 @@
 """From a position to what the tasks of the next batch are told."""
 
+from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import source_number
@@ -41,5 +42,6 @@ def slices_of(
             accept_differing=begin == accept_differing_at.get(where),
             committed_digest="" if at_commit is None else at_commit.digest or "",
             keep_timed_out=opened is not None and opened.upgraded,
+            refused=NOTHING_REFUSED if opened is None else opened.refused,
         )
     return found

@@ -58,6 +58,11 @@ class AvroReader:
             return str(error)
         return "not of its schema"
 
+    def why_unusable(self, schema: WriterSchema) -> str | None:
+        """See formats.SchemaReader."""
+        plan = _plan(schema, self._settings)
+        return plan if isinstance(plan, str) else None
+
     def _times(self, data: memoryview, kept: Kept, rows: Int) -> pa.Array:
         """Milliseconds; a text that is no time is NULL, as one that is missing."""
         found, values = kept.found[rows], kept.begin[rows]

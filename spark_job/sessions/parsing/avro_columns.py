@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.schemas.avro.plan import Fixed, Items, Node, Plan, Sequence, Sized, Union, Varint, Wrong
-from service.schemas.avro.single import MORE_ITEMS, NotOfSchemaError, SingleValue
+from service.schemas.avro.single import NotOfSchemaError, SingleValue
+from service.schemas.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE
 from spark_job.sessions.settings import FieldPath
 
 Int = npt.NDArray[np.int64]
@@ -41,13 +42,18 @@ class AvroColumns:
         """`begin` and `end`: of each value in `data`."""
         self._data = np.frombuffer(data, np.uint8)
         self._at, self._end = begin.copy(), end
-        self._items_left = end - begin + MORE_ITEMS
+        size = end - begin
+        # budget.most_values, of all at once.
+        self._values_left = size + np.minimum(MORE_FOR_EACH_BYTE * size + MORE, MOST_MORE)
         self.good: Bool = np.ones(len(begin), bool)
         """Whether each is a value of the schema with fields of the right types."""
         self.fields = {path: Kept(len(begin)) for path in wanted}
         self._left: Bool = np.zeros(len(begin), bool)
         if len(begin):
-            self._walk(plan.root, np.arange(len(begin)), 0)
+            rows = np.arange(len(begin))
+            if plan.weight:
+                rows = self._charge(rows, plan.weight)
+            self._walk(plan.root, rows, 0)
         unsigned = data.cast("B")  # Arrow's bytes have a sign
         for row in np.flatnonzero(self._left & self.good).tolist():
             self._one(unsigned, row, int(begin[row]), int(end[row]), plan)
@@ -111,7 +117,10 @@ class AvroColumns:
     def _text(self, node: Sized, rows: Int) -> Int:
         rows, sizes = self._varint(rows)
         begin = self._at[rows]
-        rows, begin, sizes = self._only(rows, (sizes >= 0) & (sizes <= self._end[rows] - begin), begin, sizes)
+        fits = (sizes >= 0) & (sizes <= self._end[rows] - begin)
+        if node.most is not None:
+            fits &= sizes <= node.most
+        rows, begin, sizes = self._only(rows, fits, begin, sizes)
         self._at[rows] = begin + sizes
         if node.path is not None:
             kept = self.fields[node.path]
@@ -124,6 +133,8 @@ class AvroColumns:
         going_on = []
         for number, each in enumerate(node.branches):
             mine = rows[branch == number]
+            if len(mine) and node.weights[number]:
+                mine = self._charge(mine, node.weights[number])
             if len(mine):
                 going_on.append(self._walk(each, mine, level))
         return np.sort(np.concatenate(going_on)) if len(going_on) > 1 else going_on[0] if going_on else rows
@@ -131,16 +142,21 @@ class AvroColumns:
     def _items(self, node: Items, rows: Int, level: int) -> Int:
         """Block after block, item after item."""
         done = []
-        taken = 0
+        taken = blocks = 0
         while len(rows):
+            if blocks == _MOST_ITEMS:
+                self._leave(rows)
+                break
+            blocks += 1
             rows, count = self._varint(rows)
             negative = count < 0
             if negative.any():  # such a block has its bytes behind the count
                 sized, _ = self._varint(rows[negative])
                 still = np.isin(rows, sized) | ~negative
                 rows, count = rows[still], np.abs(count[still])
-            rows, count = self._only(rows, (count >= 0) & (count <= self._items_left[rows]), count)
-            self._items_left[rows] -= count
+            fits = (count >= 0) & (count <= self._values_left[rows] // node.weight)
+            rows, count = self._only(rows, fits, count)
+            self._values_left[rows] -= count * node.weight
             done.append(rows[count == 0])
             rows, count = rows[count > 0], count[count > 0]
             if isinstance(node.item, Fixed) and not node.has_keys:
@@ -158,6 +174,12 @@ class AvroColumns:
                 inside = inside[count[np.searchsorted(rows, inside)] > number]
             rows = rows[self.good[rows] & ~self._left[rows]]
         return np.sort(np.concatenate(done)) if len(done) > 1 else done[0] if done else rows
+
+    def _charge(self, rows: Int, values: int) -> Int:
+        """Take so many from what may come out of some values; return those that have them left."""
+        (rows,) = self._only(rows, self._values_left[rows] >= values)
+        self._values_left[rows] -= values
+        return rows
 
     def _skip(self, rows: Int, size: Any) -> Int:
         begin = self._at[rows]

@@ -14,12 +14,17 @@ from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, text_paths, wanted_fields
 from spark_job.sessions.parsing.heads import heads
 from spark_job.sessions.parsing.json_documents import Decoder, Fields
-from spark_job.sessions.settings import AssemblySettings, FieldPath
+from spark_job.sessions.settings import AssemblySettings, FieldPath, Format
 
 Int = npt.NDArray[np.int64]
 
 KINDS: dict[str, str] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 """What the registry calls a format."""
+
+
+def has_schemas(of: Format) -> bool:
+    """Whether values of a format name schemas."""
+    return of in KINDS
 
 
 class Opaque:
@@ -80,6 +85,9 @@ class SchemaReader(Protocol):
     def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
         """What is wrong with a payload that `read` left out."""
 
+    def why_unusable(self, schema: WriterSchema) -> str | None:
+        """Why no value at all can be read by a schema; None: some can."""
+
 
 class JsonBehindHead:
     """`json-schema`: JSON behind the head. The documents are not compared with the schema: their producer has done that."""
@@ -107,6 +115,20 @@ class JsonBehindHead:
         except UnicodeDecodeError:
             return "the value is not UTF-8"
         return self._decoder.refusal_of(body)
+
+    def why_unusable(self, schema: WriterSchema) -> str | None:
+        """See SchemaReader. It is not looked at."""
+        return None
+
+
+def why_unusable(schema: WriterSchema | UnusableSchema, settings: AssemblySettings) -> str | None:
+    """Return why no value of the settings' format can be read by a schema; None: some can, or the schema says itself why not.
+
+    Raises RegistryAwayError, RegistryRefusedError where what it needs is not there.
+    """
+    if isinstance(schema, UnusableSchema) or schema.kind != KINDS[settings.format]:
+        return None
+    return _schema_reader(settings).why_unusable(schema)
 
 
 def decoder_of(settings: AssemblySettings, schemas: Schemas) -> ValueDecoder:

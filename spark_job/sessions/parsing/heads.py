@@ -50,15 +50,15 @@ def with_heads(values: pa.LargeBinaryArray, ids: pa.LargeBinaryArray) -> pa.Larg
     return pc.binary_join_element_wise(before, values, _NOTHING)
 
 
-def schema_ids(new: pa.Table, settings: AssemblySettings) -> set[int]:
-    """Return the ids of the schemas of some new records."""
+def record_ids(new: pa.Table, settings: AssemblySettings) -> tuple[Int, Int]:
+    """Return (row, schema id) of each of some new records that names one."""
     values = new.column("value").cast(pa.large_binary()).combine_chunks()
     if settings.schema_id_in_header:
-        if "schema_id" not in new.column_names:
-            return set()
         given = new.column("schema_id").cast(pa.large_binary()).combine_chunks()
         values = pc.fill_null(with_heads(values, given), b"")
-    return ids_of(values)
+    ids, good = heads(values)
+    rows = np.flatnonzero(good)
+    return rows, ids[rows]
 
 
 def ids_of(values: pa.LargeBinaryArray) -> set[int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from service.schemas.protobuf import enum_name, message_class
+from service.schemas.protobuf import enum_name, message_class, why_unusable
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
@@ -62,6 +62,10 @@ class ProtobufReader:
         except ValueError as error:
             return str(error)
         return "not of its schema"
+
+    def why_unusable(self, schema: WriterSchema) -> str | None:
+        """See formats.SchemaReader."""
+        return why_unusable(schema)
 
     def _fields(
         self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], _Getters | str]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.settings import SessionSettings, Settings
+from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
 from spark_job import OutputEvent, Session
 from spark_job.assembly import rows, transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
@@ -26,7 +26,7 @@ from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartitions
 from spark_job.recovery.positions.position import InputPosition, StreamRow
 from spark_job.recovery.positions.slices import slices_of
-from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.settings import AssemblySettings, Format
 from spark_job.sink import batch
 from spark_job.sink.batch import AssembledBatch, Letter, SessionRow
 from tests.support.reference.message import Message, in_blocks
@@ -63,8 +63,11 @@ def task_settings(cache: Path, **changed: Any) -> TaskSettings:
 
 
 @cache
-def _description(session: SessionSettings) -> dict[str, Any]:
-    return described(Settings(session=session))
+def _description(session: SessionSettings, format: Format = "json") -> dict[str, Any]:
+    registry = SchemaRegistrySettings(url="" if format == "json" else "http://registry")
+    return described(
+        Settings(session=session, source=SourceSettings(format=format), schema_registry=registry)
+    )
 
 
 @cache
@@ -140,6 +143,9 @@ class Job:
     session: SessionSettings
     traced: bool = False
     """With `[tracing] propagate`."""
+    format: Format = "json"
+    registry: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """Of the client of the schema registry."""
     sessions: list[SessionRow] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -158,7 +164,7 @@ class Job:
             "first",
             "skip",
             0,
-            _description(self.session),
+            _description(self.session, self.format),
         )
         self.position = InputPosition(generation, None)
 
@@ -172,7 +178,7 @@ class Job:
             start=begin.end,
             open=begin.open,
             lineage=begin.lineage,
-            assembly=_description(session),
+            assembly=_description(session, self.format),
         )
         self.position = InputPosition(opened, None)
 
@@ -197,7 +203,8 @@ class Job:
             if number in lose_cache:
                 self.machine += 1
                 cache = self.caches / f"new-{self.machine}"
-            tables.append(run_task(task_settings(cache), mine, self.logs, size, traced=self.traced))
+            settings = task_settings(cache, registry=self.registry)
+            tables.append(run_task(settings, mine, self.logs, size, traced=self.traced))
         found = batch.read(pa.concat_tables(tables), places)
         self.sessions += found.sessions
         self.letters += found.letters

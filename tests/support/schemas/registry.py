@@ -4,9 +4,11 @@ Its answers are those of a real one (Apicurio's, through the same API) to the sa
 """
 
 import json
+import math
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,6 +87,17 @@ class Registry:
         finally:
             self._server.only = None
 
+    def pause(self, seconds: int) -> None:
+        """Answer so long with 429 and how much of it is left."""
+        assert self._server is not None
+        self._server.paused_until = time.monotonic() + seconds
+
+    @property
+    def asked_in_a_pause(self) -> int:
+        """The requests that came in one."""
+        assert self._server is not None
+        return self._server.asked_in_a_pause
+
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """Answer nothing until the block ends."""
@@ -121,6 +134,8 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
         self.asked: list[str] = []
         self.only: tuple[int, bytes] | None = None
+        self.paused_until = 0.0
+        self.asked_in_a_pause = 0
         self.schemas: list[dict[str, Any]] = []  # by id - 1
         self.subjects: dict[str, list[int]] = {}
         self.compatible: set[str] = set()
@@ -180,6 +195,11 @@ class _Handler(BaseHTTPRequestHandler):
         parts = [unquote(part) for part in url.path.strip("/").split("/")]
         with self.server.lock:
             self.server.asked.append(f"{self.command} {url.path}")
+            left = self.server.paused_until - time.monotonic()
+            if left > 0:
+                self.server.asked_in_a_pause += 1
+                self._send(429, b"{}", retry_after=math.ceil(left))
+                return
             if self.server.only is not None:
                 self._send(*self.server.only)
                 return
@@ -191,8 +211,10 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._send(200, json.dumps(found).encode())
 
-    def _send(self, status: int, body: bytes) -> None:
+    def _send(self, status: int, body: bytes, retry_after: int | None = None) -> None:
         self.send_response(status)
+        if retry_after is not None:
+            self.send_header("Retry-After", str(retry_after))
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -76,7 +76,7 @@ def letter(
 
 def still_open(source: int, *starts: int, events: int = 0, tombstones: bytes = b"") -> Row:
     """What a task says of a partition that had records: sessions that began at `starts` are open, of two events and ten bytes each."""
-    detail = {
+    detail: dict[str, Any] = {
         "safe": min(starts, default=None),
         "sessions": len(starts),
         "events": 2 * len(starts),
@@ -84,6 +84,7 @@ def still_open(source: int, *starts: int, events: int = 0, tombstones: bytes = b
         "digest": f"digest of {sorted(starts)}" if starts or tombstones else "",
         "counts": {"events": events, "duplicates": 0},
         "seconds": {},
+        "refused": [],
         "rebuilt": None,
         "problem": "",
     }

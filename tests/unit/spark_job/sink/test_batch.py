@@ -77,12 +77,13 @@ def test_rows_do_not_depend_on_the_order_of_arrival(sessions: list[SessionRow]) 
 
 def partition_row(source: int, **detail: Any) -> dict[str, Any]:
     """What a task tells of a partition in which nothing is open."""
-    default = {
+    default: dict[str, Any] = {
         "safe": None,
         "sessions": 0,
         "events": 0,
         "bytes": 0,
         "digest": "",
+        "refused": [],
         "rebuilt": None,
         "problem": "",
     }

@@ -1,0 +1,20 @@
+"""How much may come out of one value, whatever a few of its bytes claim. Every decoder has the same bounds; over them, it is no value."""
+
+from typing import Final
+
+MOST_LEVELS: Final = 200
+"""Values that nest deeper are refused: what decodes them whole for a transform could not go much further."""
+MORE_FOR_EACH_BYTE: Final = 15
+MORE: Final = 1_000
+MOST_MORE: Final = 1_000_000
+MOST_DECIMAL_BYTES: Final = 1_000
+"""Of an Avro decimal, which takes time by their square."""
+MOST_NAME_CHARS: Final = 1_000
+"""Of an enum's symbol: it takes a byte or two in a value."""
+MOST_TEXT: Final = 1 << 20
+"""Characters of a value as text for people beyond 64 for each of its bytes: names of fields take none of these."""
+
+
+def most_values(size: int) -> int:
+    """Return how many values (fields, items, entries, records) may come out of so many bytes: one for each, and some that have none."""
+    return size + min(MORE_FOR_EACH_BYTE * size + MORE, MOST_MORE)

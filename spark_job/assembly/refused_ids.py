@@ -1,0 +1,99 @@
+"""Which records were refused for their schema's id: verdicts, kept with the position.
+
+A registry may have tomorrow what it does not have today, and another version of the code may read what this one cannot. So what is open
+at an offset is not a function of the input alone; it is one of the input and of these verdicts. Each is a range of offsets in which the
+records that name an id are `malformed`. A rebuild applies those of the position, and asks the registry about all other records.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from service.schemas.writer import Schemas, UnusableSchema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int = npt.NDArray[np.int64]
+    Bool = npt.NDArray[np.bool_]
+
+MOST_RANGES = 10_000
+"""Kept on a row of the ledger. Registries count upwards, so the least ids are those that may still be registered; the digest finds a
+rebuild that would have needed another one."""
+
+
+class RefusedRange(NamedTuple):
+    """The records from `first` to `last` that name the id. `is_over`: one behind them was read by its schema."""
+
+    schema_id: int
+    first: int
+    last: int
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class RefusedIds:
+    """Of one partition."""
+
+    ranges: tuple[RefusedRange, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Iterable[Iterable[int]]) -> Self:
+        """Read what `to_json` gave."""
+        return cls(
+            tuple(RefusedRange(number, first, last, bool(is_over)) for number, first, last, is_over in value)
+        )
+
+    def to_json(self) -> list[list[int]]:
+        """Return it JSON-ready."""
+        return [[*each[:3], int(each.is_over)] for each in self.ranges]
+
+    def of(self, ids: "Int", offsets: "Int") -> "Bool":
+        """Whether each record was refused. `ids`: those that the records name."""
+        found = ids < 0
+        for each in self.ranges:
+            found |= (ids == each.schema_id) & (offsets >= each.first) & (offsets <= each.last)
+        return found
+
+    def judged(self, ids: "Int", offsets: "Int", schemas: Schemas) -> "RefusedIds":
+        """Return the verdicts with those on some more records, behind all others. `schemas`: of all `ids`."""
+        unusable = {number for number, schema in schemas.items() if isinstance(schema, UnusableSchema)}
+        if not unusable and not self.ranges:
+            return self
+        at_work = {each.schema_id: each for each in self.ranges if not each.is_over}
+        done = [each for each in self.ranges if each.is_over]
+        for number in schemas.keys() - unusable:
+            if number in at_work:
+                done.append(at_work.pop(number)._replace(is_over=True))
+        at_work |= _extended(at_work, ids, offsets, unusable)
+        return RefusedIds(tuple(sorted([*done, *at_work.values()])[:MOST_RANGES]))
+
+    def since(self, safe: int) -> "RefusedIds":
+        """Return what is needed of it where nothing below an offset is read again."""
+        return replace(self, ranges=tuple(each for each in self.ranges if each.last >= safe))
+
+    def below(self, end: int) -> "RefusedIds":
+        """Return the same where nothing at an offset and above is there any more."""
+        kept = (each._replace(last=min(each.last, end - 1)) for each in self.ranges if each.first < end)
+        return replace(self, ranges=tuple(kept))
+
+
+NOTHING_REFUSED = RefusedIds()
+
+
+def _extended(
+    at_work: Mapping[int, RefusedRange], ids: "Int", offsets: "Int", unusable: set[int]
+) -> dict[int, RefusedRange]:
+    """The ranges of ids that records here name, up to these."""
+    import numpy as np  # here: commands that only show a position start without it
+
+    which = np.flatnonzero(np.isin(ids, np.fromiter(unusable, np.int64)))
+    numbers, first = np.unique(ids[which], return_index=True)
+    last = len(which) - 1 - np.unique(ids[which][::-1], return_index=True)[1]
+    return {
+        number: RefusedRange(number, at_work[number].first if number in at_work else begin, end, False)
+        for number, begin, end in zip(
+            numbers.tolist(), offsets[which[first]].tolist(), offsets[which[last]].tolist(), strict=True
+        )
+    }

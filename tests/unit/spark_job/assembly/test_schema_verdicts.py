@@ -1,0 +1,238 @@
+"""A schema id is a verdict on the records that name it, never a reason to stop; and it stays one, whatever the registry says later."""
+
+import base64
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from service.schemas import registry as registry_module
+from service.schemas.registry import RegistrySchemas
+from service.schemas.wire import framed
+from service.schemas.writer import RegistryAwayError, UnusableSchema, WriterSchema
+from service.settings import SessionSettings
+from spark_job.assembly import rebuild, rows, schemas
+from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
+from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.sessions.settings import AssemblySettings
+from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
+from tests.support.reference.model import Record
+from tests.support.schemas.clicks import AVRO, avro_encoder
+from tests.support.schemas.registry import Registry, registry
+
+RULES = AssemblySettings(start="start", entry="entry", end="end", format="avro")
+SESSION = SessionSettings(start="start", entry="entry", end="end")
+EVENT = {"session_key": "k", "price_cents": 1, "tags": []}
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Registry]:
+    with registry(own=True) as found:
+        yield found
+
+
+def click(schema_id: int, kind: str, key: str = "k") -> bytes:
+    return avro_encoder(schema_id)(EVENT | {"event_type": kind, "session_key": key})
+
+
+def log(values: list[bytes], ts: int = 0) -> dict[int, list[Record]]:
+    return {0: [Record(0, offset, ts, None, value) for offset, value in enumerate(values)]}
+
+
+def of(table: pa.Table, kind: int) -> pa.Table:
+    return table.filter(pa.compute.equal(table.column("kind"), kind))
+
+
+def letters(table: pa.Table) -> list[str]:
+    return of(table, rows.LETTER).column("detail").to_pylist()  # type: ignore[no-any-return]
+
+
+def record(name: str, of_type: object) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": [{"name": "x", "type": of_type}]})
+
+
+def deep(levels: int) -> str:
+    return '{"type": "array", "items": ' * levels + '"int"' + "}" * levels
+
+
+def unusable(server: Registry) -> list[int]:
+    """Ids of schemas by which nothing can be read."""
+    proto = base64.b64encode(b"\x0a\x07a.proto").decode()
+    server.register("a", "AVRO", record("A", "B"), {"B": ("b", 1)})
+    server.register("b", "AVRO", record("B", "A"), {"A": ("a", 1)})
+    return [
+        2**31,
+        2**32 - 1,
+        0,
+        server.register("none", "AVRO", record("N", "Other"), {"Other": ("absent", 1)}),
+        server.register("version", "AVRO", record("V", "A"), {"A": ("a", 7)}),
+        server.newest("a"),
+        server.register("deep", "AVRO", deep(1_000)),
+        server.register("deeper", "AVRO", deep(100_000)),
+        server.register("minus", "AVRO", record("M", {"type": "fixed", "name": "F", "size": -8})),
+        server.register("huge", "AVRO", record("H", {"type": "fixed", "name": "F", "size": 2**70})),
+        server.register("text", "AVRO", record("T", {"type": "fixed", "name": "F", "size": "8"})),
+        server.register("itself", "AVRO", record("I", "I")),
+        server.register("no json", "AVRO", "{"),
+        server.register("no schema", "AVRO", "[1]"),
+        server.register("no fields", "AVRO", '{"type": "record", "name": "E"}'),
+        server.register("other kind", "PROTOBUF", proto),
+        server.register("other text", "PROTOBUF", 'syntax = "proto3"; import "@/etc/passwd";'),
+    ]
+
+
+def test_every_fact_about_a_schema_id_is_a_verdict_on_its_records_alone(
+    server: Registry, tmp_path: Path
+) -> None:
+    bad = unusable(server)
+    good = server.register("clicks", "AVRO", AVRO)
+    values = [click(good, "start"), *(click(number, "entry") for number in bad), click(good, "end")]
+    settings = task_settings(tmp_path, registry=server.options())
+    table = run_task(settings, {0: slice_of(0, RULES)}, log(values))
+    found = of(table, rows.LETTER)
+    assert found.column("closing_offset").to_pylist() == list(range(1, len(bad) + 1))
+    assert set(found.column("reason").to_pylist()) == {"malformed"}
+    assert len(of(table, rows.SESSION)) == 1
+    assert not any(str(2**31) in each or str(2**32 - 1) in each for each in server.asked)
+
+
+def test_a_young_record_waits_for_its_schema(server: Registry, tmp_path: Path) -> None:
+    settings = task_settings(tmp_path, registry=server.options())
+    values = [click(1, "start"), click(1, "end")]
+    later = threading.Timer(0.5, server.register, ("clicks", "AVRO", AVRO))
+    later.start()
+    try:
+        table = run_task(
+            settings, {0: slice_of(0, RULES)}, log(values, ts=round(time.time() * 1_000) + 10**9)
+        )
+    finally:
+        later.join()
+    assert (letters(table), len(of(table, rows.SESSION))) == ([], 1)
+
+
+def test_the_wait_for_a_schema_ends_and_an_id_is_waited_for_once(
+    server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "REGISTERED_WITHIN_S", 0.3)
+    settings = task_settings(tmp_path, registry=server.options())
+    values = log([click(7, "start")], ts=round(time.time() * 1_000) + 10**9)
+    assert letters(run_task(settings, {0: slice_of(0, RULES)}, values)) == ["the registry has no schema 7"]
+    asked = len(server.asked)
+    assert asked > 1
+    assert letters(run_task(settings, {0: slice_of(0, RULES)}, values)) == ["the registry has no schema 7"]
+    assert len(server.asked) <= asked + 1
+
+
+def test_made_up_ids_cost_a_bounded_number_of_requests_and_no_other_record(
+    server: Registry, tmp_path: Path
+) -> None:
+    good = server.register("clicks", "AVRO", AVRO)
+    made_up = [framed(10_000 + number, b"x") for number in range(5_000)]
+    settings = task_settings(tmp_path, registry=server.options())
+    values = [click(good, "start"), *made_up, click(good, "end")]
+    before = len(server.asked)
+    table = run_task(settings, {0: slice_of(0, RULES)}, log(values))
+    assert len(server.asked) - before <= schemas.MOST_UNUSABLE + 1
+    assert len(of(table, rows.SESSION)) == 1
+    assert len(letters(table)) == len(made_up)
+    assert sum("was not asked" in each for each in letters(table)) == len(made_up) - schemas.MOST_UNUSABLE
+
+
+def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
+    schema_id = server.register("clicks", "AVRO", AVRO)
+    found = RegistrySchemas(server.options())
+    server.pause(1)
+    assert isinstance(found[schema_id], WriterSchema)
+    assert server.asked_in_a_pause == 1
+    server.pause(3_600)
+    for _ in range(3):
+        with pytest.raises(RegistryAwayError, match="wants no request for 3600 seconds"):
+            found[schema_id + 1]
+    assert server.asked_in_a_pause == 2
+    found.client.close()
+
+
+def histories(seed: int) -> tuple[list[bytes], list[tuple[int, bool]]]:
+    """(values, [(where a batch ends, whether another schema is registered before it)]). Each key has its sessions by one id or another."""
+    rng = random.Random(seed)
+    values: list[bytes] = []
+    opened: set[str] = set()
+    for _ in range(120):
+        key, schema_id = rng.choice("abcd"), rng.choice([1, 1, 2, 3, 4])
+        kind = rng.choice(["entry", "entry", "entry", "end"]) if key in opened else "start"
+        (opened.discard if kind == "end" else opened.add)(key)
+        values.append(click(schema_id, kind, key))
+    ends = [*sorted(rng.sample(range(1, 120), 14)), 120]
+    return values, [(end, rng.random() < 0.3) for end in ends]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_open_is_found_again_though_the_registry_has_learned_since(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "_UNUSABLE_S", 0.0)
+    values, batches = histories(seed)
+    logs = log(values)
+    monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
+    jobs = []
+    for lost in (False, True):
+        with registry(own=True) as server:
+            server.register("clicks", "AVRO", AVRO)
+            folder = tmp_path / str(lost)
+            job = Job(logs, folder, SESSION, format="avro", registry=server.options())
+            digests = []
+            for number, (end, learns) in enumerate(batches):
+                if learns:
+                    newer = json.loads(AVRO) | {"doc": str(number)}
+                    server.register("clicks", "AVRO", orjson.dumps(newer).decode())
+                job.run_batch({0: end}, lose_cache={0} if lost else ())
+                digests.append(job.digests())
+            jobs.append((digests, job.outcome()))
+    assert any(letter.reason == "malformed" for letter in jobs[0][1][1])
+    assert jobs[0] == jobs[1]
+
+
+def test_the_verdicts_of_a_position_are_kept_with_it_and_end_with_what_is_open() -> None:
+    found = RefusedIds((RefusedRange(7, 10, 20, False), RefusedRange(9, 3, 5, True)))
+    kept = OpenPartition(4, 1, 1, 1, "d", refused=found)
+    assert OpenPartition.from_json(json.loads(json.dumps(kept.to_json()))) == kept
+    assert found.since(6).ranges == (RefusedRange(7, 10, 20, False),)
+    below = kept.below(15)
+    assert below is not None
+    assert below.refused.ranges == (RefusedRange(7, 10, 14, False), RefusedRange(9, 3, 5, True))
+
+
+def test_an_id_that_is_refused_again_after_it_was_read_has_a_range_of_its_own() -> None:
+    import numpy as np
+
+    known: WriterSchema | UnusableSchema = WriterSchema("AVRO", AVRO)
+    gone: WriterSchema | UnusableSchema = UnusableSchema("gone")
+
+    def at(*offsets: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        return np.array(offsets, np.int64)
+
+    found = RefusedIds()
+    for offsets, schema in [(at(1, 3), gone), (at(5), gone), (at(6), known), (at(8, 9), gone)]:
+        found = found.judged(np.full(len(offsets), 7), offsets, {7: schema})
+    assert found.ranges == (RefusedRange(7, 1, 5, True), RefusedRange(7, 8, 9, False))
+    which = found.of(np.array([7, 7, 7, 7, 8]), at(5, 6, 7, 8, 8))
+    assert which.tolist() == [True, False, False, True, False]
+
+
+def test_only_the_least_ids_are_kept_on_a_row_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from spark_job.assembly import refused_ids
+
+    monkeypatch.setattr(refused_ids, "MOST_RANGES", 2)
+    numbers = np.array([9, 5, 7], np.int64)
+    found = RefusedIds().judged(
+        numbers, np.arange(3), {number: UnusableSchema("") for number in numbers.tolist()}
+    )
+    assert [each.schema_id for each in found.ranges] == [5, 7]
