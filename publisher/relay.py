@@ -108,10 +108,8 @@ class Relay:
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Context:
         settings = self._settings
-        complaints = kafka_client.Complaints()
-        admin = kafka_client.admin_client(settings.kafka, complaints)
         topics = Topics(
-            admin,
+            kafka_client.admin_client(settings.kafka),
             timeout_s=settings.kafka.request_timeout_s,
             create=settings.publisher.create_topics,
             give_up=self._stop.is_set,
@@ -119,10 +117,7 @@ class Relay:
         try:
             cluster_id = topics.cluster_id()
         except KafkaException as error:
-            admin.poll(0)
-            raise UnavailableError(
-                kafka_client.no_answer(settings.kafka, error.args[0], complaints)
-            ) from error
+            raise UnavailableError(kafka_client.no_answer(settings.kafka, error.args[0])) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
         tracing.about(identity.outbox_uuid)
         timelines = Timelines(identity.timeline)

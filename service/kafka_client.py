@@ -5,6 +5,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from service.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 
 QUIET = {"log_level": 0}
@@ -15,47 +16,40 @@ _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 # Who only asks makes nothing; a producer's default (librdkafka takes an administrative client for one) would.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
 
-UNAUTHORISED = {
+UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
+"""Errors for want of the right credentials."""
+UNAUTHORISED = UNAUTHENTICATED | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
 }
-"""Broker errors for want of a right or of the right credentials."""
+"""Errors for want of a right or of the right credentials."""
+
+KafkaAdmin = RenewableClient[AdminClient]
 
 
-class Complaints:
-    """What librdkafka says of its connections: a request that waits for one only times out, without saying why."""
+def admin_client(settings: KafkaSettings) -> KafkaAdmin:
+    """Return a client for administrative requests. Raises KafkaException, SettingsError where the settings allow for none."""
 
-    def __init__(self) -> None:
-        self.last: KafkaError | None = None
-        """Why the credentials or the TLS connection were last refused, None where they were not."""
+    def make(complaints: Complaints) -> AdminClient:
+        told: dict[str, Any] = {"error_cb": complaints}
+        return AdminClient(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told)
 
-    def __call__(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self.last = error
+    return RenewableClient(make)
 
 
-def admin_client(settings: KafkaSettings, complaints: Complaints | None = None) -> AdminClient:
-    """Return a client for administrative requests. `complaints` is told when it is polled."""
-    told: dict[str, Any] = {} if complaints is None else {"error_cb": complaints}
-    return AdminClient(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told)
-
-
-def no_answer(settings: KafkaSettings, error: KafkaError, complaints: Complaints) -> str:
+def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
     """Return why Kafka does not answer, and what to correct."""
     where = f"Kafka at {settings.bootstrap_servers}"
-    refused = complaints.last
-    if refused is not None and refused.code() == KafkaError._AUTHENTICATION:
+    if error.code() in UNAUTHENTICATED:
         return (
-            f"{where} refuses the credentials: {refused.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "
+            f"{where} refuses the credentials: {error.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "
             "[kafka.options] (OUTBOX_KAFKA__OPTIONS) or in the file that [kafka] secret_options_file names"
         )
-    if refused is not None:
+    if error.code() == KafkaError._SSL:
         return (
-            f"there is no TLS connection to {where}: {refused.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
+            f"there is no TLS connection to {where}: {error.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
             "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
         )
     return (

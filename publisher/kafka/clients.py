@@ -1,22 +1,17 @@
 """librdkafka clients, configured the same way everywhere: our defaults, then [kafka.options], then what exactness needs."""
 
-import concurrent.futures
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from service.errors import SettingsError
-from service.kafka_client import QUIET, admin_client
+from service.kafka_client import QUIET, KafkaAdmin, admin_client
 from service.kafka_rights import needing
 from service.settings import KafkaSettings
-from service.tracebacks import without_traceback
-
-T = TypeVar("T")
 
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
 _MAX_MESSAGE_BYTES = 1_000_000_000
@@ -167,7 +162,7 @@ class Cluster(NamedTuple):
 
 
 def cluster(
-    admin: AdminClient, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
+    admin: KafkaAdmin, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> Cluster:
     """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
 
@@ -177,30 +172,13 @@ def cluster(
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            found = admin.list_topics(topic, timeout=min(1.0, timeout_s))
+            found = admin.ask(lambda client: client.list_topics(topic, timeout=min(1.0, timeout_s)))
             return Cluster(str(found.cluster_id), len(found.brokers))
         except KafkaException:
             if give_up() or time.monotonic() > deadline:
                 raise
 
 
-def cluster_id(admin: AdminClient, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+def cluster_id(admin: KafkaAdmin, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
     """Return the id of the cluster that answers now, as `cluster` does."""
     return cluster(admin, None, timeout_s, give_up).cluster_id
-
-
-def answer(future: "concurrent.futures.Future[T]", give_up: Callable[[], bool]) -> T:
-    """Wait for an administrative answer. Raises KafkaException, _TIMED_OUT also when `give_up` says so."""
-    while True:
-        try:
-            failure = future.exception(timeout=0.2)
-        except concurrent.futures.TimeoutError:
-            if give_up():
-                raise KafkaException(
-                    KafkaError(KafkaError._TIMED_OUT, "stopped while waiting for Kafka")
-                ) from None
-            continue
-        if failure is None:
-            return future.result()
-        # Raised itself, it would hold the frames of whoever asked, and those hold the future.
-        raise without_traceback(failure)

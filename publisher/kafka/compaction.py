@@ -2,26 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
-    AdminClient,
-    ConfigResource,
-    ResourceType,
-)
-
-from publisher.kafka.clients import answer
-from service.kafka_rights import needing
+from service.kafka_client import KafkaAdmin
+from service.kafka_topics import topic_configs
 
 
 def compacted_topics(
-    admin: AdminClient, names: Iterable[str], timeout_s: float, give_up: Callable[[], bool] = lambda: False
+    admin: KafkaAdmin, names: Iterable[str], timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> set[str]:
     """Return those of the topics, which must exist, whose `cleanup.policy` names compact. Raises KafkaException."""
-    found = set()
-    for name in names:
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        asked = admin.describe_configs([resource], request_timeout=timeout_s)[resource]
-        with needing("DescribeConfigs", "topic", name):
-            policy = answer(asked, give_up)["cleanup.policy"].value
-        if "compact" in str(policy).split(","):
-            found.add(name)
-    return found
+    configs = topic_configs(admin, names, timeout_s, give_up)
+    return {
+        name
+        for name, config in configs.items()
+        if "compact" in str(config["cleanup.policy"].value).split(",")
+    }

@@ -4,10 +4,12 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from publisher.kafka.clients import T, answer
+from service.renewable_client import answer
 from service.tracebacks import without_traceback
+
+T = TypeVar("T")
 
 
 class _Flight(NamedTuple):

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from service.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
-from service.kafka_client import UNAUTHORISED, Complaints, admin_client, no_answer
-from service.kafka_rights import needing
+from service.kafka_client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
+from service.kafka_topics import existing_topics, topic_configs
+from service.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -44,21 +45,25 @@ class InputTopics:
 
 
 class KafkaInput:
-    """Administrative questions about the input; a client that lives as long as the job."""
+    """Administrative questions about the input, and its consumer group; its clients live as long as a run."""
 
     def __init__(self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str) -> None:
         self._kafka = kafka
         self._topics = list(topics)
-        self._complaints = Complaints()
-        self._admin = admin_client(kafka, self._complaints)
+        self._admin = admin_client(kafka)
         self._group = consumer_group
-        self._consumer = (
-            Consumer(
-                kafka.client()
-                | {"group.id": consumer_group, "enable.auto.commit": False, "on_commit": self._on_commit}
-            )
-            if consumer_group
-            else None
+        self._consumer = RenewableClient(self._new_consumer) if consumer_group else None
+
+    def _new_consumer(self, complaints: Complaints) -> Consumer:
+        return Consumer(
+            QUIET
+            | self._kafka.client()
+            | {
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "on_commit": self._on_commit,
+                "error_cb": complaints,
+            }
         )
 
     def describe(self) -> InputTopics:
@@ -66,43 +71,36 @@ class KafkaInput:
 
         Raises SettingsError when a topic does not exist, UnavailableError when Kafka does not answer, RefusedError when it refuses.
         """
-        answers = self._admin.describe_topics(
-            TopicCollection(self._topics), request_timeout=self._kafka.request_timeout_s
-        )
+        try:
+            found = existing_topics(self._admin, self._topics, self._kafka.request_timeout_s)
+        except KafkaException as error:
+            raise self._explained(error) from error
         ids, partitions = {}, {}
-        for topic, answer in answers.items():
-            try:
-                with needing("Describe", "topic", topic):
-                    description = answer.result()
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise SettingsError(
-                        f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
-                    ) from error
-                raise self._explained(error) from error
-            ids[topic] = topic_id_text(description.topic_id)
+        for topic in self._topics:
+            if topic not in found:
+                raise SettingsError(
+                    f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
+                )
+            ids[topic] = topic_id_text(found[topic].topic_id)
             if ids[topic] == _NO_ID:
                 raise SettingsError(
                     f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
                     "deleted and created again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
                 )
-            partitions[topic] = sorted(partition.id for partition in description.partitions)
-        self._complaints.last = None  # what was refused before is not any more
-        return InputTopics({topic: ids[topic] for topic in self._topics}, partitions)
+            partitions[topic] = sorted(partition.id for partition in found[topic].partitions)
+        return InputTopics(ids, partitions)
 
     def check_policies(self) -> None:
         """Raise SettingsError for an input topic that Kafka compacts: it deletes events of open sessions."""
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
-        answers = self._admin.describe_configs(resources, request_timeout=self._kafka.request_timeout_s)
-        for resource, answer in answers.items():
-            try:
-                with needing("DescribeConfigs", "topic", resource.name):
-                    policy = str(answer.result()["cleanup.policy"].value)
-            except KafkaException as error:
-                raise self._explained(error) from error
+        try:
+            configs = topic_configs(self._admin, self._topics, self._kafka.request_timeout_s)
+        except KafkaException as error:
+            raise self._explained(error) from error
+        for topic, config in configs.items():
+            policy = str(config["cleanup.policy"].value)
             if "compact" in policy:
                 raise SettingsError(
-                    f"input topic {resource.name!r} has cleanup.policy={policy}: compaction deletes all but the newest event of a key, and "
+                    f"input topic {topic!r} has cleanup.policy={policy}: compaction deletes all but the newest event of a key, and "
                     "sessions with them. Set cleanup.policy=delete on it, or read another topic"
                 )
 
@@ -136,14 +134,13 @@ class KafkaInput:
             for topic, numbers in topics.partitions.items()
             for partition in numbers
         }
-        answers = self._admin.list_offsets(
-            wanted,
-            isolation_level=IsolationLevel.READ_COMMITTED
-            if where == "readable"
-            else IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._kafka.request_timeout_s,
-        )
+        level = IsolationLevel.READ_COMMITTED if where == "readable" else IsolationLevel.READ_UNCOMMITTED
         try:
+            answers = self._admin.answers(
+                lambda client: client.list_offsets(
+                    wanted, isolation_level=level, request_timeout=self._kafka.request_timeout_s
+                )
+            )
             return Offsets(
                 {
                     TopicPartition(topics.ids[place.topic], place.partition): answer.result().offset
@@ -163,28 +160,30 @@ class KafkaInput:
             for place, offset in end.items()
         ]
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-            self._consumer.poll(0)  # serves the client's queue; the consumer subscribes to nothing
+            consumer = self._consumer.client
+            consumer.commit(offsets=offsets, asynchronous=True)
+            consumer.poll(0)  # serves the client's queue; the consumer subscribes to nothing
         except KafkaException as error:
             self._on_commit(error.args[0], [])
 
     def _on_commit(self, error: KafkaError | None, _offsets: list[KafkaTopicPartition]) -> None:
+        if self._consumer is not None:
+            self._consumer.note(error)
         if error is not None:
             log.warning("group_offsets_not_committed", group=self._group, error=error.str())
 
     def close(self) -> None:
-        """Leave the group and end both clients, with their threads: the garbage collector may take long."""
+        """Let both clients go: what holds this object may live on."""
+        self._admin.close()
         if self._consumer is not None:
             self._consumer.close()
-        self._admin.__exit__(None, None, None)
 
     def _explained(self, error: KafkaException) -> OutboxError:
         told = error.args[0]
-        if told.code() in UNAUTHORISED:
+        if told.code() in UNAUTHORISED - UNAUTHENTICATED:
             return RefusedError(
                 f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs DescribeConfigs and Read on the "
                 "input topics (docs/ecosystem.md has all rights)"
             )
-        self._admin.poll(0)  # serves the complaints
-        refused = self._complaints.last is not None
-        return (RefusedError if refused else UnavailableError)(no_answer(self._kafka, told, self._complaints))
+        refused = told.code() in (*UNAUTHENTICATED, KafkaError._SSL)
+        return (RefusedError if refused else UnavailableError)(no_answer(self._kafka, told))

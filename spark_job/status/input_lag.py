@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from service.errors import SettingsError
+from service.kafka_client import KafkaAdmin, admin_client
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -29,7 +31,7 @@ class InputLag:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
-        self._admin: AdminClient | None = None
+        self._admin: KafkaAdmin | None = None
 
     def read(self, at: Ends) -> list[tuple[str, int, int]]:
         """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer.
@@ -44,21 +46,25 @@ class InputLag:
                 for partition, latest in self._latest(topic_id, topic, deadline).items()
             ]
         # What is wrong with the settings, the job says itself.
-        except (KafkaException, OSError, TypeError, ValueError):
+        except (KafkaException, SettingsError, OSError, TypeError, ValueError):
             return []
 
     def _latest(self, topic_id: str, topic: str, deadline: float) -> dict[int, int]:
         if self._admin is None:
-            self._admin = AdminClient({"log_level": 0} | self._kafka.client())
-        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_left(deadline))
-        found = asked[topic].result()
+            self._admin = admin_client(self._kafka)
+        names = TopicCollection([topic])
+        described = self._admin.answers(
+            lambda client: client.describe_topics(names, request_timeout=_left(deadline))
+        )
+        found = described[topic].result()
         if topic_id_text(found.topic_id) != topic_id or not found.partitions:
             return {}
-        spec: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        answers = self._admin.list_offsets(
-            {KafkaTopicPartition(topic, partition.id): spec for partition in found.partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_left(deadline),
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = {KafkaTopicPartition(topic, partition.id): latest for partition in found.partitions}
+        answers = self._admin.answers(
+            lambda client: client.list_offsets(
+                places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_left(deadline)
+            )
         )
         return {place.partition: answer.result().offset for place, answer in answers.items()}
 

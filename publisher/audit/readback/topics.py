@@ -1,18 +1,18 @@
 """The output topics: which of them are there, and between which offsets they are read."""
 
-import concurrent.futures
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
 
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
 from service.kafka_client import UNAUTHORISED, admin_client
 from service.kafka_rights import needing
+from service.kafka_topics import existing_topics
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 
@@ -39,7 +39,7 @@ class Broker:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._admin: AdminClient = admin_client(settings)
+        self._admin = admin_client(settings)
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
@@ -50,19 +50,16 @@ class Broker:
 
     def describe(self, names: Sequence[str]) -> list[Topic]:
         """Describe topics, also those that are gone."""
-        if not names:
-            return []
-        asked = self._admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=self._settings.request_timeout_s
-        )
-        found = []
-        for name in names:
-            described = self._answer(asked[name], name, missing=True)
-            if described is None:
-                found.append(Topic(name, None, 0))
-            else:
-                found.append(Topic(name, topic_id_text(described.topic_id), len(described.partitions)))
-        return found
+        try:
+            found = existing_topics(self._admin, names, self._settings.request_timeout_s)
+        except KafkaException as error:
+            raise unavailable(self._settings, error) from error
+        return [
+            Topic(name, topic_id_text(found[name].topic_id), len(found[name].partitions))
+            if name in found
+            else Topic(name, None, 0)
+            for name in names
+        ]
 
     def compacted(self, topics: Sequence[Topic]) -> set[str]:
         """Return the names of those that Kafka compacts."""
@@ -101,26 +98,20 @@ class Broker:
         }
         found: dict[str, dict[str, int]] = {topic.name: {} for topic in topics}
         if places:
-            asked = self._admin.list_offsets(
-                places,
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=self._settings.request_timeout_s,
-            )
-            for place, future in asked.items():
-                found[place.topic][str(place.partition)] = int(self._answer(future, place.topic).offset)
+            try:
+                answers = self._admin.answers(
+                    lambda client: client.list_offsets(
+                        places,
+                        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                        request_timeout=self._settings.request_timeout_s,
+                    )
+                )
+                for place, answer in answers.items():
+                    with needing("Describe", "topic", place.topic):
+                        found[place.topic][str(place.partition)] = int(answer.result().offset)
+            except KafkaException as error:
+                raise unavailable(self._settings, error) from error
         return [found[topic.name] for topic in topics]
-
-    def _answer(self, future: "concurrent.futures.Future[Any]", topic: str, *, missing: bool = False) -> Any:
-        """Return the answer; None for a topic that does not exist, where `missing` allows that."""
-        try:
-            with needing("Describe", "topic", topic):
-                return future.result(timeout=self._settings.request_timeout_s + 5)
-        except KafkaException as error:
-            if missing and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise unavailable(self._settings, error) from error
-        except concurrent.futures.TimeoutError as error:
-            raise unavailable(self._settings, error) from error
 
 
 def unavailable(settings: KafkaSettings, error: Exception) -> UnavailableError:

@@ -14,19 +14,24 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.topics import Topics
 from publisher.protocol.stop_reasons import StoppedError
+from service.renewable_client import RenewableClient
 
 LANES = 16
 DEADLINE_S = 30.0
 
 
 class FakeAdmin:
-    """Does not know the topic for the first `unknown` times; its controller `knows` it or does not."""
+    """Does not know the topic for the first `unknown` times; `controller`: what it answers to a creation, None where it would create it."""
 
-    def __init__(self, unknown: int, *, knows: bool = False) -> None:
+    def __init__(self, unknown: int, controller: int | None = KafkaError.TOPIC_AUTHORIZATION_FAILED) -> None:
         self._unknown = unknown
-        self._knows = knows
+        self._controller = controller
         self.created: list[Any] = []
+        self.asked = 0
         self.asked_about: list[str | None] = []
+
+    def poll(self, _timeout: float, /) -> None:
+        """Nothing to tell."""
 
     def list_topics(self, topic: str | None = None, **_: Any) -> Any:
         self.asked_about.append(topic)
@@ -34,8 +39,8 @@ class FakeAdmin:
 
     def create_topics(self, topics: list[Any], *, validate_only: bool = False, **_: Any) -> Any:
         answer: Future[Any] = Future()
-        if self._knows:
-            answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        if self._controller is not None and validate_only:
+            answer.set_exception(KafkaException(KafkaError(self._controller)))
         else:
             answer.set_result(None)
         if not validate_only:
@@ -44,6 +49,7 @@ class FakeAdmin:
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, "Future[Any]"]:
         answer: Future[Any] = Future()
+        self.asked += 1
         self._unknown -= 1
         if self._unknown >= 0:
             answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
@@ -57,49 +63,73 @@ class FakeAdmin:
         return {resources[0]: answer}
 
 
-def ensure(unknown: int, missing_s: float, *, stopped: bool = False) -> None:
-    admin: Any = FakeAdmin(unknown)
-    topics = Topics(admin, timeout_s=1, create=False, give_up=lambda: stopped, missing_s=missing_s)
-    topics.ensure_progress("progress", 2, 1, create=False)
+def topics_of(admin: Any, **options: Any) -> Topics:
+    """Ask this client, whatever becomes of it."""
+    return Topics(RenewableClient(lambda _: admin), timeout_s=1, create=False, **options)
+
+
+def ensure(admin: FakeAdmin, missing_s: float, *, create: bool = False, stopped: bool = False) -> None:
+    topics = topics_of(admin, give_up=lambda: stopped, missing_s=missing_s)
+    topics.ensure_progress("progress", 2, -1, create=create)
 
 
 def test_a_progress_topic_that_is_unknown_for_a_moment_is_not_lost() -> None:
-    ensure(unknown=2, missing_s=60.0)
+    ensure(FakeAdmin(2), missing_s=60.0)
 
 
 def test_a_progress_topic_that_stays_unknown_is_lost() -> None:
     with pytest.raises(StoppedError, match="kafka_lost"):
-        ensure(unknown=1_000, missing_s=0.0)
+        ensure(FakeAdmin(1_000), missing_s=0.0)
+
+
+@pytest.mark.parametrize("controller", [None, KafkaError.POLICY_VIOLATION])
+def test_a_progress_topic_that_the_controller_does_not_have_is_lost_at_once(controller: int | None) -> None:
+    with pytest.raises(StoppedError, match="kafka_lost"):
+        ensure(FakeAdmin(1_000, controller), missing_s=1_000.0)
 
 
 def test_a_progress_topic_that_the_controller_knows_is_not_lost_however_long_a_broker_lags() -> None:
-    admin: Any = FakeAdmin(1_000, knows=True)
-    topics = Topics(admin, timeout_s=1, create=False, missing_s=0.0)
+    admin = FakeAdmin(1_000, KafkaError.TOPIC_ALREADY_EXISTS)
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
-        topics.ensure_progress("progress", 2, 1, create=False)
+        ensure(admin, missing_s=0.0)
     assert admin.created == []
 
 
 def test_the_progress_topic_has_three_replicas_where_the_settings_do_not_say() -> None:
-    admin: Any = FakeAdmin(1)
-    topics = Topics(admin, timeout_s=1, create=False)
-    topics.ensure_progress("progress", 2, -1, create=True)
+    admin = FakeAdmin(1)
+    ensure(admin, missing_s=60.0, create=True)
     assert [(topic.topic, topic.replication_factor) for topic in admin.created] == [("progress", 3)]
 
 
 def test_asking_which_cluster_it_is_asks_for_the_metadata_of_one_topic() -> None:
-    admin: Any = FakeAdmin(0)
-    assert Topics(admin, timeout_s=1, create=False).cluster_id() == "cluster"
+    admin = FakeAdmin(0)
+    assert topics_of(admin).cluster_id() == "cluster"
     assert None not in admin.asked_about
 
 
 def test_a_stop_while_it_is_unknown_is_not_taken_for_a_loss() -> None:
-    with pytest.raises(KafkaException, match="stopped"):
-        ensure(unknown=1_000, missing_s=60.0, stopped=True)
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        ensure(FakeAdmin(1_000), missing_s=60.0, stopped=True)
+
+
+def test_a_topic_that_a_lagging_broker_does_not_know_has_its_partitions() -> None:
+    assert topics_of(FakeAdmin(2)).partitions("progress") == 2
+
+
+def test_a_topic_that_was_missing_is_not_waited_for_again() -> None:
+    admin = FakeAdmin(1_000)
+    topics = topics_of(admin, missing_s=0.0)
+    assert topics.is_missing("progress")
+    asked = admin.asked
+    assert topics.is_missing("progress")
+    assert admin.asked == asked
 
 
 class HangingAdmin:
     """A Kafka that answers nothing until it is told how to."""
+
+    def poll(self, _timeout: float, /) -> None:
+        """Nothing to tell."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,8 +174,7 @@ class Waiting:
 @contextmanager
 def hanging() -> Iterator[tuple[HangingAdmin, Topics, Waiting, ThreadPoolExecutor]]:
     admin, waiting = HangingAdmin(), Waiting()
-    as_any: Any = admin
-    topics = Topics(as_any, timeout_s=1, create=False, give_up=waiting)
+    topics = topics_of(admin, give_up=waiting)
     with ThreadPoolExecutor(LANES) as lanes:
         try:
             yield admin, topics, waiting, lanes

@@ -1,0 +1,178 @@
+"""Long-lived clients of librdkafka, made again when they fail: none is trusted to heal itself.
+
+One that was given metadata without brokers may never connect again (librdkafka issue 5301), and one whose credentials were refused offers
+the same ones for ever. So a client that has failed for LASTS_S, or was refused, is dropped, and the next request makes another one, out of
+the secrets and certificates as they are then. Requests that still wait for the former one fail by themselves.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+_log = structlog.get_logger()
+
+LASTS_S = 10.0
+"""Seconds that a client may fail before another one is made."""
+_LOOK_S = 0.2
+# librdkafka numbers its own errors below this, brokers' are above.
+_OWN_ERRORS = -100
+
+
+class _Polled(Protocol):
+    def poll(self, timeout: float, /) -> Any: ...
+
+
+C = TypeVar("C", bound=_Polled)
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Complaints:
+    """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+        """Why the credentials or the TLS connection were last refused, None where they were not."""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.last = error
+
+    def explain(self, error: KafkaException) -> KafkaException:
+        """Return why a request failed, where librdkafka only gave up waiting."""
+        refused = self.last
+        return error if refused is None or not is_own(error.args[0]) else KafkaException(refused)
+
+
+class _Held(Generic[C]):
+    """A client and how it is doing. `replaces`: why the one before was dropped, None once this one has answered."""
+
+    def __init__(self, make: Callable[[Complaints], C], replaces: str | None) -> None:
+        self.complaints = Complaints()
+        self.client = make(self.complaints)
+        self.replaces = replaces
+        self.failing_since: float | None = None
+
+    def refused(self) -> bool:
+        """Whether the credentials were refused: waiting for an answer is of no use."""
+        self.client.poll(0)  # serves the complaints
+        refused = self.complaints.last
+        return refused is not None and refused.code() == KafkaError._AUTHENTICATION
+
+
+class RenewableClient(Generic[C]):
+    """Holds one client at a time. Thread-safe."""
+
+    def __init__(self, make: Callable[[Complaints], C], lasts_s: float = LASTS_S) -> None:
+        """`make` returns a client that tells the complaints of its errors. The first one is made at once; raises what `make` does."""
+        self._make = make
+        self._lasts_s = lasts_s
+        self._lock = threading.Lock()
+        self._dropped: str | None = None
+        self._held: _Held[C] | None = _Held(make, None)
+
+    def ask(self, request: Callable[[C], T]) -> T:
+        """Return what `request` does with the client.
+
+        Raises KafkaException, with the refusal itself where the credentials or the TLS connection were refused.
+        """
+        return self._ask(lambda held: request(held.client))
+
+    def answers(
+        self, request: "Callable[[C], Mapping[K, Future[T]]]", give_up: Callable[[], bool] = lambda: False
+    ) -> "dict[K, Future[T]]":
+        """Return the answers to an administrative request, all of them done.
+
+        Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
+        """
+
+        def wait(held: _Held[C]) -> "dict[K, Future[T]]":
+            answers = dict(request(held.client))
+            for each in answers.values():
+                error = _failure(each, lambda: give_up() or held.refused())
+                if isinstance(error, KafkaException) and is_own(error.args[0]):
+                    raise error
+            return answers
+
+        return self._ask(wait)
+
+    @property
+    def client(self) -> C:
+        """The present one, for requests that are answered later; `note` is told the answers."""
+        return self._hold().client
+
+    def note(self, error: KafkaError | None) -> None:
+        """Take the answer to a request that was made with `client`; None: it succeeded."""
+        held = self._held
+        if held is not None:
+            self._note(held, error, time.monotonic())
+
+    def close(self) -> None:
+        """Let the client go. Another request would make another one."""
+        with self._lock:
+            self._held = None
+
+    def _ask(self, request: Callable[[_Held[C]], T]) -> T:
+        held, began = self._hold(), time.monotonic()
+        try:
+            found = request(held)
+        except KafkaException as error:
+            held.refused()
+            explained = held.complaints.explain(error)
+            self._note(held, explained.args[0], began)
+            if explained is error:
+                raise
+            raise explained from error
+        self._note(held, None, began)
+        return found
+
+    def _hold(self) -> _Held[C]:
+        with self._lock:
+            if self._held is None:
+                self._held = _Held(self._make, self._dropped)
+            return self._held
+
+    def _note(self, held: _Held[C], error: KafkaError | None, began: float) -> None:
+        if error is None or not is_own(error):
+            held.failing_since = held.complaints.last = None
+            if held.replaces is not None:
+                _log.info("kafka_client_renewed", reason=held.replaces)
+                held.replaces = None
+            return
+        held.failing_since = min(began, held.failing_since or began)
+        lasts = time.monotonic() - held.failing_since >= self._lasts_s
+        if lasts or held.complaints.last is not None:
+            with self._lock:
+                if self._held is held:
+                    self._held, self._dropped = None, error.str()
+
+
+def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
+    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` says so."""
+    _failure(future, give_up)
+    return future.result()
+
+
+def is_own(error: KafkaError) -> bool:
+    """Whether librdkafka says so itself, or asks a broker that cannot answer: another client may do better."""
+    return error.code() < _OWN_ERRORS or error.code() in (
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    )
+
+
+def _failure(future: "Future[Any]", give_up: Callable[[], bool]) -> BaseException | None:
+    while True:
+        try:
+            return future.exception(timeout=_LOOK_S)
+        except NotYetError:
+            if give_up():
+                text = "stopped while waiting for Kafka"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from None

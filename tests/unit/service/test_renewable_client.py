@@ -1,0 +1,206 @@
+"""A client that fails for long, or is refused, is made again: with the secrets of that moment, for all who share it."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher.kafka.topics import Topics
+from service import renewable_client
+from service.kafka_client import admin_client
+from service.renewable_client import Complaints, RenewableClient
+from service.settings import KafkaSettings
+from tests.support.servers.nameless_broker import NamelessBroker
+from tests.support.waiting import wait_until
+
+CLIENTS = 12
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "wrong password")
+
+
+class FakeClient:
+    """Answers what it is told to; `complain` at the next poll."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        self._complaints = complaints
+        self.complain: KafkaError | None = None
+
+    def poll(self, _timeout: float, /) -> None:
+        if self.complain is not None:
+            self._complaints(self.complain)
+
+
+class Clients:
+    """Makes clients and remembers them."""
+
+    def __init__(self, lasts_s: float) -> None:
+        self.made: list[FakeClient] = []
+        self.held = RenewableClient(self._make, lasts_s)
+
+    def _make(self, complaints: Complaints) -> FakeClient:
+        self.made.append(FakeClient(complaints))
+        return self.made[-1]
+
+    def fails(self, error: KafkaException) -> KafkaException:
+        def request(_client: FakeClient) -> None:
+            raise error
+
+        with pytest.raises(KafkaException) as raised:
+            self.held.ask(request)
+        return raised.value
+
+
+def test_every_client_asks_again_after_a_broker_that_named_no_broker() -> None:
+    broker = NamelessBroker()
+    with broker.running():
+        settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+        many = [Topics(admin_client(settings), timeout_s=1, create=False) for _ in range(CLIENTS)]
+        assert {topics.cluster_id() for topics in many} == {"cluster"}
+        broker.nameless = True
+
+        def lose(topics: Topics) -> None:
+            before = broker.nameless_answers
+            wait_until(
+                lambda: broker.nameless_answers > before or not answers(topics), "an answer without brokers"
+            )
+            wait_until(lambda: not answers(topics), "a failure")
+
+        def find(topics: Topics) -> None:
+            wait_until(lambda: answers(topics), "the cluster again", timeout_s=60)
+
+        with ThreadPoolExecutor(CLIENTS) as threads:
+            list(threads.map(lose, many))
+            broker.nameless = False
+            list(threads.map(find, many))
+
+
+def answers(topics: Topics) -> bool:
+    """Whether the cluster is known."""
+    try:
+        return topics.cluster_id() == "cluster"
+    except KafkaException:
+        return False
+
+
+def test_a_client_that_fails_for_a_moment_is_kept() -> None:
+    clients = Clients(lasts_s=60)
+    clients.fails(TIMED_OUT)
+    clients.fails(TIMED_OUT)
+    assert len(clients.made) == 1
+
+
+def test_a_client_that_has_failed_for_long_is_replaced() -> None:
+    clients = Clients(lasts_s=0)
+    clients.fails(TIMED_OUT)
+    assert clients.held.ask(lambda client: client) is clients.made[1]
+
+
+def test_what_a_broker_answers_is_no_failure_of_the_client() -> None:
+    clients = Clients(lasts_s=0)
+    clients.fails(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    assert clients.held.ask(lambda client: client) is clients.made[0]
+
+
+def test_one_that_asks_a_former_controller_for_long_is_replaced() -> None:
+    clients = Clients(lasts_s=0)
+    clients.fails(KafkaException(KafkaError(KafkaError.NOT_CONTROLLER)))
+    assert clients.held.ask(lambda client: client) is clients.made[1]
+
+
+def test_an_answer_ends_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(renewable_client, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clients = Clients(lasts_s=10)
+    clients.fails(TIMED_OUT)
+    now[0] += 9
+    clients.held.ask(lambda _: None)
+    now[0] += 9
+    clients.fails(TIMED_OUT)
+    assert clients.held.ask(lambda client: client) is clients.made[0]
+    clients.fails(TIMED_OUT)
+    now[0] += 9
+    clients.fails(TIMED_OUT)
+    now[0] += 9
+    clients.fails(TIMED_OUT)
+    assert clients.held.ask(lambda client: client) is clients.made[1]
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError._SSL])
+def test_a_refused_client_is_replaced_at_once_and_the_refusal_is_what_is_raised(code: int) -> None:
+    clients = Clients(lasts_s=60)
+    clients.made[0].complain = KafkaError(code, "wrong password or certificate")
+    raised = clients.fails(TIMED_OUT)
+    assert raised.args[0].code() == code
+    assert clients.held.ask(lambda client: client) is clients.made[1]
+
+
+def test_nobody_waits_for_an_answer_once_the_credentials_are_refused() -> None:
+    clients = Clients(lasts_s=60)
+    clients.made[0].complain = REFUSED
+    never: Future[None] = Future()
+    with pytest.raises(KafkaException, match="wrong password"):
+        clients.held.answers(lambda _: {"topic": never})
+
+
+def test_a_stop_ends_the_wait() -> None:
+    clients = Clients(lasts_s=60)
+    never: Future[None] = Future()
+    with pytest.raises(KafkaException, match="stopped"):
+        clients.held.answers(lambda _: {"topic": never}, lambda: True)
+
+
+def test_an_answer_that_one_topic_is_missing_leaves_the_others_their_answers() -> None:
+    clients = Clients(lasts_s=0)
+    there: Future[int] = Future()
+    there.set_result(1)
+    missing: Future[int] = Future()
+    missing.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    found = clients.held.answers(lambda _: {"there": there, "missing": missing})
+    assert found["there"].result() == 1
+    assert len(clients.made) == 1
+
+
+def test_many_threads_that_fail_together_make_one_client() -> None:
+    clients = Clients(lasts_s=0)
+    together = threading.Barrier(8)
+
+    def request(client: FakeClient) -> None:
+        together.wait(30)
+        if client is clients.made[0]:
+            raise TIMED_OUT
+
+    def ask(_: int) -> None:
+        with pytest.raises(KafkaException):
+            clients.held.ask(request)
+        together.wait(30)
+        clients.held.ask(lambda _: None)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(ask, range(8)))
+    assert len(clients.made) == 2
+
+
+def test_a_secret_is_read_anew_for_each_client(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.toml"
+    secret.write_text('"sasl.password" = "former"\n')
+    settings = KafkaSettings(secret_options_file=secret)
+    seen: list[Any] = []
+
+    def make(complaints: Complaints) -> FakeClient:
+        seen.append(settings.client()["sasl.password"])
+        return FakeClient(complaints)
+
+    clients = RenewableClient(make, lasts_s=0)
+    secret.write_text('"sasl.password" = "present"\n')
+
+    def request(_client: FakeClient) -> None:
+        raise TIMED_OUT
+
+    with pytest.raises(KafkaException):
+        clients.ask(request)
+    clients.ask(lambda _: None)
+    assert seen == ["former", "present"]
