@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from service.errors import SettingsError
 from service.kafka_client import QUIET, KafkaAdmin, admin_client
+from service.kafka_reading import RangeReader
 from service.kafka_rights import needing
 from service.settings import KafkaSettings
 
@@ -146,9 +147,20 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
     return Consumer(QUIET | {"group.id": _PROGRESS_GROUP} | settings.client(**required))
 
 
+def committed_reader(
+    settings: KafkaSettings, give_up: Callable[[], bool] = lambda: False, timeout_s: float | None = None
+) -> RangeReader:
+    """Return a reader of committed records; close it. `timeout_s`: from one record to the next, by default that of a request."""
+    return RangeReader(
+        lambda: progress_consumer(settings),
+        settings.request_timeout_s if timeout_s is None else timeout_s,
+        give_up,
+    )
+
+
 @contextmanager
 def reading(settings: KafkaSettings, *topics: str) -> Iterator[None]:
-    """Name the right that is missing, where Kafka refuses what a `progress_consumer` reads. Raises KafkaException."""
+    """Name the right that is missing, where Kafka refuses what a `committed_reader` reads. Raises KafkaException."""
     group = str(settings.client().get("group.id", _PROGRESS_GROUP))
     with needing("Read", "topic", *topics), needing("Describe", "consumer group", group):
         yield

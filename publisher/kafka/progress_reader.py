@@ -1,17 +1,17 @@
 """Reads progress records back from Kafka, the newest first."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
 from publisher.protocol.progress import Progress, lane_of_key
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service.kafka_reading import EndNotReachedError, RangeReader
 from service.settings import KafkaSettings
 
 _FIRST_WINDOW = 256
@@ -51,12 +51,9 @@ def progress_records(
     Raises StoppedError behind a transaction that stays open, and for a record at which the body raises ValueError; KafkaException.
     """
     high_watermark = topics.high_watermark(topic, partition, committed=committed)
-    consumer = clients.progress_consumer(kafka)
     try:
-        with clients.reading(kafka, topic):
-            yield records_backwards(
-                consumer, topic, partition, high_watermark, kafka.request_timeout_s, give_up
-            )
+        with clients.committed_reader(kafka, give_up) as reader, clients.reading(kafka, topic):
+            yield records_backwards(reader, topic, partition, high_watermark)
     except OpenTransactionError as error:
         reason = explanation(error.topic, {error.partition: error.offset})
         raise StoppedError(StopReason.OPEN_TRANSACTION, reason, retry=True) from error
@@ -66,8 +63,6 @@ def progress_records(
             f"{topic}[{partition}]: {error}. Something else writes to this progress topic, or a newer publisher did; "
             "use that version, or name another [publisher] progress_topic before the first start",
         ) from error
-    finally:
-        consumer.close()
 
 
 class Newest(NamedTuple):
@@ -116,64 +111,26 @@ def later_than(
 
 
 def records_backwards(
-    consumer: Consumer,
-    topic: str,
-    partition: int,
-    high_watermark: int,
-    timeout_s: float,
-    give_up: Callable[[], bool],
+    reader: RangeReader, topic: str, partition: int, high_watermark: int
 ) -> Iterator[StoredProgress]:
     """Yield the committed records of a partition, newest first.
 
-    `consumer` reads committed records only and reports ends of partitions; `high_watermark` was asked for with a
-    read_uncommitted look after `init_transactions` had ended the lane's open transaction. Reads in growing windows,
-    since a compacted partition may still hold much that is old.
-    Raises KafkaException (_TIMED_OUT) when a window's end is not reached within `timeout_s` or `give_up` says so;
-    OpenTransactionError where a transaction hides it.
+    `high_watermark` was asked for with a read_uncommitted look after `init_transactions` had ended the lane's open transaction. Reads in
+    growing windows, since a compacted partition may still hold much that is old.
+    Raises KafkaException, its kind OpenTransactionError where a transaction hides the end of a window.
     """
     size = _FIRST_WINDOW
     end = high_watermark
     while end > 0:
         start = max(0, end - size)
-        yield from reversed(
-            _window(
-                consumer, TopicPartition(topic, partition, start), end, time.monotonic() + timeout_s, give_up
-            )
-        )
+        try:
+            blocks = list(reader.read({(topic, partition): (start, end)}))
+        except EndNotReachedError as error:
+            if not error.readable:
+                raise
+            raise OpenTransactionError(topic, partition, error.readable[topic, partition]) from error
+        for block in reversed(blocks):
+            for message in reversed(block):
+                yield StoredProgress(message.key() or b"", message.value())
         end = start
         size = min(size * _WINDOW_GROWTH, _LARGEST_WINDOW)
-
-
-def _window(
-    consumer: Consumer, start: TopicPartition, end: int, deadline: float, give_up: Callable[[], bool]
-) -> list[StoredProgress]:
-    """Return the records from `start` up to `end`, exclusive."""
-    consumer.assign([start])
-    found: list[StoredProgress] = []
-    readable: int | None = None
-    while True:
-        if time.monotonic() > deadline or give_up():
-            if readable is not None and not give_up():
-                raise OpenTransactionError(start.topic, start.partition, readable)
-            place = f"{start.topic}[{start.partition}]"
-            raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"the end of {place} at {end} was not reached, no answer")
-            )
-        message = consumer.poll(0.2)
-        if message is None:
-            # Proves nothing: only the end of the partition, at or past the high watermark, does.
-            continue
-        error = message.error()
-        offset = message.offset() or 0
-        if error is None:
-            if offset >= end:
-                return found
-            found.append(StoredProgress(message.key() or b"", message.value()))
-            if offset == end - 1:
-                return found
-        elif error.code() == KafkaError._PARTITION_EOF:
-            readable = offset
-            if readable >= end:
-                return found
-        else:
-            raise KafkaException(error)

@@ -11,9 +11,10 @@ from confluent_kafka import KafkaException
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.lookup.positions import OutboxId, find_there
-from publisher.lookup.records import Copy, Place, Range, copies
+from publisher.lookup.records import Copy, Range, copies
 from service import kafka_client
 from service.errors import UnavailableError
+from service.kafka_reading import Place
 from service.settings import KafkaSettings
 
 _ROWS = queries("publisher", "rows")
@@ -89,8 +90,8 @@ def found_in_kafka(
 def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[Identity, list[Copy]]:
     topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
     names = {output.topic for output in outputs if scan or output.kafka_offsets}
-    partitions = {name: topics.partitions(name) for name in sorted(names)}
-    layers = [_whole(topics, partitions)] if scan else layered(_recorded(outputs, partitions))
+    ends = {name: topics.ends(name, range(topics.partitions(name))) for name in sorted(names)}
+    layers = [_whole(ends)] if scan else layered(_recorded(outputs, ends))
     found: dict[Identity, list[Copy]] = defaultdict(list)
     for offsets in layers:
         if offsets:
@@ -99,12 +100,15 @@ def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> di
     return found
 
 
-def _recorded(outputs: Iterable[Output], partitions: Mapping[str, int]) -> Iterator[tuple[Place, Range]]:
-    """The offsets of each delivery, in topics that still exist."""
+def _recorded(
+    outputs: Iterable[Output], ends: Mapping[str, Mapping[int, int]]
+) -> Iterator[tuple[Place, Range]]:
+    """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
     for output in outputs:
         for partition, (first, last) in (output.kafka_offsets or {}).items():
-            if int(partition) < partitions[output.topic]:
-                yield (output.topic, int(partition)), (first, last)
+            end = ends[output.topic].get(int(partition), 0)
+            if first < end:
+                yield (output.topic, int(partition)), (first, min(last, end - 1))
 
 
 def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
@@ -123,12 +127,13 @@ def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
     return layers
 
 
-def _whole(topics: Topics, partitions: Mapping[str, int]) -> dict[Place, Range]:
-    offsets: dict[Place, Range] = {}
-    for name, count in partitions.items():
-        ends = topics.ends(name, range(count))
-        offsets |= {(name, partition): (0, end - 1) for partition, end in ends.items() if end > 0}
-    return offsets
+def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
+    return {
+        (name, partition): (0, end - 1)
+        for name, partitions in ends.items()
+        for partition, end in partitions.items()
+        if end > 0
+    }
 
 
 def looked_for(output: Output, *, scan: bool) -> bool:

@@ -1,27 +1,18 @@
 """Where Kafka has the records of some outputs: read within given offsets, told by the header `outbox-id`."""
 
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from publisher.kafka.clients import progress_consumer, reading
+from publisher.kafka.clients import committed_reader, reading
+from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
+from service.kafka_client import admin_client
+from service.kafka_reading import EndNotReachedError, Place
 from service.record_headers import headers_of
 from service.settings import KafkaSettings
 
-_FETCH_MESSAGES = 10_000
-
-Place = tuple[str, int]
-"""(topic, partition)"""
 Range = tuple[int, int]
 """First and last offset, both inclusive."""
 Offsets = Mapping[Place, Range]
@@ -39,31 +30,13 @@ class Copy(NamedTuple):
 
 
 def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
-    """Return the committed records of these outputs within the offsets. Raises UnavailableError, KafkaException."""
-    found: list[Copy] = []
+    """Return the committed records of these outputs within the offsets, which the partitions have.
+
+    Raises UnavailableError, KafkaException.
+    """
     wanted = set(outbox_ids)
-    ends = {place: last for place, (_, last) in offsets.items()}
-    consumer = progress_consumer(settings)
-    try:
-        consumer.assign(
-            [TopicPartition(topic, partition, first) for (topic, partition), (first, _) in offsets.items()]
-        )
-        moved = time.monotonic()
-        while ends:
-            messages = consumer.consume(_FETCH_MESSAGES, timeout=0.5)
-            if messages:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > settings.request_timeout_s:
-                raise UnavailableError(
-                    f"{len(ends)} partitions were not read to their ends within {settings.request_timeout_s:g} s: Kafka does not answer, "
-                    "or a transaction is open there. Try again"
-                )
-            with reading(settings, *sorted({topic for topic, _ in offsets})):
-                for message in messages:
-                    _take(message, ends, wanted, found)
-            _leave(consumer, offsets, ends)
-    finally:
-        consumer.close()
+    read = (_copy(message) for message in _records(settings, offsets))
+    found = [copy for copy in read if copy.outbox_id in wanted]
     return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
 
 
@@ -78,31 +51,30 @@ class RecordThere(NamedTuple):
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> RecordThere | None:
-    """Return the committed record at this offset; None: there is none (any more). Raises UnavailableError, KafkaException."""
-    consumer = progress_consumer(settings)
+    """Return the committed record at this offset; None: there is none (any more, or yet). Raises UnavailableError, KafkaException."""
+    topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
+    if offset >= topics.high_watermark(topic, partition):
+        return None
+    # None: what was there is an aborted transaction's, a commit marker, compacted or expired.
+    there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
+    return None if there is None else _record(there)
+
+
+def _records(settings: KafkaSettings, offsets: Offsets) -> Iterator[Message]:
+    ranges = {place: (first, last + 1) for place, (first, last) in offsets.items()}
+    topics = sorted({topic for topic, _ in offsets})
     try:
-        consumer.assign([TopicPartition(topic, partition, offset)])
-        deadline = time.monotonic() + settings.request_timeout_s
-        with reading(settings, topic):
-            while time.monotonic() < deadline:
-                message = consumer.poll(0.5)
-                if message is None:
-                    continue
-                error = message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
-                # Behind it: what was there is an aborted transaction's, a commit marker, compacted or expired.
-                return None if error is not None or message.offset() != offset else _record(message)
-    finally:
-        consumer.close()
-    raise UnavailableError(
-        f"{topic}/{partition}/{offset} was not read within {settings.request_timeout_s:g} s: Kafka does not answer, or a transaction is "
-        "open there. Try again"
-    )
+        with committed_reader(settings) as reader, reading(settings, *topics):
+            for messages in reader.read(ranges):
+                yield from messages
+    except EndNotReachedError as error:
+        raise UnavailableError(
+            f"{error.args[0].str()}: Kafka does not answer, or a transaction is open there. Try again"
+        ) from error
 
 
 def _record(message: Message) -> RecordThere:
-    copy = _copy(message, "", 0, 0)
+    copy = _copy(message)
     key: Any = message.key()
     kind, at_ms = message.timestamp()
     return RecordThere(
@@ -114,31 +86,7 @@ def _record(message: Message) -> RecordThere:
     )
 
 
-def _take(message: Message, ends: dict[Place, int], outbox_ids: set[str], found: list[Copy]) -> None:
-    error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    place = message.topic() or "", message.partition() or 0
-    offset = message.offset() or 0
-    if place not in ends:
-        return
-    if error is None and offset <= ends[place]:
-        copy = _copy(message, *place, offset)
-        if copy.outbox_id in outbox_ids:
-            found.append(copy)
-    if error is not None or offset >= ends[place]:
-        del ends[place]
-
-
-def _leave(consumer: Consumer, offsets: Offsets, ends: Mapping[Place, int]) -> None:
-    """Read on only where the last offset was not reached."""
-    assigned = {(each.topic, each.partition) for each in consumer.assignment()}
-    done = [TopicPartition(*place) for place in offsets if place in assigned and place not in ends]
-    if done:
-        consumer.incremental_unassign(done)
-
-
-def _copy(message: Message, topic: str, partition: int, offset: int) -> Copy:
+def _copy(message: Message) -> Copy:
     headers = {name: value or b"" for name, value in headers_of(message)}
     revision = headers.get("outbox-revision", b"")
     replay = headers.get("outbox-replay")
@@ -146,7 +94,7 @@ def _copy(message: Message, topic: str, partition: int, offset: int) -> Copy:
         headers.get("outbox-id", b"").decode("utf-8", "backslashreplace"),
         int(revision) if revision.isdigit() else 0,
         None if replay is None else replay.decode("utf-8", "backslashreplace"),
-        topic,
-        partition,
-        offset,
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
     )

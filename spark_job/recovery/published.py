@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
-from service.kafka_client import QUIET, UNAUTHORISED
+from service.kafka_client import QUIET, KafkaAdmin, admin_client
+from service.kafka_reading import RangeReader
 from service.kafka_rights import needing
+from service.kafka_topics import existing_topics
 from service.settings import Settings
 from spark_job.recovery.positions.generations import Connection
 
@@ -62,7 +65,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     """
     topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
     group = f"{topic}-look"  # never committed; the client wants one
-    consumer = Consumer(
+    options = (
         QUIET
         | settings.kafka.client()
         | {
@@ -76,7 +79,11 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     )
     try:
         with needing("Read", "topic", topic), needing("Describe", "consumer group", group):
-            return _read_newest(consumer, topic)
+            bounds = _bounds(admin_client(settings.kafka), topic)
+            if not bounds:
+                return []
+            with RangeReader(lambda: Consumer(options), _TIMEOUT_S) as reader:
+                return _read_newest(reader, topic, bounds)
     except KafkaException as error:
         raise UnavailableError(
             f"the progress topic {topic} cannot be read: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]"
@@ -86,49 +93,44 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
             f"{topic}: {error}. Something else writes to this progress topic, or a newer publisher did: use that version of the job, too. "
             "The publisher's lane stops at it, too (docs/stopped-lanes.md, `other_outbox`)"
         ) from error
-    finally:
-        consumer.close()
 
 
-def _read_newest(consumer: Consumer, topic: str) -> list[Delivered]:
+def _bounds(admin: KafkaAdmin, topic: str) -> dict[int, tuple[int, int]]:
+    """Return where each partition begins, and where it ends for a reader of committed records, by its leader. Raises KafkaException."""
+    described = existing_topics(admin, [topic], _TIMEOUT_S)
+    if not described:
+        return {}
+
+    def ask(spec: Any) -> dict[int, int]:
+        places = {TopicPartition(topic, partition.id): spec for partition in described[topic].partitions}
+        answers = admin.answers(
+            lambda client: client.list_offsets(
+                places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+            )
+        )
+        return {place.partition: answer.result().offset for place, answer in answers.items()}
+
+    lows, ends = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return {partition: (low, ends[partition]) for partition, low in lows.items()}
+
+
+def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int, int]]) -> list[Delivered]:
     """What `newest_delivered` returns. Raises KafkaException."""
-    described = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-    if described.error is not None and described.error.code() in UNAUTHORISED:
-        raise KafkaException(described.error)
-    bounds = {
-        each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=_TIMEOUT_S, cached=False)
-        for each in described.partitions
-    }
     found: dict[int, Delivered] = {}
-    left = {each: high for each, (low, high) in bounds.items() if high > low}
+    left = {each: end for each, (low, end) in bounds.items() if end > low}
     window = _WINDOW
     while left:
         starts = {each: max(bounds[each][0], end - window) for each, end in left.items()}
-        found |= _newest(consumer, topic, starts)
+        for messages in reader.read({(topic, each): (start, left[each]) for each, start in starts.items()}):
+            for message in messages:
+                value = message.value()
+                if value is not None and _LANE_KEY.fullmatch(message.key() or b""):
+                    found[message.partition()] = Delivered.decode(value)
         left = {
             each: start for each, start in starts.items() if each not in found and start > bounds[each][0]
         }
         window *= 16
     return list(found.values())
-
-
-def _newest(consumer: Consumer, topic: str, starts: dict[int, int]) -> dict[int, Delivered]:
-    """The newest record of each partition from `starts` on, where there is one."""
-    consumer.assign([TopicPartition(topic, each, start) for each, start in starts.items()])
-    found: dict[int, Delivered] = {}
-    unread = set(starts)
-    while unread:
-        message = consumer.poll(_TIMEOUT_S)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        failure = message.error()
-        if failure is not None:
-            if failure.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(failure)
-            unread.discard(message.partition() or 0)
-        elif (value := message.value()) is not None and _LANE_KEY.fullmatch(message.key() or b""):
-            found[message.partition() or 0] = Delivered.decode(value)
-    return found
 
 
 def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], str]:

@@ -1,19 +1,19 @@
 """Findings in words: digests are looked up again in the outbox and in Kafka, for the examples only."""
 
-import time
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.readback.compare import Alteration, Comparison, Disorder
 from publisher.audit.readback.digest import ExpectedOutput, ReceivedOutput, is_own
-from publisher.kafka.clients import progress_consumer
+from publisher.kafka.clients import committed_reader
 from publisher.protocol.records import Header, OutputRecord, Row, records
+from service.kafka_reading import EndNotReachedError
 from service.record_headers import headers_of
 from service.settings import KafkaSettings
 
@@ -30,12 +30,12 @@ class Explainer:
     ) -> None:
         self._connection = connection
         self._topics = topics
-        self._consumer: Consumer = progress_consumer(settings)
+        self._reader = committed_reader(settings, timeout_s=_LOOK_UP_S)
         self._rows: dict[tuple[int, int, int], Row | None] = {}
 
     def close(self) -> None:
         """Disconnect from Kafka."""
-        self._consumer.close()
+        self._reader.close()
 
     def checks(self, found: Comparison) -> list[Check]:
         """Return the comparison as checks."""
@@ -153,18 +153,12 @@ class Explainer:
 
     def _message_at(self, topic: int, partition: int, offset: int) -> Message | None:
         """Return a record, None where it is gone by now."""
-        self._consumer.assign([TopicPartition(self._topics[topic], partition, offset)])
-        deadline = time.monotonic() + _LOOK_UP_S
-        while time.monotonic() < deadline:
-            message = self._consumer.poll(0.5)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            if (message.offset() or 0) >= offset:
-                return message if error is None and message.offset() == offset else None
-        return None
+        place = self._topics[topic], partition
+        try:
+            blocks = list(self._reader.read({place: (offset, offset + 1)}))
+        except EndNotReachedError:
+            return None
+        return next((message for block in blocks for message in block), None)
 
 
 def _own(headers: Sequence[Header]) -> list[tuple[str, bytes | None]]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
 
 from publisher.audit.readback import state as states
 from publisher.audit.readback.digest import (
@@ -20,12 +20,12 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import unavailable
-from publisher.kafka.clients import progress_consumer, reading
+from publisher.kafka.clients import committed_reader, reading
 from service.errors import UnavailableError
+from service.kafka_reading import EndNotReachedError, RangeReader
 from service.record_headers import headers_of
 from service.settings import Settings
 
-FETCH_MESSAGES = 10_000
 SAVE_S = 5.0
 _CREATE_TIME = 1
 
@@ -43,84 +43,50 @@ class FoundReader:
         self._spill = spill
         self._topics = {name: number for number, name in enumerate(state.topics)}
         self._places = {place.encode(): number for number, place in enumerate(state.places)}
-        self._open = {
-            (topic, partition)
-            for topic, ends in enumerate(state.ends)
-            for partition, end in ends.items()
-            if state.next_offsets[topic][partition] < end
-        }
         # Beyond this, an open transaction below the ends is none that Kafka would still wait for.
         self._patience_s = settings.publisher.transaction_timeout_ms / 1000 + settings.kafka.request_timeout_s
 
     def run(self, advance: Advance) -> None:
         """Read everything. Raises UnavailableError when Kafka stops answering."""
-        consumer = progress_consumer(self._settings.kafka)
+        state = self._state
+        ranges = {
+            (state.topics[topic], int(partition)): (state.next_offsets[topic][partition], end)
+            for topic, ends in enumerate(state.ends)
+            for partition, end in ends.items()
+        }
+        saved = time.monotonic()
         try:
-            consumer.assign(
-                [
-                    TopicPartition(
-                        self._state.topics[topic], int(partition), self._state.next_offsets[topic][partition]
-                    )
-                    for topic, partition in sorted(self._open)
-                ]
-            )
-            with reading(self._settings.kafka, *self._state.topics):
-                self._read(consumer, advance)
+            with (
+                committed_reader(self._settings.kafka, timeout_s=self._patience_s) as reader,
+                reading(self._settings.kafka, *state.topics),
+            ):
+                for messages in reader.read(ranges):
+                    self.take(messages)
+                    advance(self._advanced(reader))
+                    if time.monotonic() - saved > SAVE_S:
+                        self._save()
+                        saved = time.monotonic()
+                advance(self._advanced(reader))
+        except EndNotReachedError as error:
+            raise UnavailableError(
+                f"the topics could not be read to their ends: {error.args[0].str()}. A transaction is open there, or Kafka does not answer"
+            ) from error
         except KafkaException as error:
             raise unavailable(self._settings.kafka, error) from error
-        finally:
-            consumer.close()
         self._save()
 
-    def _read(self, consumer: Consumer, advance: Advance) -> None:
-        saved = moved = time.monotonic()
-        while self._open:
-            messages = consumer.consume(FETCH_MESSAGES, timeout=0.5)
-            now = time.monotonic()
-            if messages:
-                moved = now
-                advance(self.take(consumer, messages))
-            elif now - moved > self._patience_s:
-                raise UnavailableError(
-                    f"{len(self._open)} partitions could not be read to their ends for {self._patience_s:.0f} s: "
-                    f"{self._where()}. A transaction is open there, or Kafka does not answer"
-                )
-            if now - saved > SAVE_S:
-                self._save()
-                saved = now
-
-    def take(self, consumer: Consumer, messages: list[Message]) -> int:
-        """Keep what was fetched; return how many offsets it led on."""
-        state, passed = self._state, 0
-        reached: dict[tuple[int, str], int] = {}
+    def take(self, messages: list[Message]) -> None:
+        """Keep what was fetched."""
         for message in messages:
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                # It may be of no topic at all.
-                raise KafkaException(error)
-            place = (self._topics[message.topic() or ""], str(message.partition()))
-            offset = message.offset() or 0
-            if error is not None:
-                # Reported at the position, past commit markers and aborted records too.
-                reached[place] = max(offset, reached.get(place, 0))
-                continue
-            if offset < state.ends[place[0]][place[1]]:
-                self._keep(place[0], message, offset)
-            reached[place] = offset + 1
-        done = []
-        for place, position in reached.items():
-            if place not in self._open:
-                continue
-            topic, partition = place
-            end = state.ends[topic][partition]
-            former = state.next_offsets[topic][partition]
-            state.next_offsets[topic][partition] = max(former, min(position, end))
-            passed += state.next_offsets[topic][partition] - former
-            if position >= end:
-                self._open.discard(place)
-                done.append(TopicPartition(state.topics[topic], int(partition)))
-        if done:
-            consumer.incremental_unassign(done)
+            self._keep(self._topics[message.topic() or ""], message, message.offset() or 0)
+
+    def _advanced(self, reader: RangeReader) -> int:
+        """Note how far each partition was read; return how many offsets that is since the last time."""
+        passed = 0
+        for (name, partition), position in reader.positions.items():
+            offsets = self._state.next_offsets[self._topics[name]]
+            passed += position - offsets[str(partition)]
+            offsets[str(partition)] = position
         return passed
 
     def _keep(self, topic: int, message: Message, offset: int) -> None:
@@ -173,10 +139,3 @@ class FoundReader:
     def _save(self) -> None:
         self._state.found_sizes = self._spill.flush()
         states.save(self._folder, self._state)
-
-    def _where(self) -> str:
-        return ", ".join(
-            f"{self._state.topics[topic]}[{partition}] at {self._state.next_offsets[topic][partition]} of "
-            f"{self._state.ends[topic][partition]}"
-            for topic, partition in sorted(self._open)[:5]
-        )

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from publisher.kafka.clients import progress_consumer
+from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import StoredProgress, records_backwards
 from publisher.kafka.topics import Topics
 from service.errors import OutboxError
@@ -142,12 +142,9 @@ def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[St
     topics = Topics(admin_client(settings), timeout_s=30, create=False)
     found = []
     for partition in range(partitions):
-        consumer = progress_consumer(settings)
-        try:
-            high = topics.high_watermark(name, partition)
-            found.append(list(records_backwards(consumer, name, partition, high, 30, lambda: False)))
-        finally:
-            consumer.close()
+        high = topics.high_watermark(name, partition)
+        with committed_reader(settings) as reader:
+            found.append(list(records_backwards(reader, name, partition, high)))
     return found
 
 

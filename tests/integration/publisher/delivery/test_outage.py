@@ -9,7 +9,7 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
-from publisher.kafka.clients import progress_consumer
+from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
 from publisher.protocol.progress import Progress
@@ -131,12 +131,8 @@ def test_the_end_is_not_believed_while_another_transaction_hides_it(
 
     def read() -> Progress | None:
         high = topics.high_watermark(name, 0)
-        consumer = progress_consumer(settings)
-        try:
-            records = records_backwards(consumer, name, 0, high, 2.0, lambda: False)
-            return newest_of(records, RECORD.epoch, 0).record
-        finally:
-            consumer.close()
+        with committed_reader(settings, timeout_s=2.0) as reader:
+            return newest_of(records_backwards(reader, name, 0, high), RECORD.epoch, 0).record
 
     assert read() is None
     other = producer("other")

@@ -5,9 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from confluent_kafka import KafkaError, KafkaException
-
 from publisher.audit.readback.digest import FOUND, ReceivedOutput
 from publisher.audit.readback.found import FoundReader
 from publisher.audit.readback.kafka import where_to_begin
@@ -65,19 +62,8 @@ def message(offset: int, outbox_id: bytes) -> Any:
 def test_ids_of_strangers_are_read_whatever_bytes_they_have(tmp_path: Path) -> None:
     known = state()
     found, spill = reader(tmp_path, known)
-    consumer: Any = None
     places = (b"\xff/0", b"a/0", b"\xff/0")
-    found.take(consumer, [message(offset, place + b"/9/0") for offset, place in enumerate(places)])
+    found.take([message(offset, place + b"/9/0") for offset, place in enumerate(places)])
     spill.flush()
     assert [ReceivedOutput._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
     assert known.places == ["\\xff/0", "a/0"]
-
-
-def test_a_failure_that_is_of_no_topic_is_told_as_kafkas(tmp_path: Path) -> None:
-    found, _ = reader(tmp_path, state())
-    consumer: Any = None
-    failure: Any = SimpleNamespace(
-        topic=lambda: None, partition=lambda: None, offset=lambda: None, error=lambda: KafkaError(KafkaError._ALL_BROKERS_DOWN)
-    )  # fmt: skip
-    with pytest.raises(KafkaException):
-        found.take(consumer, [failure])

@@ -3,54 +3,16 @@
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from service import kafka_reading
 from spark_job.input import reading
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
-
-
-class Answer:
-    """A record, or an error at an offset."""
-
-    def __init__(self, offset: int, code: int | None = None, *, retriable: bool = False) -> None:
-        self._offset = offset
-        self._error = None if code is None else KafkaError(code, "said so", retriable=retriable)
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-
-class Consumer:
-    """In the place of librdkafka's: gives some answers, one after the other, and then nothing."""
-
-    def __init__(self, answers: list[Answer]) -> None:
-        self.options: dict[str, Any] = {}
-        self.assigned: list[tuple[str, int, int]] = []
-        self.closed = False
-        self._answers = iter(answers)
-
-    def __call__(self, options: dict[str, Any]) -> "Consumer":
-        self.options = options
-        return self
-
-    def assign(self, partitions: list[Any]) -> None:
-        self.assigned = [(each.topic, each.partition, each.offset) for each in partitions]
-
-    def consume(self, _count: int, timeout: float) -> list[Answer]:
-        return list(itertools.islice(self._answers, 1))
-
-    def close(self) -> None:
-        self.closed = True
-
+from tests.support.ranges import EOF, Answer, ScriptedConsumer
 
 Reading = Callable[..., list[int]]
-EOF = KafkaError._PARTITION_EOF
 
 
 @pytest.fixture
@@ -58,10 +20,10 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
     """Read [3, 7) of in/0 from these answers; return the offsets."""
 
     def offsets(*answers: Answer) -> list[int]:
-        consumer = Consumer(list(answers))
+        consumer = ScriptedConsumer(answers)
         monkeypatch.setattr(reading, "Consumer", consumer)
         # A second for each look at the clock: no test waits for it.
-        monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+        monkeypatch.setattr(kafka_reading, "time", SimpleNamespace(monotonic=itertools.count().__next__))
         options = {
             "bootstrap.servers": "here:9092",
             "isolation.level": "read_uncommitted",
@@ -74,7 +36,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
                 for message in messages
             ]
         finally:
-            assert consumer.assigned == [("in", 0, 3)]
+            assert consumer.assigned[0] == ("in", 0, 3)
             assert consumer.closed
             assert consumer.options["isolation.level"] == "read_committed"
             assert consumer.options["auto.offset.reset"] == "error"
@@ -98,7 +60,7 @@ def test_an_end_below_the_end_is_a_replica_that_lags_and_is_asked_again(read: Re
     assert read(Answer(3), Answer(4, EOF), Answer(5, EOF), Answer(5), Answer(7, EOF)) == [3, 5]
     with pytest.raises(
         NoAnswerError,
-        match=r"in/0: Kafka did not give the records up to offset 7 within 20 s .* it ends at offset 5",
+        match=r"in/0 was not read to offset 7 within 20 s: it ends at offset 5",
     ):
         read(Answer(3), Answer(5, EOF))
 
