@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from service.kafka_client import UNAUTHORISED, KafkaAdmin
 from service.kafka_rights import needing
+from service.tracebacks import without_traceback
 
 MISSING_S = 5.0
 """Seconds that an unknown topic is asked for again where the controller may not be asked."""
@@ -117,7 +118,7 @@ def _is_missing(
     checked = admin.answers(
         lambda client: client.create_topics([new], validate_only=True, request_timeout=timeout_s), give_up
     )
-    error = checked[topic].exception()
+    error = checked[topic].error
     if error is None:
         return True
     code = error.args[0].code() if isinstance(error, KafkaException) else None
@@ -127,4 +128,4 @@ def _is_missing(
         return True
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return False
-    raise error
+    raise without_traceback(error)

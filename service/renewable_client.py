@@ -15,6 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
+from service.tracebacks import without_traceback
+
 _log = structlog.get_logger()
 
 LASTS_S = 10.0
@@ -66,6 +68,21 @@ class _Held(Generic[C]):
         return refused is not None and refused.code() == KafkaError._AUTHENTICATION
 
 
+class Answer(Generic[T]):
+    """What a Future holds at its end, without the frames of whoever raised it: those may hold the answer."""
+
+    def __init__(self, value: T | None, error: BaseException | None) -> None:
+        self._value = value
+        self.error = error
+
+    def result(self) -> T:
+        """Return it, or raise the error."""
+        if self.error is not None:
+            raise without_traceback(self.error)
+        value: Any = self._value
+        return value  # type: ignore[no-any-return]  # None may be one
+
+
 class RenewableClient(Generic[C]):
     """Holds one client at a time. Thread-safe."""
 
@@ -86,18 +103,20 @@ class RenewableClient(Generic[C]):
 
     def answers(
         self, request: "Callable[[C], Mapping[K, Future[T]]]", give_up: Callable[[], bool] = lambda: False
-    ) -> "dict[K, Future[T]]":
-        """Return the answers to an administrative request, all of them done.
+    ) -> "dict[K, Answer[T]]":
+        """Return the answers to an administrative request, each of which a broker gave.
 
         Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
         """
 
-        def wait(held: _Held[C]) -> "dict[K, Future[T]]":
-            answers = dict(request(held.client))
+        def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
+            asked = request(held.client)
+            answers = {
+                each: _wait(future, lambda: give_up() or held.refused()) for each, future in asked.items()
+            }
             for each in answers.values():
-                error = _failure(each, lambda: give_up() or held.refused())
-                if isinstance(error, KafkaException) and is_own(error.args[0]):
-                    raise error
+                if isinstance(each.error, KafkaException) and is_own(each.error.args[0]):
+                    each.result()
             return answers
 
         return self._ask(wait)
@@ -155,8 +174,7 @@ class RenewableClient(Generic[C]):
 
 def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
     """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` says so."""
-    _failure(future, give_up)
-    return future.result()
+    return _wait(future, give_up).result()
 
 
 def is_own(error: KafkaError) -> bool:
@@ -168,11 +186,13 @@ def is_own(error: KafkaError) -> bool:
     )
 
 
-def _failure(future: "Future[Any]", give_up: Callable[[], bool]) -> BaseException | None:
+def _wait(future: "Future[T]", give_up: Callable[[], bool]) -> Answer[T]:
     while True:
         try:
-            return future.exception(timeout=_LOOK_S)
+            error = future.exception(timeout=_LOOK_S)
         except NotYetError:
             if give_up():
                 text = "stopped while waiting for Kafka"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from None
+        else:
+            return Answer(None, error) if error is not None else Answer(future.result(), None)
