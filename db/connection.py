@@ -37,8 +37,10 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
     """Open a connection that pg_stat_activity shows as `application`.
 
     Raises UnavailableError when the server does not answer or refuses, its kind DatabaseMissingError when it has no such database,
-    SettingsError when a pooler on the way does not keep sessions; the password never appears in the message.
+    SettingsError when a pooler on the way does not keep sessions, its kind SecretUnreadableError when `dsn_file` cannot be read; the
+    password never appears in the message.
     """
+    settings = settings.reread()
 
     def open_one(**others: Any) -> psycopg.Connection[TupleRow]:
         return psycopg.connect(

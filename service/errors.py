@@ -45,6 +45,10 @@ class DatabaseMissingError(SchemaError, UnavailableError):
     """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
 
 
+class SecretUnreadableError(SettingsError, UnavailableError):
+    """A file that holds a secret cannot be read. At the start the setting is wrong; later the file may be about to be replaced."""
+
+
 class MovedError(ContinuityError):
     """A server's data is not what this run knew of it; the next start checks again, and says what has to be decided."""
 
@@ -53,3 +57,7 @@ class RefusedError(OutboxError):
     """A server refuses what a service does: the credentials, a right, a table or a constraint is not as it expects."""
 
     exit_code = 16
+
+
+class CredentialsRefusedError(RefusedError, UnavailableError):
+    """A server refuses the credentials or the certificate. At the start they are wrong; later they may be about to be replaced."""

@@ -7,7 +7,13 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from service.errors import DatabaseMissingError, FencedError, OutboxError
+from service.errors import (
+    CredentialsRefusedError,
+    DatabaseMissingError,
+    FencedError,
+    OutboxError,
+    SecretUnreadableError,
+)
 from service.settings import RestartSettings
 from service.tracebacks import release_frames
 from spark_job.monitoring import metrics
@@ -21,6 +27,8 @@ from spark_job.spark.session import LazySession
 log = structlog.get_logger()
 
 _LOGGED_CHARS = 500
+# Wrong settings for a process that has never started. Later a database may be on its way back from a backup, and a secret about to change.
+_WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError)
 
 
 @dataclass
@@ -33,10 +41,11 @@ class AttemptPlan:
     request: JobRequest | None = None
     run_id: UUID = field(default_factory=uuid4)
     former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
+    started: bool = False  # whether a start of this process has succeeded
 
     def use(self) -> None:
         """Note that the start has succeeded: what a person accepted for it holds for no other one."""
-        self.accepted, self.take_over, self.request = AcceptedRisks(), False, None
+        self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
 
     def following(self) -> "AttemptPlan":
         """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
@@ -76,8 +85,7 @@ class Restarts:
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
-        if isinstance(error, DatabaseMissingError) and plan.attempt == 1:
-            # It was never there for this process. One that vanishes later may be on its way back from a backup.
+        if isinstance(error, _WRONG_AT_THE_START) and not plan.started:
             raise error
         because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
         if self._stop.is_set():

@@ -39,9 +39,7 @@ def console(
     logs.configure(settings.log)
     chosen = settings.console.port or DEFAULT_PORT if port is None else port
     settings = settings.model_copy(update={"console": settings.console.model_copy(update={"port": chosen})})
-    postgres = settings.postgres
-    if settings.console.dsn is not None:
-        postgres = postgres.model_copy(update={"dsn": settings.console.dsn})
+    postgres = settings.postgres.logged_in_by(settings.console.dsn, settings.console.dsn_file)
     with database(settings.model_copy(update={"postgres": postgres}), "console"):
         pass
     stop = threading.Event()

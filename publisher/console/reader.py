@@ -12,7 +12,7 @@ from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
 from service.errors import UnavailableError
-from service.settings import PostgresSettings, Settings
+from service.settings import Settings
 
 _SESSION = queries("publisher.console", "session")
 
@@ -31,10 +31,10 @@ class Reader:
     def __init__(self, settings: Settings) -> None:
         """Nothing is opened."""
         console = settings.console
-        self._postgres = PostgresSettings.model_construct(
-            **settings.postgres.model_dump()
-            | {"connect_timeout_s": min(_CONNECT_TIMEOUT_S, settings.postgres.connect_timeout_s)}
-            | ({} if console.dsn is None else {"dsn": console.dsn, "dsn_file": None})
+        postgres = settings.postgres
+        timeout_s = min(_CONNECT_TIMEOUT_S, postgres.connect_timeout_s)
+        self._postgres = postgres.logged_in_by(console.dsn, console.dsn_file).model_copy(
+            update={"connect_timeout_s": timeout_s}
         )
         self._timeout_ms = console.statement_timeout_ms
         self._free = threading.Semaphore(MOST_CONNECTIONS)

@@ -224,6 +224,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._link = CoordinatorLink()
         producer = fencing_producer(
             context.settings.kafka,
+            context.topics,
             self._transactional_id,
             self._transaction_timeout_ms,
             1 if self._bisection.one_by_one else self._admission.batch_bytes,

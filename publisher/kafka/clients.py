@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from service.errors import SettingsError
 from service.kafka_client import QUIET, KafkaAdmin, admin_client
@@ -17,6 +17,8 @@ from service.settings import KafkaSettings
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
 _MAX_MESSAGE_BYTES = 1_000_000_000
 _BATCH_BYTES = 1_000_000
+# librdkafka's default of queue.buffering.max.kbytes.
+_QUEUE_KBYTES = 1_048_576
 # librdkafka wants a group, though none is joined and no offset is committed.
 _PROGRESS_GROUP = "outbox-publisher-progress"
 
@@ -27,8 +29,10 @@ _silent.propagate = False
 
 
 def client_max_bytes(settings: KafkaSettings) -> int:
-    """Return the producer's `message.max.bytes`: the one from [kafka.options], else the most librdkafka takes."""
-    return int(settings.client().get("message.max.bytes", _MAX_MESSAGE_BYTES))
+    """Return the largest record that a producer takes: one that its queue cannot hold would wait for room for ever."""
+    options = settings.client()
+    queue_bytes = int(options.get("queue.buffering.max.kbytes", _QUEUE_KBYTES)) * 1024
+    return min(int(options.get("message.max.bytes", _MAX_MESSAGE_BYTES)), queue_bytes)
 
 
 def batch_bytes(settings: KafkaSettings) -> int:
@@ -48,11 +52,13 @@ def lane_producer(
     transaction_timeout_ms: int,
     batch_bytes: int | None,
     logger: logging.Logger | None = None,
+    on_error: Callable[[KafkaError], None] | None = None,
 ) -> Producer:
     """Return a lane's transactional producer; `init_transactions` is the caller's.
 
     `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
-    a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log.
+    a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log,
+    `on_error` what it says of its connections.
     """
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
@@ -76,6 +82,8 @@ def lane_producer(
         "socket.max.fails": 1,
     }
     options = defaults | settings.client(**required)
+    if on_error is not None:
+        options["error_cb"] = on_error
     if batch_bytes is not None:
         options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
     return Producer(options, logger=logger or _silent)

@@ -4,10 +4,13 @@ import logging
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.kafka import clients
+from publisher.kafka.topics import Topics
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka_rights import needing
+from service.renewable_client import Complaints
 from service.settings import KafkaSettings
 
 _SLICE_S = 1.0
@@ -15,17 +18,29 @@ _SLICE_S = 1.0
 
 def fencing_producer(
     kafka: KafkaSettings,
+    topics: Topics,
     transactional_id: str,
     transaction_timeout_ms: int,
     batch_bytes: int,
     give_up: Callable[[], bool],
     logger: logging.Logger | None = None,
 ) -> Producer:
-    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`.
+    """Return an initialised producer, whose calls raise at once when its credentials are refused. `batch_bytes`, `logger`: see
+    `clients.lane_producer`.
 
-    Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` says so.
     """
-    producer = clients.lane_producer(kafka, transactional_id, transaction_timeout_ms, batch_bytes, logger)
+    complaints = Complaints()
+
+    def told(error: KafkaError) -> None:
+        complaints(error)
+        if error.code() == KafkaError._AUTHENTICATION:
+            # Out of the call that serves it: else a transaction would wait until it times out.
+            raise KafkaException(error)
+
+    producer = clients.lane_producer(
+        kafka, transactional_id, transaction_timeout_ms, batch_bytes, logger, told
+    )
     deadline = time.monotonic() + kafka.request_timeout_s
     while True:
         try:
@@ -34,6 +49,32 @@ def fencing_producer(
                 producer.init_transactions(_SLICE_S)
             return producer
         except KafkaException as error:
+            producer.poll(0)  # serves what librdkafka says
             # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
-            if not error.args[0].retriable() or give_up() or time.monotonic() > deadline:
-                raise
+            if error.args[0].retriable() and not give_up() and time.monotonic() < deadline:
+                continue
+            if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise _timeout_refused(transaction_timeout_ms) from error
+            if not give_up() and topics.lack_transaction_log():
+                raise _no_transaction_log(topics) from error
+            raise complaints.explain(error) from error
+
+
+def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:
+    return StoppedError(
+        StopReason.TRANSACTIONS_REFUSED,
+        f"[publisher] transaction_timeout_ms = {transaction_timeout_ms} is more than the brokers allow (their "
+        "transaction.max.timeout.ms). Lower the one (OUTBOX_PUBLISHER__TRANSACTION_TIMEOUT_MS) and start the publisher again, or raise "
+        "the other; the lane then continues by itself",
+        retry=True,
+    )
+
+
+def _no_transaction_log(topics: Topics) -> StoppedError:
+    return StoppedError(
+        StopReason.TRANSACTIONS_REFUSED,
+        "Kafka has no transaction log (__transaction_state) and does not make it: it needs as many brokers as "
+        f"transaction.state.log.replication.factor says (3 by default), and there are {topics.brokers()}. Start the missing brokers, or "
+        "set transaction.state.log.replication.factor and transaction.state.log.min.isr on the brokers; the lane then continues by itself",
+        retry=True,
+    )

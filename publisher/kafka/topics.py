@@ -34,6 +34,8 @@ _PROGRESS_CONFIG = {
 
 # Asked about where only the cluster is: it need not exist, and is not made. All topics would be too many for a large cluster.
 _ANY_TOPIC = "outbox-progress"
+_TRANSACTION_LOG = "__transaction_state"
+_LOOK_S = 2.0
 # Of the progress topic, where [publisher] progress_replication does not say and the cluster has as many brokers.
 _REPLICATION = 3
 
@@ -136,6 +138,13 @@ class Topics:
         now = time.monotonic()
         with self._lock:
             self._forgotten |= dict.fromkeys(names, now)
+
+    def lack_transaction_log(self) -> bool:
+        """Return whether Kafka says that it has no transaction log, which the first transaction makes."""
+        try:
+            return not known_topics(self._admin, [_TRANSACTION_LOG], _LOOK_S, self._give_up)
+        except KafkaException:
+            return False  # it is away, or does not tell this publisher
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the present ids of those of the topics that exist. Raises KafkaException."""

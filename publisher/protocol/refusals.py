@@ -62,7 +62,7 @@ def refusal(
 ) -> Refusal | None:
     """Return why Kafka would refuse the row for itself, None where it would not.
 
-    `client_max_bytes` is librdkafka's `message.max.bytes`; `topics` names every topic that the row goes to.
+    `client_max_bytes`: see `clients.client_max_bytes`; `topics` names every topic that the row goes to.
     """
     if outgoing.is_plain(row):
         limit = topics[outgoing.target_topic or row.topics[0]].max_bytes
@@ -119,7 +119,8 @@ def record_refusal(
     if wire > client_max_bytes:
         return Refusal(
             "too_large",
-            f"{where} counts {wire} bytes for the producer; [kafka.options] message.max.bytes is {client_max_bytes}",
+            f"{where} counts {wire} bytes for the producer; message.max.bytes and queue.buffering.max.kbytes of [kafka.options] allow "
+            f"{client_max_bytes}",
         )
     return None
 

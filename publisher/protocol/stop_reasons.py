@@ -21,6 +21,7 @@ class StopReason(StrEnum):
     OUTPUT_TOPIC_MISSING = "output_topic_missing"
     OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"
     OPEN_TRANSACTION = "open_transaction"
+    TRANSACTIONS_REFUSED = "transactions_refused"
     NOT_AUTHORISED = "not_authorised"
     RECORD_REFUSED = "record_refused"
     RESUMING = "resuming"

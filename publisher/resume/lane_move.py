@@ -138,6 +138,7 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
             # What a lane epoch that this ledger no longer has left behind must not come back.
             fencing_producer(
                 settings.kafka,
+                self._context.topics,
                 lane_transactional_id(self._context, *stale),
                 settings.publisher.transaction_timeout_ms,
                 batch_bytes(settings.kafka),

@@ -43,8 +43,7 @@ class RetentionReport:
 
 def postgres_settings(settings: Settings) -> PostgresSettings:
     """Return how retention connects: by its own login where it has one."""
-    own = settings.retention.dsn
-    return settings.postgres if own is None else settings.postgres.model_copy(update={"dsn": own})
+    return settings.postgres.logged_in_by(settings.retention.dsn)
 
 
 def require_limit(settings: Settings) -> None:

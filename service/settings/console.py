@@ -29,7 +29,7 @@ class ConsoleSettings(Section):
     dsn: Dsn | None = None
     """The outbox, for a login that may read and write nothing (role `outbox_auditor`). Empty: that of [postgres]. A secret."""
     dsn_file: Path | None = None
-    """A file that holds this DSN. Wins over `dsn`."""
+    """A file that holds this DSN; read for each connection. Wins over `dsn`."""
     show_values: bool = False
     """Show keys, headers and values of events, and what error messages quote of them. Off: their sizes only."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)

@@ -17,7 +17,7 @@ class SchemaRegistrySettings(Section):
     options: ClientOptions = Field(default={}, repr=False)
     """Every option of confluent-kafka's schema registry client, as it is named there (`ssl.ca.location`, `basic.auth.user.info`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more of the same, for passwords and tokens. Wins over `options`."""
+    """A TOML file with more of the same, for passwords and tokens; read for each client. Wins over `options`."""
     timeout_s: float = Field(default=5, ge=0.1, le=600)
     """Seconds to wait for one answer of the registry."""
     auto_register: bool = False

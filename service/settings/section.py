@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from service.errors import SettingsError
+from service.errors import SecretUnreadableError
 
 ClientOptions = dict[str, str | int | float | bool]
 """Of a server's client, by the names that it gives them."""
@@ -32,7 +32,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 def secret_options(section: str, file: Path | None) -> ClientOptions:
     """Return a client's options out of the file that `secret_options_file` of a section names; none without a file.
 
-    Raises SettingsError where it cannot be read, or holds what is no option.
+    It is read each time. Raises SecretUnreadableError where it cannot be read, or holds what is no option.
     """
     if file is None:
         return {}
@@ -43,4 +43,4 @@ def secret_options(section: str, file: Path | None) -> ClientOptions:
         because = f"neither text nor a number: {wrong}"
     except (OSError, ValueError) as error:
         because = str(error)
-    raise SettingsError(f"[{section}] secret_options_file = {str(file)!r} cannot be read: {because}")
+    raise SecretUnreadableError(f"[{section}] secret_options_file = {str(file)!r} cannot be read: {because}")

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
-from service.errors import SettingsError
+from service.errors import SecretUnreadableError
 from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
 from service.settings.section import ClientOptions, Milliseconds, Section, secret_options
@@ -19,7 +19,7 @@ class PostgresSettings(Section):
     """Where the outbox is: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. A secret; never
     printed."""
     dsn_file: Path | None = None
-    """A file that holds the DSN, for secrets mounted as files. Wins over `dsn`."""
+    """A file that holds the DSN, for secrets mounted as files; read for each connection. Wins over `dsn`."""
     connect_timeout_s: int = Field(default=10, ge=1, le=600)
     """Seconds to wait for a connection."""
     lock_timeout_ms: Milliseconds = 30_000
@@ -32,6 +32,23 @@ class PostgresSettings(Section):
         if self.dsn_file is not None:
             object.__setattr__(self, "dsn", dsn_from(self.dsn_file, "dsn_file"))
         return self
+
+    def reread(self) -> "PostgresSettings":
+        """Return these settings with the DSN that `dsn_file` holds now, for a new connection. Raises SecretUnreadableError."""
+        if self.dsn_file is None:
+            return self
+        try:
+            found = dsn_from(self.dsn_file, "dsn_file")
+        except ValueError as error:
+            raise SecretUnreadableError(f"[postgres] {error}") from None
+        if not found.get_secret_value():
+            # It is about to be written; libpq would take it for its own defaults.
+            raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")
+        return self.model_copy(update={"dsn": found})
+
+    def logged_in_by(self, dsn: SecretStr | None, dsn_file: Path | None = None) -> "PostgresSettings":
+        """Return these settings with another DSN, where there is one, and the file that it is read from."""
+        return self if dsn is None else self.model_copy(update={"dsn": dsn, "dsn_file": dsn_file})
 
     def address(self) -> str:
         """Return each host with its port, and the database, without user and password, for messages."""
@@ -48,7 +65,7 @@ class KafkaSettings(Section):
     options: ClientOptions = Field(default={}, repr=False)
     """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more of the same, for passwords. Wins over `options`."""
+    """A TOML file with more of the same, for passwords; read for each client. Wins over `options`."""
     java_options: dict[str, str] = Field(default={}, repr=False)
     """More options of Kafka's Java client, by which Spark reads. What `options` says of TLS and SASL it gets by itself; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
@@ -57,7 +74,7 @@ class KafkaSettings(Section):
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
         """Return the configuration of a librdkafka client: these options, then `extra`.
 
-        Raises SettingsError where the file of the secret options cannot be read.
+        Raises SecretUnreadableError where the file of the secret options cannot be read.
         """
         return (
             {"bootstrap.servers": self.bootstrap_servers}
@@ -69,7 +86,7 @@ class KafkaSettings(Section):
     def portable_client(self) -> ClientOptions:
         """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
 
-        Raises SettingsError where a file that they name cannot be read.
+        Raises SecretUnreadableError where a file that they name cannot be read.
         """
         with _files_are_settings():
             return with_certificates(self.client())
@@ -77,7 +94,7 @@ class KafkaSettings(Section):
     def java(self) -> dict[str, str]:
         """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `java_options`.
 
-        Raises SettingsError where a file that they name cannot be read.
+        Raises SecretUnreadableError where a file that they name cannot be read.
         """
         with _files_are_settings():
             return java_options(self.client()) | self.java_options
@@ -88,7 +105,7 @@ def _files_are_settings() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise SettingsError(f"a file that [kafka.options] names cannot be read: {error}") from error
+        raise SecretUnreadableError(f"a file that [kafka.options] names cannot be read: {error}") from error
 
 
 class LogSettings(Section):

@@ -9,7 +9,14 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from service.errors import ContinuityError, OutboxError, RefusedError, SettingsError, UnavailableError
+from service.errors import (
+    ContinuityError,
+    CredentialsRefusedError,
+    OutboxError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
 from service.kafka_client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka_topics import existing_topics, topic_configs
 from service.renewable_client import Complaints, RenewableClient
@@ -186,4 +193,4 @@ class KafkaInput:
                 "input topics (docs/ecosystem.md has all rights)"
             )
         refused = told.code() in (*UNAUTHENTICATED, KafkaError._SSL)
-        return (RefusedError if refused else UnavailableError)(no_answer(self._kafka, told))
+        return (CredentialsRefusedError if refused else UnavailableError)(no_answer(self._kafka, told))

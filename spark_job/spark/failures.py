@@ -13,13 +13,14 @@ from pyspark.errors import PySparkException
 
 from service.errors import (
     ContinuityError,
+    CredentialsRefusedError,
     MovedError,
     OutboxError,
     RefusedError,
     SettingsError,
     UnavailableError,
 )
-from service.kafka_client import UNAUTHORISED
+from service.kafka_client import UNAUTHENTICATED, UNAUTHORISED
 from spark_job.spark import jvm
 
 
@@ -178,22 +179,25 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         (
             "errors.SaslAuthenticationException",
             "errors.SslAuthenticationException",
-            "errors.TopicAuthorizationException",
-            "errors.GroupAuthorizationException",
-            "errors.ClusterAuthorizationException",
             "SSLHandshakeException",
             "javax.security.auth.login.LoginException",
             # librdkafka's words, where open sessions are found again
             "code=_AUTHENTICATION",
             "code=_SSL",
-            "_AUTHORIZATION_FAILED",
             "SASL_AUTHENTICATION_FAILED",
         ),
-        RefusedError,
+        CredentialsRefusedError,
+        "Kafka refuses the credentials or a certificate of Spark's executors. They use what [kafka] says",
+    ),
+    (
         (
-            "Kafka refuses Spark's executors: the credentials, a certificate or a right, such as Read on the input topics "
-            "(docs/ecosystem.md). They use what [kafka] says"
+            "errors.TopicAuthorizationException",
+            "errors.GroupAuthorizationException",
+            "errors.ClusterAuthorizationException",
+            "_AUTHORIZATION_FAILED",
         ),
+        RefusedError,
+        "Kafka refuses Spark's executors a right, such as Read on the input topics (docs/ecosystem.md). They use what [kafka] says",
     ),
     (
         (
@@ -313,9 +317,8 @@ def _spark(error: BaseException, text: str) -> OutboxError:
 def _kafka(error: KafkaException) -> OutboxError:
     told = error.args[0]
     if told.code() in UNAUTHORISED:
-        return RefusedError(
-            f"Kafka refuses the job: {told.str()}. Correct [kafka.options], or grant the right."
-        )
+        kind = CredentialsRefusedError if told.code() in UNAUTHENTICATED else RefusedError
+        return kind(f"Kafka refuses the job: {told.str()}. Correct [kafka.options], or grant the right.")
     if told.code() == KafkaError._INVALID_ARG:
         return SettingsError(
             f"no Kafka client can be made with these settings: {told.str()}. Correct [kafka.options]."

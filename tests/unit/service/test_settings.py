@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from service.errors import SettingsError
+from service.errors import SecretUnreadableError, SettingsError, UnavailableError
 from service.settings import PostgresSettings, known_keys, load_settings
 from service.settings.removed import REMOVED
 
@@ -217,3 +217,21 @@ def test_postgres_must_not_end_a_start_that_waits_for_kafka(monkeypatch: pytest.
         load_settings()
     monkeypatch.setenv("OUTBOX_KAFKA__REQUEST_TIMEOUT_S", "29")
     load_settings()
+
+
+def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:
+    file = tmp_path / "dsn"
+    file.write_text("postgresql://me:former@host/outbox\n")
+    settings = PostgresSettings(dsn_file=file)
+    file.write_text("postgresql://me:present@host/outbox\n")
+    assert settings.reread().dsn.get_secret_value() == "postgresql://me:present@host/outbox"
+    own = SecretStr("postgresql://auditor@host/outbox")
+    assert settings.logged_in_by(own).reread().dsn == own
+    for wrong in ("\n", "postgresql://%", None):
+        if wrong is None:
+            file.unlink()
+        else:
+            file.write_text(wrong)
+        with pytest.raises(SecretUnreadableError, match="dsn_file") as raised:
+            settings.reread()
+        assert isinstance(raised.value, UnavailableError)

@@ -6,7 +6,14 @@ from uuid import uuid4
 
 import pytest
 
-from service.errors import DatabaseMissingError, FencedError, OutboxError, UnavailableError
+from service.errors import (
+    CredentialsRefusedError,
+    DatabaseMissingError,
+    FencedError,
+    OutboxError,
+    SecretUnreadableError,
+    UnavailableError,
+)
 from service.settings import JobSettings, RestartSettings
 from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.monitoring.condition import Condition
@@ -58,13 +65,24 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
         after(AttemptPlan(), AWAY, RestartSettings(strategy="none"))
 
 
-def test_a_database_that_was_never_there_ends_the_process_and_one_that_vanished_is_waited_for() -> None:
-    with pytest.raises(DatabaseMissingError) as ended:
-        after(AttemptPlan(), DatabaseMissingError("x"))
-    assert ended.value.exit_code == 3
-    again = after(AttemptPlan().following(), DatabaseMissingError("x"))
+@pytest.mark.parametrize(
+    ("wrong", "exit_code"),
+    [(DatabaseMissingError, 3), (SecretUnreadableError, 2), (CredentialsRefusedError, 16)],
+)
+def test_what_never_worked_ends_the_process_and_what_has_worked_before_is_waited_for(
+    wrong: type[OutboxError], exit_code: int
+) -> None:
+    second = after(AttemptPlan(), AWAY)
+    assert second is not None
+    for plan in (AttemptPlan(), second):
+        with pytest.raises(wrong) as ended:
+            after(plan, wrong("x"))
+        assert ended.value.exit_code == exit_code
+    plan = AttemptPlan()
+    plan.use()
+    again = after(plan, wrong("x"))
     assert again is not None
-    assert again.attempt == 3
+    assert again.started
 
 
 def test_a_standby_that_loses_the_outbox_continues_to_its_next_attempt() -> None:

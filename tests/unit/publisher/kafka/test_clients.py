@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from publisher.kafka.clients import check_options
+from publisher.kafka.clients import check_options, client_max_bytes
 from service.errors import SettingsError
 from service.settings import KafkaSettings
 
@@ -79,3 +79,10 @@ def test_every_other_option_reaches_librdkafka_as_it_is() -> None:
     # It refuses the value itself, so it was given it.
     with pytest.raises(SettingsError, match=r'"ssl.endpoint.identification.algorithm"'):
         check({"ssl.endpoint.identification.algorithm": "nonsense"})
+
+
+def test_a_record_that_the_producers_queue_can_never_hold_is_too_large_for_the_producer() -> None:
+    """It would wait for room for ever, and its lane with it."""
+    assert client_max_bytes(KafkaSettings(options={"queue.buffering.max.kbytes": 16})) == 16 * 1024
+    assert client_max_bytes(KafkaSettings(options={"message.max.bytes": 2_000})) == 2_000
+    assert client_max_bytes(KafkaSettings()) == 1_000_000_000

@@ -64,7 +64,7 @@ def test_a_connection_that_failed_before_the_epoch_began_makes_no_lane_start_ove
                 self._logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", self.lines.pop())
 
     def fenced(*arguments: Any) -> Fencing:
-        producer = Fencing(arguments[5])
+        producer = Fencing(arguments[6])
         producer.poll(0)
         producer.lines.append(CLOSED)
         return producer

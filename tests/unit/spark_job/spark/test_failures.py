@@ -13,10 +13,12 @@ import service.errors
 import spark_job.spark.ivy
 from service.errors import (
     ContinuityError,
+    CredentialsRefusedError,
     FencedError,
     MovedError,
     OutboxError,
     RefusedError,
+    SecretUnreadableError,
     SettingsError,
     UnavailableError,
 )
@@ -168,9 +170,9 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     "brokers down": (kafka(KafkaError._ALL_BROKERS_DOWN), UnavailableError, 6, True, "Kafka: "),
     "SASL": (
         kafka(KafkaError._AUTHENTICATION, "bad password"),
-        RefusedError,
+        CredentialsRefusedError,
         16,
-        False,
+        True,
         "Kafka refuses the job: bad password",
     ),
     "ACL": (
@@ -266,9 +268,9 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         in_worker(
             'cimpl.KafkaException: KafkaError{code=_AUTHENTICATION,val=-169,str="SASL authentication error"}'
         ),
-        RefusedError,
+        CredentialsRefusedError,
         16,
-        False,
+        True,
         "SASL authentication error",
     ),
     "option of a rebuild": (
@@ -348,9 +350,9 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     ),
     "Spark's SASL": (
         in_java("org.apache.kafka.common.errors.SaslAuthenticationException: bad"),
-        RefusedError,
+        CredentialsRefusedError,
         16,
-        False,
+        True,
         "SaslAuthenticationException: bad",
     ),
     "Spark's ACL": (
@@ -362,9 +364,9 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     ),
     "Spark's TLS": (
         in_java("javax.net.ssl.SSLHandshakeException: PKIX path"),
-        RefusedError,
+        CredentialsRefusedError,
         16,
-        False,
+        True,
         "PKIX path",
     ),
     "Kafka away": (
@@ -513,7 +515,12 @@ def test_every_cause_with_a_remedy_of_its_own_has_an_exit_code_of_its_own_and_is
 
 def test_the_page_says_of_each_exit_code_whether_it_is_tried_again() -> None:
     told: dict[int, set[str]] = defaultdict(set)
-    all_kinds: list[type[OutboxError]] = [*kinds(), MovedError]
+    all_kinds: list[type[OutboxError]] = [
+        *kinds(),
+        MovedError,
+        SecretUnreadableError,
+        CredentialsRefusedError,
+    ]
     for kind in all_kinds:
         told[kind.exit_code].add("yes" if passes_by_itself(kind("x")) else "no")
     assert told == documented()

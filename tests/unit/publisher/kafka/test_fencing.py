@@ -1,0 +1,88 @@
+"""Why a lane gets no producer: what nobody but a person can change stops it, and what it says names the settings."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher.kafka import clients, fencing
+from publisher.kafka.fencing import fencing_producer
+from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service.settings import KafkaSettings
+
+Told = Callable[[KafkaError], None]
+
+
+class Refusing:
+    """A producer whose transactions begin with `error`, after librdkafka has said `complaint`."""
+
+    def __init__(self, told: Told, error: KafkaError, complaint: KafkaError | None) -> None:
+        self._told, self._error, self._complaint = told, error, complaint
+
+    def init_transactions(self, _timeout: float) -> None:
+        raise KafkaException(self._error)
+
+    def poll(self, _timeout: float) -> None:
+        if self._complaint is not None:
+            self._told(self._complaint)
+
+
+class FakeTopics:
+    """A cluster of one broker, with or without a transaction log."""
+
+    def __init__(self, *, has_log: bool) -> None:
+        self.has_log = has_log
+
+    def lack_transaction_log(self) -> bool:
+        return not self.has_log
+
+    def brokers(self) -> int:
+        return 1
+
+
+def fence(
+    patch: pytest.MonkeyPatch, error: KafkaError, complaint: KafkaError | None = None, *, has_log: bool = True
+) -> Exception:
+    """What is raised."""
+
+    def made(*arguments: Any) -> Refusing:
+        return Refusing(arguments[5], error, complaint)
+
+    patch.setattr(clients, "lane_producer", made)
+    patch.setattr(fencing, "time", type("Clock", (), {"monotonic": iter(range(0, 10_000, 20)).__next__}))
+    topics: Any = FakeTopics(has_log=has_log)
+    with pytest.raises((KafkaException, StoppedError)) as raised:
+        fencing_producer(KafkaSettings(), topics, "id", 60_000, 1, lambda: False)
+    return raised.value
+
+
+TIMED_OUT = KafkaError(KafkaError._TIMED_OUT, "Timed out waiting for operation", retriable=True)
+
+
+def test_a_transaction_timeout_above_the_brokers_names_both_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = fence(monkeypatch, KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT))
+    assert isinstance(error, StoppedError)
+    assert error.reason is StopReason.TRANSACTIONS_REFUSED
+    assert "[publisher] transaction_timeout_ms = 60000" in str(error)
+    assert "transaction.max.timeout.ms" in str(error)
+
+
+def test_a_transaction_log_that_cannot_be_made_names_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = fence(monkeypatch, TIMED_OUT, has_log=False)
+    assert isinstance(error, StoppedError)
+    assert error.reason is StopReason.TRANSACTIONS_REFUSED
+    assert "transaction.state.log.replication.factor" in str(error)
+
+
+def test_a_kafka_that_is_away_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = fence(monkeypatch, TIMED_OUT)
+    assert isinstance(error, KafkaException)
+    assert error.args[0].code() == KafkaError._TIMED_OUT
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError._SSL])
+def test_a_refused_login_is_said_instead_of_a_timeout(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    error = fence(monkeypatch, TIMED_OUT, KafkaError(code, "refused"))
+    assert isinstance(error, KafkaException)
+    assert error.args[0].code() == code
