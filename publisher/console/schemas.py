@@ -96,8 +96,12 @@ class SchemaLookup:
                 self._answers[schema_id] = answer
                 self._waiting.discard(schema_id)
                 self._changed.notify_all()
+        self._close_client()
+
+    def _close_client(self) -> None:
         if self._schemas is not None:
             self._schemas.client.close()
+            self._schemas = None
 
     def _answer(self, schema_id: int) -> Answer:
         try:
@@ -111,6 +115,7 @@ class SchemaLookup:
             return Answer(schema, self._places(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
+            self._close_client()  # the next one is made with the secrets and certificates of then
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread goes on
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
             said = f"{type(error).__name__}: {error}"

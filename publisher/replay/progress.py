@@ -1,5 +1,8 @@
 """A replay's place, kept in the target's Kafka inside the transactions that carry its events. Its form; pure."""
 
+import binascii
+import zlib
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -11,6 +14,9 @@ from publisher.protocol.progress import NO_TOTALS, Totals, cursor, number, text
 
 PARTITIONS = 16
 """Of the replays' progress topic: an open transaction hides the records behind it from the replays of its partition only."""
+# With more topics they are packed: a record of some ten thousand would be larger than a topic takes by default.
+_LEGIBLE_TOPICS = 1_000
+_MOST_TOPICS_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,11 @@ class ReplayProgress:
         return None
 
     def encode(self) -> bytes:
-        """Return the record's value, a JSON object."""
+        """Return the record's value, a JSON object. Version 2 has its topics packed."""
+        packed = len(self.topics) > _LEGIBLE_TOPICS
         return orjson.dumps(
             {
-                "version": 1,
+                "version": 2 if packed else 1,
                 "outbox_uuid": self.outbox_uuid,
                 "cluster_id": self.cluster_id,
                 "replay_uuid": self.replay_uuid,
@@ -55,7 +62,7 @@ class ReplayProgress:
                 "rows": self.rows,
                 "events": self.events,
                 "skipped": self.skipped,
-                "topics": self.topics,
+                "topics": _packed(self.topics) if packed else self.topics,
             }
         )
 
@@ -64,8 +71,11 @@ class ReplayProgress:
         """Read a record's value. Raises ValueError when it is not a progress record this code knows."""
         try:
             fields: dict[str, Any] = orjson.loads(value)
-            if fields["version"] != 1:
-                raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
+            if fields["version"] not in (1, 2):
+                raise ValueError(
+                    f"progress record of version {fields['version']}, this publisher knows 1 and 2"
+                )
+            topics = fields["topics"] if fields["version"] == 1 else _unpacked(fields["topics"])
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
                 cluster_id=text(fields["cluster_id"]),
@@ -76,9 +86,16 @@ class ReplayProgress:
                 rows=number(fields["rows"]),
                 events=number(fields["events"]),
                 skipped=number(fields["skipped"]),
-                topics={topic: text(topic_id) for topic, topic_id in fields["topics"].items()},
+                topics={topic: text(topic_id) for topic, topic_id in topics.items()},
             )
-        except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            orjson.JSONDecodeError,
+            binascii.Error,
+            zlib.error,
+        ) as error:
             raise ValueError(f"not a replay's progress record: {value[:200]!r}") from error
 
 
@@ -90,3 +107,14 @@ def progress_key(replay_uuid: UUID) -> bytes:
 def progress_partition(replay_id: int) -> int:
     """Return the partition of a replay's records."""
     return replay_id % PARTITIONS
+
+
+def _packed(topics: dict[str, str]) -> str:
+    return b64encode(zlib.compress(orjson.dumps(topics, option=orjson.OPT_SORT_KEYS), level=1)).decode()
+
+
+def _unpacked(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(
+        zlib.decompressobj().decompress(b64decode(text, validate=True), _MOST_TOPICS_BYTES)
+    )
+    return found

@@ -8,23 +8,20 @@ import json
 import shutil
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import pytest
 
-from db.migrate import upgrade
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.spark_cluster import SPARK_OPTIONS, spark_cluster
 from tests.support.scraping import asked, free_port
 from tests.support.secured import leaks
-from tests.support.secured.kafka import SecuredKafka
-from tests.support.secured.postgres import SecuredPostgres
-from tests.support.secured.rights import JOB, PUBLISHER, Right, single
+from tests.support.secured.rights import Right
+from tests.support.secured.servers import Servers, secured_servers
 
 SECRETS = {
     "job kafka": "kafka-job-Zt6vQ1",
@@ -43,27 +40,11 @@ SPARK = {
 READ = Right("topic", "{input}", "Read", prefix=False)
 
 
-class Servers(NamedTuple):
-    """A Kafka and a Postgres that want TLS and passwords."""
-
-    kafka: SecuredKafka
-    postgres: SecuredPostgres
-
-
 @pytest.fixture
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Each knows the job and the publisher, by a password each."""
-    folder = tmp_path_factory.mktemp("servers")
-    with ExitStack() as cleanup:
-        kafka, postgres = SecuredKafka(folder / "kafka"), SecuredPostgres(folder / "postgres")
-        for server in (kafka, postgres):
-            cleanup.callback(server.destroy)
-            server.start()
-        upgrade(postgres.dsn())
-        for user, role in (("job", "outbox_writer"), ("publisher", "outbox_publisher")):
-            kafka.add_user(user, SECRETS[f"{user} kafka"])
-            postgres.add_login(user, SECRETS[f"{user} postgres"], role)
-        yield Servers(kafka, postgres)
+    """A Kafka and a Postgres that want TLS and passwords."""
+    with secured_servers(tmp_path_factory.mktemp("servers"), SECRETS) as found:
+        yield found
 
 
 @pytest.fixture
@@ -102,9 +83,7 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
         postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
     ) as pipeline:
         names = {"input": pipeline.input, "group": pipeline.options["source"]["consumer_group"]}
-        kafka.allow(*(right.acl("job", **names) for right in single(JOB)))
-        for topic in pipeline.outputs:
-            kafka.allow(*(right.acl("publisher", output=topic) for right in single(PUBLISHER)))
+        servers.allow(names["input"], names["group"], pipeline.outputs)
         as_job, as_publisher = job_from_files(servers, given), publisher_from_environment(servers)
         scanned = Scanned(pipeline, tmp_path, given)
 

@@ -3,6 +3,7 @@
 Its answers are those of a real one (Apicurio's, through the same API) to the same requests. A real one can stand in for it: see REAL.
 """
 
+import base64
 import json
 import math
 import os
@@ -75,6 +76,11 @@ class Registry:
         assert self._server is not None
         return self._server.asked
 
+    def admit_only(self, user_and_password: str) -> None:
+        """Refuse everybody else from now on."""
+        assert self._server is not None
+        self._server.login = f"Basic {base64.b64encode(user_and_password.encode()).decode()}"
+
     @contextmanager
     def answering(
         self, status: int, body: bytes = b'{"error_code": 50001, "message": "out of order"}'
@@ -136,6 +142,7 @@ class _Server(ThreadingHTTPServer):
         self.only: tuple[int, bytes] | None = None
         self.paused_until = 0.0
         self.asked_in_a_pause = 0
+        self.login: str | None = None
         self.schemas: list[dict[str, Any]] = []  # by id - 1
         self.subjects: dict[str, list[int]] = {}
         self.compatible: set[str] = set()
@@ -204,6 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(*self.server.only)
                 return
             try:
+                if self.server.login not in (None, self.headers.get("Authorization")):
+                    raise _RegistryError(401, 40101, "who are you?")
                 found = self._found(parts, parse_qs(url.query), sent)
             except _RegistryError as error:
                 body = {"error_code": error.code, "message": str(error)}

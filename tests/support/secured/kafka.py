@@ -29,17 +29,20 @@ PASSWORD = "right-horse-battery"
 class SecuredKafka:
     """`bootstrap_servers` lets tests in as they are; `guarded_servers` is for those who have the password."""
 
-    def __init__(self, directory: Path, tokens: Mapping[str, str] | None = None) -> None:
-        """`tokens`: what the guarded listener needs to take OAUTHBEARER as well, its settings by name."""
+    def __init__(
+        self, directory: Path, tokens: Mapping[str, str] | None = None, reauthenticate_ms: int = 0
+    ) -> None:
+        """`tokens`: what the guarded listener needs to take OAUTHBEARER as well, its settings by name. `reauthenticate_ms`: how long a
+        connection lives without proving its password again; 0: for ever.
+        """
         self._guarded, self._controller = ReservedPort(), ReservedPort()
         settings = {"super.users": "User:ANONYMOUS"}
         self.kafka = Kafka(directory / "kafka", settings=settings)
-        authority = Authority(directory / "authority")
-        self.authority = authority.certificate
-        """The file by which clients know it."""
-        key, certificate = authority.issue("broker")
+        self._directory = directory
         store = directory / "server.pem"
-        store.write_bytes(key.read_bytes() + certificate.read_bytes())
+        self.authority = directory / "authority" / "ca.pem"
+        """The file by which clients know it."""
+        self.certify()
         self.secured_servers = f"{LOOPBACK}:{self._guarded.number}"
         listeners = f"PLAINTEXT://{self.kafka.bootstrap_servers},GUARDED://{self.secured_servers}"
         settings |= {
@@ -51,6 +54,7 @@ class SecuredKafka:
             "listener.name.guarded.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
             "listener.name.guarded.ssl.keystore.type": "PEM",
             "listener.name.guarded.ssl.keystore.location": str(store),
+            "listener.name.guarded.connections.max.reauth.ms": str(reauthenticate_ms),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         }
         if tokens is not None:
@@ -69,10 +73,16 @@ class SecuredKafka:
         self.add_user(USER, PASSWORD)
 
     def add_user(self, name: str, password: str) -> None:
-        """Make a user without rights."""
+        """Make a user without rights, or change the password of one."""
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
         made = UserScramCredentialUpsertion(name, credential, password.encode())
         self._admin.alter_user_scram_credentials([made])[name].result(30)
+
+    def certify(self) -> None:
+        """Give it a new certificate of a new authority; a broker that runs has it after its next start."""
+        authority = Authority(self._directory / "authority")
+        key, certificate = authority.issue("broker")
+        (self._directory / "server.pem").write_bytes(key.read_bytes() + certificate.read_bytes())
 
     def destroy(self) -> None:
         """Kill it and give its ports back."""

@@ -57,6 +57,15 @@ class SecuredPostgres(Postgres):
                 statement.format(sql.Identifier(name), sql.Literal(password), sql.Identifier(role))
             )
 
+    def change_password(self, name: str, password: str) -> None:
+        """Change a login's password, and end its sessions."""
+        statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(name), sql.Literal(password))
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(statement)
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [name]
+            )
+
     def secured_dsn(self, user: str, password: str, **changed: str) -> str:
         """DSN of a login that checks the server's certificate and name."""
         checked = {"sslmode": "verify-full", "sslrootcert": str(self.authority)} | changed

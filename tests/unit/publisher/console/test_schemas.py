@@ -4,6 +4,7 @@ import base64
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,23 @@ def test_while_the_registry_is_away_bytes_are_shown_and_it_is_not_asked_for_each
         assert "not decoded" in again.of(known).schema
     _wait(monkeypatch)
     assert again.of(known).schema == "Avro, clicks-value version 1, schema 1"
+
+
+def test_a_password_that_was_changed_is_read_again(
+    server: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    value = registered(server, "avro")(EVENT)
+    secret = tmp_path / "registry.toml"
+    secret.write_text('"basic.auth.user.info" = "console:former"')
+    lookup = SchemaLookup(SchemaRegistrySettings(url=server.url, secret_options_file=secret))
+    _MADE.append(lookup)
+    page = ShownValues(show=True, lookup=lookup)
+    assert "has no schema 7" in page.of(framed(7, b"x")).schema
+    server.admit_only("console:present")
+    assert "401" in page.of(value).schema
+    secret.write_text('"basic.auth.user.info" = "console:present"')
+    _wait(monkeypatch)
+    assert page.of(value).schema == "Avro, clicks-value version 1, schema 1"
 
 
 def test_a_page_does_not_wait_for_a_registry_that_hangs(server: Registry) -> None:

@@ -1,5 +1,7 @@
 """What a replay is asked for, how fast it goes, and whether it may continue."""
 
+from base64 import urlsafe_b64encode
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -98,16 +100,29 @@ def progress(seq: int, cursor: Cursor, outbox: UUID = OUTBOX, cluster: str = "c"
     return ReplayProgress(outbox, cluster, REPLAY, seq, cursor, uuid4(), 5, 100, 1, {"t": "id"})
 
 
+def test_a_record_of_many_topics_is_one_that_a_topic_takes_by_default() -> None:
+    topics = {
+        f"orders-of-customer-{number:06}": urlsafe_b64encode(uuid4().bytes)[:22].decode()
+        for number in range(20_000)
+    }
+    record = replace(progress(2, Cursor(3)), topics=topics)
+    assert len(record.encode()) < 1_000_000
+    assert ReplayProgress.decode(record.encode()) == record
+
+
 def test_a_record_reads_back_as_it_was_written() -> None:
     for cursor in (Cursor(3), Cursor(3, "kü")):
         record = progress(2, cursor)
         assert ReplayProgress.decode(record.encode()) == record
     whole = progress(2, Cursor(3)).encode()
     for broken in (
-        *(b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "cursor": 3}'),
+        *(b"", b"[]", b"{}", b'{"version": 3}', b'{"version": 1, "cursor": 3}'),
         whole.replace(b"[3,null]", rb'[3,"a\u0000"]'),
         whole.replace(b'"seq":2', b'"seq":1e300'),
         whole.replace(b'{"t":"id"}', b'[["t",[]]]'),
+        whole.replace(b'"version":1', b'"version":2'),
+        whole.replace(b'"version":1', b'"version":2').replace(b'{"t":"id"}', b'"rubbish!"'),
+        whole.replace(b'"version":1', b'"version":2').replace(b'{"t":"id"}', b'"AAAA"'),
     ):
         with pytest.raises(ValueError, match="progress record"):
             ReplayProgress.decode(broken)
