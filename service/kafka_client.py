@@ -1,5 +1,6 @@
 """What both services ask of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
 
+import re
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -15,6 +16,9 @@ QUIET = {"log_level": 0}
 _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 # Who only asks makes nothing; a producer's default (librdkafka takes an administrative client for one) would.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
+
+# As librdkafka names a broker that it knows by its id: not one of bootstrap_servers, but what those call themselves.
+_OTHER_BROKER = re.compile(r"(?P<address>[^\s/]+:\d+)/\d+:")
 
 UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
 """Errors for want of the right credentials."""
@@ -51,6 +55,12 @@ def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
         return (
             f"there is no TLS connection to {where}: {error.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
             "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        )
+    advertised = _OTHER_BROKER.search(error.str())
+    if advertised is not None and advertised["address"] not in settings.bootstrap_servers.split(","):
+        return (
+            f"{where} answers, but calls its broker {advertised['address']}, which cannot be reached from here: {error.str()}. Correct "
+            "advertised.listeners of the brokers, or make that name known to this host"
         )
     return (
         f"{where} does not answer: {error.str()}. Check [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS), and "

@@ -26,11 +26,13 @@ _LOOK_S = 0.2
 _OWN_ERRORS = -100
 
 
-class _Polled(Protocol):
+class _Client(Protocol):
     def poll(self, timeout: float, /) -> Any: ...
 
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
 
-C = TypeVar("C", bound=_Polled)
+
+C = TypeVar("C", bound=_Client)
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -39,17 +41,31 @@ class Complaints:
     """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why."""
 
     def __init__(self) -> None:
-        self.last: KafkaError | None = None
-        """Why the credentials or the TLS connection were last refused, None where they were not."""
+        self.refusal: KafkaError | None = None
+        """Why the credentials or the TLS connection were refused, None where they were not."""
+        self._unreachable: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self.last = error
+            self.refusal = error
+        elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
+            self._unreachable = error
+
+    def forget(self) -> None:
+        """Start over: a broker has answered."""
+        self.refusal = self._unreachable = None
 
     def explain(self, error: KafkaException) -> KafkaException:
         """Return why a request failed, where librdkafka only gave up waiting."""
-        refused = self.last
-        return error if refused is None or not is_own(error.args[0]) else KafkaException(refused)
+        told = error.args[0]
+        if not is_own(told):
+            return error
+        if self.refusal is not None:
+            return KafkaException(self.refusal)
+        if self._unreachable is None or told.code() != KafkaError._TIMED_OUT:
+            return error
+        # With its own code: which broker cannot be reached, and by which name it called itself.
+        return KafkaException(KafkaError(told.code(), f"{told.str()}: {self._unreachable.str()}"))
 
 
 class _Held(Generic[C]):
@@ -64,8 +80,8 @@ class _Held(Generic[C]):
     def refused(self) -> bool:
         """Whether the credentials were refused: waiting for an answer is of no use."""
         self.client.poll(0)  # serves the complaints
-        refused = self.complaints.last
-        return refused is not None and refused.code() == KafkaError._AUTHENTICATION
+        refusal = self.complaints.refusal
+        return refusal is not None and refusal.code() == KafkaError._AUTHENTICATION
 
 
 class Answer(Generic[T]):
@@ -133,9 +149,11 @@ class RenewableClient(Generic[C]):
             self._note(held, error, time.monotonic())
 
     def close(self) -> None:
-        """Let the client go. Another request would make another one."""
+        """End the client, with its threads. Another request would make another one."""
         with self._lock:
-            self._held = None
+            held, self._held = self._held, None
+        if held is not None:
+            held.client.__exit__(None, None, None)
 
     def _ask(self, request: Callable[[_Held[C]], T]) -> T:
         held, began = self._hold(), time.monotonic()
@@ -159,14 +177,15 @@ class RenewableClient(Generic[C]):
 
     def _note(self, held: _Held[C], error: KafkaError | None, began: float) -> None:
         if error is None or not is_own(error):
-            held.failing_since = held.complaints.last = None
+            held.failing_since = None
+            held.complaints.forget()
             if held.replaces is not None:
                 _log.info("kafka_client_renewed", reason=held.replaces)
                 held.replaces = None
             return
         held.failing_since = min(began, held.failing_since or began)
         lasts = time.monotonic() - held.failing_since >= self._lasts_s
-        if lasts or held.complaints.last is not None:
+        if lasts or held.complaints.refusal is not None:
             with self._lock:
                 if self._held is held:
                     self._held, self._dropped = None, error.str()

@@ -98,6 +98,11 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "the schema registry refuses the schema of an output",
     ),
     (
+        ("answers HTTP 401",),
+        CredentialsRefusedError,
+        "the schema registry refuses the credentials: check [schema_registry]",
+    ),
+    (
         ("RegistryRefusedError",),
         RefusedError,
         "the schema registry refuses what the job asks: check [schema_registry]",

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.topics import Topics
 from service import renewable_client
-from service.kafka_client import admin_client
+from service.kafka_client import admin_client, no_answer
 from service.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 from tests.support.servers.nameless_broker import NamelessBroker
@@ -28,6 +28,10 @@ class FakeClient:
     def __init__(self, complaints: Complaints) -> None:
         self._complaints = complaints
         self.complain: KafkaError | None = None
+        self.is_closed = False
+
+    def __exit__(self, *_: object) -> None:
+        self.is_closed = True
 
     def poll(self, _timeout: float, /) -> None:
         if self.complain is not None:
@@ -138,12 +142,37 @@ def test_a_refused_client_is_replaced_at_once_and_the_refusal_is_what_is_raised(
     assert clients.held.ask(lambda client: client) is clients.made[1]
 
 
+def test_a_timeout_says_which_broker_cannot_be_reached() -> None:
+    clients = Clients(lasts_s=60)
+    said = "kafka-internal:9092/1: Failed to resolve 'kafka-internal:9092': Name or service not known"
+    clients.made[0].complain = KafkaError(KafkaError._RESOLVE, said)
+    error = clients.fails(TIMED_OUT).args[0]
+    assert error.code() == KafkaError._TIMED_OUT
+    assert said in error.str()
+    settings = KafkaSettings(bootstrap_servers="10.0.0.1:9092")
+    assert "calls its broker kafka-internal:9092, which cannot be reached from here" in no_answer(
+        settings, error
+    )
+    assert "advertised.listeners" in no_answer(settings, error)
+    same = KafkaError(
+        KafkaError._TIMED_OUT, "Timed out: 10.0.0.1:9092/1: Connect to ipv4#10.0.0.1:9092 failed"
+    )
+    assert "does not answer" in no_answer(settings, same)
+
+
 def test_nobody_waits_for_an_answer_once_the_credentials_are_refused() -> None:
     clients = Clients(lasts_s=60)
     clients.made[0].complain = REFUSED
     never: Future[None] = Future()
     with pytest.raises(KafkaException, match="wrong password"):
         clients.held.answers(lambda _: {"topic": never})
+
+
+def test_a_closed_holder_has_closed_its_client() -> None:
+    clients = Clients(lasts_s=60)
+    clients.held.close()
+    clients.held.close()
+    assert [client.is_closed for client in clients.made] == [True]
 
 
 def test_a_stop_ends_the_wait() -> None:

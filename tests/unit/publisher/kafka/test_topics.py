@@ -33,6 +33,9 @@ class FakeAdmin:
     def poll(self, _timeout: float, /) -> None:
         """Nothing to tell."""
 
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
     def list_topics(self, topic: str | None = None, **_: Any) -> Any:
         self.asked_about.append(topic)
         return SimpleNamespace(cluster_id="cluster", brokers={1: None, 2: None, 3: None, 4: None})
@@ -130,6 +133,9 @@ class HangingAdmin:
 
     def poll(self, _timeout: float, /) -> None:
         """Nothing to tell."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

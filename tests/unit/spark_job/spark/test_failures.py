@@ -240,9 +240,9 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         in_worker(
             "service.schemas.writer.RegistryRefusedError: the schema registry at http://r answers HTTP 401, code 40101: who are you?"
         ),
-        RefusedError,
+        CredentialsRefusedError,
         16,
-        False,
+        True,
         "who are you?",
     ),
     "schema of an output refused": (
