@@ -93,14 +93,14 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     ),
     (("CodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
     (
-        ("OutputSchemaRefusedError",),
-        RefusedError,
-        "the schema registry refuses the schema of an output",
-    ),
-    (
         ("answers HTTP 401",),
         CredentialsRefusedError,
         "the schema registry refuses the credentials: check [schema_registry]",
+    ),
+    (
+        ("OutputSchemaRefusedError",),
+        RefusedError,
+        "the schema registry refuses the schema of an output",
     ),
     (
         ("RegistryRefusedError",),
