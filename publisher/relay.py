@@ -16,19 +16,21 @@ from confluent_kafka import KafkaException
 from db.connection import connect
 from db.migrate import require_current
 from publisher.assignment import membership
-from publisher.assignment.assignor import assign, left_alone_with
+from publisher.assignment.assignor import Assignment, assign, left_alone_with
 from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import ProcessHeartbeat
-from publisher.assignment.lane_workers import LaneId, LaneWorkers
+from publisher.assignment.lane_workers import LaneWorkers
+from publisher.assignment.withdrawal import Withdrawal
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
+from publisher.delivery.handover import HandoverTurns, patience_s
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
-from publisher.monitoring.health import ProcessHealth, longest_turn_s
+from publisher.monitoring.health import ProcessHealth, longest_attempt_s, longest_turn_s
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.cursor import Epoch, LaneId
 from publisher.protocol.history import Identity
 from publisher.retention.deliveries import DeliveryPruning
 from service import kafka_client, tracing
@@ -68,9 +70,11 @@ class Relay:
         self._changed = self._wakeup.subscribe_publishers()
         self._epoch: Epoch | None = None
         self._waiting = False
+        self._unable: str | None = None
         self._alone_with: frozenset[LaneId] = frozenset()
         self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
         self._deliveries = DeliveryLog()
+        self._withdrawal = Withdrawal(longest_attempt_s(settings))
         self.abandoned = False
         """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
@@ -131,6 +135,7 @@ class Relay:
             progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
             holder=str(uuid.uuid4()),
             stop=self._stop,
+            turns=HandoverTurns(patience_s(settings.publisher.lease_s)),
             deliveries=self._deliveries,
         )
 
@@ -144,7 +149,7 @@ class Relay:
                     context.timelines.notice(check_unchanged(connection, context.outbox).server_timeline)
                     while not self._stop.is_set():
                         loop.turn()
-                        self.assign_lanes(connection, context, workers)
+                        self.assign_lanes(connection, context, workers, heartbeat)
                         self._pruning.try_turn(connection)
                         backoff.reset()
                         self.wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
@@ -159,7 +164,11 @@ class Relay:
                 self.wait(backoff.next(), workers, heartbeat)
 
     def assign_lanes(
-        self, connection: psycopg.Connection[Any], context: Context, workers: LaneWorkers
+        self,
+        connection: psycopg.Connection[Any],
+        context: Context,
+        workers: LaneWorkers,
+        heartbeat: ProcessHeartbeat,
     ) -> None:
         """See who runs what, and take, keep and give up lanes accordingly."""
         me = context.holder
@@ -181,21 +190,50 @@ class Relay:
         living = [process.process_id for process in view.living]
         assignment = assign(me, living, view.holders, rather_keep=workers.standing_still(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
+        if not self._can_deliver(connection, context, epoch, living, heartbeat):
+            assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
         keep = mine - set(assignment.give_up)
         workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
         # A worker gives its lane back itself, at a transaction boundary. One that has ended could not, or was through with it.
         left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
         if left:
             membership.release(connection, epoch, left, me)
-        if assignment.claim:
-            lease_s = self._settings.publisher.lease_s
-            keep |= set(membership.claim(connection, epoch, assignment.claim, me, lease_s))
+        # A worker that hangs still has its lane; another one beside it would only fence it.
+        claim = [lane for lane in assignment.claim if (epoch.epoch, lane) not in workers.lanes()]
+        if claim:
+            keep |= set(membership.claim(connection, epoch, claim, me, self._settings.publisher.lease_s))
         workers.start(epoch, sorted(keep - view.through))
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
         self._health.looked(has_epoch=True, nobody=unheld - keep - view.through)
         self._alone_with = frozenset(
             (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.through)
         )
+
+    def _can_deliver(
+        self,
+        connection: psycopg.Connection[Any],
+        context: Context,
+        epoch: Epoch,
+        living: list[str],
+        heartbeat: ProcessHeartbeat,
+    ) -> bool:
+        """Return whether this process may take lanes; tell the others and `/healthz` where it leaves them to others."""
+        me = context.holder
+        self._withdrawal.look(
+            self._health.seen().lanes,
+            others=any(process != me for process in living),
+            delivered_s_ago=lambda: membership.others_delivered_s_ago(connection, epoch, me),
+        )
+        reason = context.turns.stuck or self._withdrawal.reason
+        if reason != self._unable:
+            self._unable = reason
+            if reason is None:
+                _log.info("takes_lanes_again")
+            else:
+                _log.warning("leaves_its_lanes_to_others", reason=reason)
+        self._health.withdrew(reason, cannot_deliver=self._withdrawal.reason is not None)
+        heartbeat.take_lanes(reason is None and not heartbeat.hung)
+        return reason is None
 
     def _begin(self, connection: psycopg.Connection[Any], context: Context, epoch: Epoch) -> None:
         """The epoch before is through in every lane, wherever they ran."""

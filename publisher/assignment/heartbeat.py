@@ -1,4 +1,4 @@
-"""This process in `outbox.publisher_process`: a thread that keeps it and all its leases alive for as long as the process itself lives."""
+"""This process in `outbox.publisher_process`: a thread that keeps it alive while the process lives, and each lease while its lane does."""
 
 import os
 import socket
@@ -14,6 +14,7 @@ from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
+from publisher.protocol.cursor import LaneId
 from service.errors import UnavailableError
 from service.monitoring.loops import Loop
 
@@ -29,7 +30,8 @@ _MOST_S = 2.0
 class ProcessHeartbeat:
     """Beats every 2 s, three times in a shorter `lease_s`, whatever the lanes wait for.
 
-    A stopped process renews nothing; a killed one's backend is gone.
+    A stopped process renews nothing; a killed one's backend is gone. A lane that is late at two beats, one after the other, hangs: its
+    lease ends as soon as another process lives (decision 27).
     """
 
     def __init__(self, context: Context, health: ProcessHealth) -> None:
@@ -44,7 +46,12 @@ class ProcessHeartbeat:
             "lease_s": self._lease_s,
         }
         self._pause_s = min(self._lease_s / 3, _MOST_S)
-        self._ended = threading.Event()
+        self._ended = False
+        self._wanted = threading.Event()
+        self._takes_lanes = True
+        self._late: frozenset[LaneId] = frozenset()
+        self.hung: frozenset[LaneId] = frozenset()
+        """The lanes whose leases are not renewed."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
         """Why it beats no longer: the connection leads to another outbox, or a bug."""
@@ -55,8 +62,15 @@ class ProcessHeartbeat:
 
     def end(self, timeout_s: float) -> None:
         """Give every lease back and say that the process has ended. Returns without, if Postgres does not answer within `timeout_s`."""
-        self._ended.set()
+        self._ended = True
+        self._wanted.set()
         self._thread.join(timeout_s)
+
+    def take_lanes(self, takes: bool) -> None:
+        """Count among the living, which share the lanes, or not: the process could not deliver them."""
+        if takes != self._takes_lanes:
+            self._takes_lanes = takes
+            self._wanted.set()
 
     def _run(self) -> None:
         within_s = 2 * longest_wait_s(self._context.settings.postgres) + self._pause_s
@@ -65,7 +79,7 @@ class ProcessHeartbeat:
 
     def _keep_beating(self, loop: Loop) -> None:
         backoff = Backoff(least_s=0.1, most_s=self._pause_s)
-        while not self._ended.is_set():
+        while not self._ended:
             loop.turn()
             try:
                 with connect(
@@ -78,19 +92,38 @@ class ProcessHeartbeat:
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 if backoff.failures == 0:
                     _log.warning("heartbeat_lost", reason=str(error).strip())
-                self._ended.wait(backoff.next())
+                self._wait(backoff.next())
             except Exception as error:  # noqa: BLE001 - kept for the process to raise
                 self.failed = error
                 return
 
     def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
-        connection.execute(_PROCESSES["beat"], self._parameters)
-        # The others make room for this process, or count on it again.
-        connection.execute(_WAKEUPS["wake_publishers"])
-        backoff.reset()
-        self._health.beat()
-        while not self._ended.wait(self._pause_s):
-            connection.execute(_PROCESSES["beat"], self._parameters)
+        told: tuple[bool, frozenset[LaneId]] | None = None
+        while not self._ended:
+            late = frozenset((lane.epoch, lane.lane) for lane in self._health.lanes() if lane.is_late())
+            # At two beats: all are late for a moment in a process that was stopped and woke up.
+            self._late, self.hung = late, late & self._late
+            tells = self._takes_lanes, self.hung
+            connection.execute(
+                _PROCESSES["beat"],
+                self._parameters
+                | {
+                    "takes_lanes": self._takes_lanes,
+                    "late_epochs": [epoch for epoch, _ in sorted(self.hung)],
+                    "late_lanes": [lane for _, lane in sorted(self.hung)],
+                },
+            )
+            if tells != told:
+                # The others make room for this process, count on it again, or take over what it cannot deliver.
+                connection.execute(_WAKEUPS["wake_publishers"])
+                told = tells
+            backoff.reset()
             self._health.beat()
             loop.turn()
+            self._wait(self._pause_s)
         connection.execute(_PROCESSES["end"], self._parameters)
+
+    def _wait(self, seconds: float) -> None:
+        if not self._ended:
+            self._wanted.wait(seconds)
+            self._wanted.clear()

@@ -12,12 +12,9 @@ from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth, ProcessHealth, longest_turn_s
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.cursor import Epoch, LaneId
 
 _log = structlog.get_logger()
-
-LaneId = tuple[int, int]
-"""(epoch, lane)"""
 
 
 class LaneWorkers:
@@ -64,6 +61,7 @@ class LaneWorkers:
                 with self._health.loops.loop(
                     f"lane {epoch.epoch}/{lane}", longest_turn_s(context.settings)
                 ) as loop:
+                    health.loop = loop
                     worker.run(loop.turn)
             finally:
                 self._health.part(health)

@@ -72,6 +72,12 @@ def claim(
     return [lane for (lane,) in connection.execute(_LEASES["claim_lanes"], wanted)]
 
 
+def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me: str) -> float | None:
+    """Return for how many seconds no other process has delivered in this epoch, None where none holds a lane that ever was."""
+    row = connection.execute(_LEASES["others_delivered"], {"epoch": epoch.epoch, "me": me}).fetchone()
+    return None if row is None else row[0]
+
+
 def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
     """Give lanes back, those of them that are this holder's."""
     given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from publisher.delivery.handover import HandoverTurns
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
@@ -45,6 +46,7 @@ class Context:
     progress_topic: str
     holder: str
     stop: threading.Event
+    turns: HandoverTurns = field(default_factory=HandoverTurns)
     deliveries: DeliveryLog = field(default_factory=DeliveryLog)
 
     def give_up(self) -> bool:

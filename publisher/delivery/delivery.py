@@ -1,6 +1,5 @@
 """The exactly-once protocol. Lanes, replays and the moves of `publisher resume` go through the same steps and differ in what each does."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -18,6 +17,7 @@ from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisect
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics
+from publisher.monitoring.health import StepTimes
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
@@ -25,6 +25,7 @@ from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError
 from service.fault_points import reach
+from service.monitoring.loops import LifeSign, unwatched
 
 _log = structlog.get_logger()
 
@@ -94,6 +95,9 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             publisher.transaction_bytes,
             publisher.transaction_timeout_ms / 1000,
         )
+        self._steps = StepTimes.of(context.settings)
+        self.alive: LifeSign = unwatched
+        """Told before each step how long it may take."""
         self.position: DeliveryPosition | None = None
         """After the last transaction that was recorded, None while it is not open."""
 
@@ -127,11 +131,14 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         """Do steps 5 and 6 for the next chunk. Raises as `open`, and LeaseLostError, StartOverError."""
         if self._tenure is None:
             raise RuntimeError("rows are delivered only after open")
+        steps = self._steps
         try:
+            self.alive(steps.postgres_s, "reads its next rows")
             chunk = self._next_chunk(self._tenure.connection)
             if isinstance(chunk, StepOutcome):
                 return chunk
             reach("delivery.after_read")
+            self.alive(steps.topics_s + steps.postgres_s, "asks Kafka about its topics")
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
             self._deliver(self._tenure, chunk, rows)
@@ -238,16 +245,23 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     def _deliver(self, tenure: Tenure, chunk: Chunk, rows: list[Row]) -> None:
         progress = self._progress(chunk, rows)
         transaction = Transaction(
-            tenure.producer, self._outgoing, self._context.stop, one_by_one=self._bisection.one_by_one
+            tenure.producer,
+            self._outgoing,
+            self._context.stop,
+            self._context.turns,
+            name=self._connection.name,
+            alive=self.alive,
+            commits_within_s=self._steps.commit_s,
+            one_by_one=self._bisection.one_by_one,
         )
-        began = time.monotonic()
         try:
-            with metrics.transaction(rows):
+            with metrics.transaction(rows, lambda: transaction.took_s):
                 transaction.run(rows, progress, lambda: self._meanwhile(tenure.connection))
         except KafkaException as error:
             self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {error.args[0].str()}")
             raise
-        self.size.committed(time.monotonic() - began)
+        self.size.committed(transaction.took_s)
+        self.alive(self._steps.postgres_s, "records its delivery")
         self._record(tenure.connection, transaction.tally)
         reach("delivery.after_record")
 

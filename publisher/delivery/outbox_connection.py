@@ -19,14 +19,14 @@ class OutboxConnection:
     def __init__(self, context: Context, name: str) -> None:
         """`name`: what Postgres shows as its application."""
         self._context = context
-        self._name = name
+        self.name = name
         self._connection: psycopg.Connection[Any] | None = None
 
     def open(self) -> psycopg.Connection[Any]:
         """Return it for a lane that begins. Raises StoppedError where it leads to another outbox or place, UnavailableError."""
         connection = self._connection
         if connection is None or connection.closed:
-            connection = connect(self._context.settings.postgres, self._name, autocommit=True)
+            connection = connect(self._context.settings.postgres, self.name, autocommit=True)
         self._connection = None
         try:
             found = check_unchanged(connection, self._context.outbox)

@@ -7,20 +7,21 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from publisher.delivery.handover import HandoverTurns
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
 from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
 from service.fault_points import reach
 from service.kafka_rights import needing
+from service.monitoring.loops import LifeSign, unwatched
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0
 # How long to let librdkafka send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
-# The lanes of a process take turns in handing their rows to librdkafka. That keeps the interpreter's lock busy, so that lanes that do it at
-# the same time only take it from each other, every few milliseconds. Who waits for room in its queue lets the others go on.
-_turn = threading.Lock()
+# Rows after which a turn is seen to move.
+_ROWS_A_MOVE = 64
 _REPORTS_WAIT_S = 5.0
 
 
@@ -83,16 +84,38 @@ class Transaction:
     """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
 
     def __init__(
-        self, producer: Producer, outgoing: Outgoing, stop: threading.Event, *, one_by_one: bool = False
+        self,
+        producer: Producer,
+        outgoing: Outgoing,
+        stop: threading.Event,
+        turns: HandoverTurns,
+        *,
+        name: str = "",
+        alive: LifeSign = unwatched,
+        commits_within_s: float | None = None,
+        one_by_one: bool = False,
     ) -> None:
-        """`stop`: the process is to end. `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that
-        is refused.
+        """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is told
+        of each step, and that Kafka commits within `commits_within_s`. `one_by_one`: the producer's batches hold one record, and each is
+        watched, to find the one that is refused.
         """
         self._producer = producer
         self._outgoing = outgoing
         self._stop = stop
+        self._turns = turns
+        self._name = name
+        self._alive = alive
+        self._commits_within_s = commits_within_s
         self._one_by_one = one_by_one
+        self._has_turn = False
+        self._waited_s = 0.0
+        self._began_at = 0.0
         self.tally = OffsetTally()
+
+    @property
+    def took_s(self) -> float:
+        """Seconds since it began, without those in which it waited for its turn."""
+        return time.monotonic() - self._began_at - self._waited_s
 
     def run(
         self,
@@ -102,23 +125,31 @@ class Transaction:
     ) -> None:
         """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself.
 
-        Raises RecordRefusedError, KafkaException, and what `meanwhile` raises.
+        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` raises.
         """
         producer = self._producer
+        self._began_at = time.monotonic()
+        # Before the transaction begins: who waits for a turn holds up no reader.
+        self._take_turn()
         try:
-            producer.begin_transaction()
-            reach("transaction.after_begin")
-            with _turn:
-                for row in rows:
+            try:
+                producer.begin_transaction()
+                reach("transaction.after_begin")
+                for number, row in enumerate(rows, 1):
                     reach("transaction.during_produce")
                     if not self._one_by_one and self._outgoing.is_plain(row):
                         self._send_plain(row)
                     else:
                         self._send(row)
+                    if number % _ROWS_A_MOVE == 0:
+                        self._turns.move(self._alive)
                 reach("transaction.before_progress")
                 # Last, so that whoever sees it sees every event before it.
                 for record in progress:
                     self._produce(*record)
+            finally:
+                self._end_turn()
+            self._alive(self._commits_within_s, "waits for Kafka's commit")
             reach("transaction.before_flush")
             meanwhile()
             self._flush()
@@ -169,12 +200,19 @@ class Transaction:
 
     def _wait_for_room(self) -> None:
         """Let librdkafka send from its full queue, and other lanes have their turn. A failed transaction never empties it."""
-        _turn.release()
-        try:
-            self._producer.poll(_QUEUE_FULL_WAIT_S)
-        finally:
-            _turn.acquire()
+        self._end_turn()
+        self._producer.poll(_QUEUE_FULL_WAIT_S)
         self._check()
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        self._waited_s += self._turns.take(self._name, self._alive)
+        self._has_turn = True
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._turns.end()
 
     def _flush(self) -> None:
         """Wait until everything is in Kafka."""

@@ -1,7 +1,6 @@
 """The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stop."""
 
 import threading
-from collections.abc import Callable
 
 import psycopg
 import structlog
@@ -13,9 +12,10 @@ from publisher.lane.lane import Lane
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
-from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
+from publisher.protocol.stop_reasons import HandoverStuckError, StartOverError, StoppedError, StopReason
 from service.errors import FencedError, UnavailableError
 from service.kafka_client import UNAUTHORISED
+from service.monitoring.loops import LifeSign, unwatched
 from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
@@ -62,13 +62,14 @@ class Worker:
         self.done = False
         """Whether the lane has come to its epoch's end; it keeps its lease then."""
 
-    def run(self, turn: Callable[[], None] = lambda: None) -> None:
-        """Work until there is nothing left to do; call `turn` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
+    def run(self, alive: LifeSign = unwatched) -> None:
+        """Work until there is nothing left to do; call `alive` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
 
         What nothing explains holds this lane alone: ended by it, each process in turn would take the lane over and end.
         """
+        self._lane.alive = alive
         try:
-            self._work(turn)
+            self._work(alive)
         except Exception as error:  # noqa: BLE001 - a thread that ends in silence would be taken for one that is done
             self.bug = self.bug or error
 
@@ -78,11 +79,11 @@ class Worker:
         self._wake.set()
         self._look.set()
 
-    def _work(self, turn: Callable[[], None]) -> None:
+    def _work(self, alive: LifeSign) -> None:
         is_open = False
         try:
             while not self._leave.is_set():
-                turn()
+                alive()
                 try:
                     if is_open:
                         if self._step():
@@ -92,9 +93,18 @@ class Worker:
                     else:
                         break
                 except StartOverError:
+                    alive()
                     self._moved()
                     is_open = self._discard()
+                except HandoverStuckError as error:
+                    # Another process may deliver it; this one takes it back once its own lanes get their turn again.
+                    alive()
+                    self._discard()
+                    self._failed(error)
+                    self._show(f"retrying: {_reason(error)}")
+                    break
                 except Exception as error:  # noqa: BLE001 - sorted here
+                    alive()
                     is_open = self._discard()
                     self._handle(error)
         finally:
@@ -120,6 +130,7 @@ class Worker:
     def _step(self) -> bool:
         """Do one step; return whether the lane is done."""
         outcome = self._lane.run_once()
+        self._lane.alive()
         self._backoff.reset()
         self._stop_backoff.reset()
         self._now_running()
@@ -173,11 +184,7 @@ class Worker:
             if error.retry or self._confirmed():
                 self._stand_still(error)
             return
-        metrics.failed(error)
-        reason = _reason(error)
-        self._health.failed(LaneState.RETRYING, reason)
-        if not self._leave.is_set():
-            self._change("retrying", reason=reason)
+        reason = self._failed(error)
         delay = self._backoff.next()
         if self._backoff.failures >= _FAILURES_SHOWN:
             self._show(f"retrying: {reason}")
@@ -215,12 +222,19 @@ class Worker:
         try:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:
-            metrics.failed(error)
-            self._health.failed(LaneState.RETRYING, _reason(error))
-            self._change("retrying", reason=_reason(error))
+            self._failed(error)
             self._leave.wait(self._backoff.next())
             return False
         return True
+
+    def _failed(self, error: Exception) -> str:
+        """Count and show a failure that may pass by itself; return its reason."""
+        metrics.failed(error)
+        reason = _reason(error)
+        self._health.failed(LaneState.RETRYING, reason)
+        if not self._leave.is_set():
+            self._change("retrying", reason=reason)
+        return reason
 
     def _change(self, state: str, **details: object) -> None:
         """Log a change of state, once."""

@@ -4,12 +4,14 @@ import threading
 import time
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 
 from db.connection import longest_wait_s
 from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot
-from service.monitoring.loops import Loops
+from service.monitoring.loops import Loop, Loops
+from service.monitoring.verdict import HealthVerdict
 from service.settings import Settings
 
 # Between its steps a loop waits for less than this: backoff (worker.py, relay.py, wakeup.py).
@@ -23,6 +25,28 @@ def longest_turn_s(settings: Settings) -> float:
     kafka_s = _REQUESTS * settings.kafka.request_timeout_s + settings.publisher.transaction_timeout_ms / 1000
     wait_s = max(_MOST_BACKOFF_S, settings.publisher.poll_ms / 1000)
     return wait_s + kafka_s + _STATEMENTS * longest_wait_s(settings.postgres)
+
+
+def longest_attempt_s(settings: Settings) -> float:
+    """Return how long a lane that fails may take from one failure to the next one, while Kafka does not answer."""
+    return _MOST_BACKOFF_S + settings.kafka.request_timeout_s
+
+
+class StepTimes(NamedTuple):
+    """How long the steps of a transaction may take while servers are slow or away. A lane that is later hangs, and loses its lease."""
+
+    postgres_s: float
+    topics_s: float
+    commit_s: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> "StepTimes":
+        """Return them as the settings bound them."""
+        return cls(
+            _STATEMENTS * longest_wait_s(settings.postgres),
+            _REQUESTS * settings.kafka.request_timeout_s,
+            settings.publisher.transaction_timeout_ms / 1000 + _MOST_BACKOFF_S,
+        )
 
 
 class LaneState(StrEnum):
@@ -44,6 +68,8 @@ class LaneHealth:
         """The one of this tenure, None while the lane is not open."""
         self.transaction_rows: int | None = None
         """Rows that the next transaction may carry, None before a first one."""
+        self.loop: Loop | None = None
+        """Of its worker, None before it works."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
         self._got_on_at = time.monotonic()
@@ -53,6 +79,10 @@ class LaneHealth:
         self._seq = seq
         self._got_on_at = time.monotonic()
         self._state, self._reason = LaneState.RUNNING, ""
+
+    def is_late(self) -> bool:
+        """Whether its worker hangs: a step takes longer than the settings allow."""
+        return self.loop is not None and self.loop.late_s() > 0
 
     def moved(self, seq: int) -> None:
         """The lane starts over at this transaction, which is progress where it is a new one."""
@@ -89,6 +119,7 @@ class ProcessHealth:
         self._looked_at = self._beat_at = time.monotonic()
         self._has_epoch = False
         self._nobody: dict[int, float] = {}  # lane -> since when
+        self._withdrawn, self._cannot_deliver = "", False
 
     def stopping(self) -> None:
         """The process is to end."""
@@ -109,6 +140,10 @@ class ProcessHealth:
     def failed(self, reason: str) -> None:
         """It could not be seen who runs which lane."""
         self._trouble = reason
+
+    def withdrew(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
+        """The process leaves lanes to others for this reason, None: it does not. `cannot_deliver`: a new one might."""
+        self._withdrawn, self._cannot_deliver = reason or "", cannot_deliver
 
     def beat(self) -> None:
         """The heartbeat was written."""
@@ -141,4 +176,11 @@ class ProcessHealth:
             has_epoch=self._has_epoch,
             nobody=tuple((lane, now - since) for lane, since in self._nobody.items()),
             lanes=tuple(lane.seen(now) for lane in self.lanes()),
+            withdrawn=self._withdrawn,
         )
+
+    def verdict(self) -> HealthVerdict:
+        """Return what `/healthz` says: every loop turns, and this process is no worse off than the others."""
+        found = self.loops.verdict()
+        reasons = [self._withdrawn] if self._cannot_deliver else []
+        return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

@@ -1,7 +1,6 @@
 """What `publisher run` counts for Prometheus: once a transaction or once a failure, never once an event."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import RecordRefusedError
+from publisher.protocol.stop_reasons import HandoverStuckError
 from service.errors import FencedError
 from service.monitoring.best_effort import best_effort
 
@@ -42,8 +42,8 @@ _LANES_OPENED = Counter(
 )
 _LANE_FAILURES = Counter(
     "outbox_lane_failures",
-    "Steps of a lane that failed, by what failed: kafka, postgres, fenced (another process has the lane), stopped (until somebody "
-    "mends it), unexpected (a defect).",
+    "Steps of a lane that failed, by what failed: kafka, postgres, fenced (another process has the lane), handover (another lane of this "
+    "process hangs in its turn), stopped (until somebody mends it), unexpected (a defect).",
     ["kind"],
     registry=REGISTRY,
 )
@@ -67,7 +67,7 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 for _counter, _values in (
     (_TRANSACTIONS, ("committed", "refused", "failed")),
     (_LANES_OPENED, ("taken", "reopened")),
-    (_LANE_FAILURES, ("kafka", "postgres", "fenced", "stopped", "unexpected")),
+    (_LANE_FAILURES, ("kafka", "postgres", "fenced", "handover", "stopped", "unexpected")),
     (_FENCES, ("lease", "producer")),
     (_ROWS_PARKED, ("too_large", "invalid", "topic_missing")),
 ):
@@ -76,15 +76,14 @@ for _counter, _values in (
 
 
 @contextmanager
-def transaction(rows: Sequence[Row]) -> Iterator[None]:
-    """Count and time the Kafka transaction inside, which carries these rows."""
-    begun_at = time.monotonic()
+def transaction(rows: Sequence[Row], took_s: Callable[[], float]) -> Iterator[None]:
+    """Count the Kafka transaction inside, which carries these rows and says itself how long it took."""
     try:
         yield
     except Exception as error:
         _not_delivered("refused" if isinstance(error, RecordRefusedError) else "failed")
         raise
-    _delivered(rows, time.monotonic() - begun_at)
+    _delivered(rows, took_s())
 
 
 @best_effort("metrics.not_delivered")
@@ -115,6 +114,8 @@ def failed(error: Exception) -> None:
     elif isinstance(error, KafkaException) and error.args[0].code() in _FENCED:
         _FENCES.labels("producer").inc()
         kind = "fenced"
+    elif isinstance(error, HandoverStuckError):
+        kind = "handover"
     else:
         kind = "kafka" if isinstance(error, KafkaException) else "postgres"
     _LANE_FAILURES.labels(kind).inc()

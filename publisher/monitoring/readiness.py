@@ -36,6 +36,8 @@ class HealthSnapshot:
     has_epoch: bool
     nobody: tuple[tuple[int, float], ...]
     lanes: tuple[LaneSnapshot, ...]
+    withdrawn: str = ""
+    """Why the process leaves its lanes to others, empty while it does not."""
 
 
 def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: float) -> HealthVerdict:
@@ -50,6 +52,8 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
             reasons.append(f"cannot see who runs which lane: {seen.trouble}")
         elif seen.looked_s_ago > limit_s:
             reasons.append(f"has not looked who runs which lane for {seen.looked_s_ago:.0f} s")
+        if seen.withdrawn:
+            reasons.append(seen.withdrawn)
         if seen.beat_s_ago > lease_s:
             reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: other processes take over the lanes")
         reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]

@@ -49,6 +49,10 @@ class Epoch:
     lanes: int
 
 
+LaneId = tuple[int, int]
+"""(epoch, lane)"""
+
+
 class LedgerRow(NamedTuple):
     """One committed batch. `committed_s`: when, by Postgres' clock, in seconds since 1970."""
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from service.errors import ContinuityError
+from service.errors import ContinuityError, UnavailableError
 
 
 class StopReason(StrEnum):
@@ -51,3 +51,7 @@ class TopicMissingError(StoppedError):
 
 class StartOverError(Exception):
     """Nothing is wrong, but another producer is needed: open it again."""
+
+
+class HandoverStuckError(UnavailableError):
+    """Another lane of this process hangs while it hands rows to Kafka's client, and no other one gets its turn."""

@@ -67,6 +67,12 @@ FROM (
 WHERE s.holder IS NOT NULL OR NOT s.ended
 ORDER BY s.lane
 
+-- name: others_delivered
+-- For how many seconds no other process that holds a lane of this epoch has delivered; NULL where none ever has.
+SELECT extract(epoch FROM now() - max(l.mirrored_at))::double precision
+FROM outbox.lane l
+WHERE l.epoch = %(epoch)s AND l.lease_holder <> %(me)s AND l.lease_until >= now()
+
 -- name: claim_lanes
 -- Takes what nobody holds of these lanes. What somebody else is just taking is left to them.
 UPDATE outbox.lane AS l

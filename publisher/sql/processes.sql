@@ -1,20 +1,32 @@
 -- The publisher's processes and their heartbeats.
 
 -- name: beat
--- Shows the process alive and renews all its leases. A lane whose row is locked is left out: it is being written, usually by its own worker,
--- which renews the lease itself.
+-- Shows the process alive and renews its leases, but ends those of lanes that hang. `takes_lanes` false: it counts among the living no more, so
+-- that the others share the lanes without it; it keeps those that it has. While nobody else lives, neither is done: nobody could take a lane.
+-- A lane whose row is locked is left out: it is being written, usually by its own worker, which renews the lease itself.
 WITH backend AS (
-    SELECT a.pid, a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()
+    SELECT a.pid, a.backend_start,
+           EXISTS (
+               SELECT FROM outbox.publisher_process o
+               WHERE o.process_id <> %(holder)s::text::uuid AND o.ended_at IS NULL AND o.alive_until >= now()
+           ) AS others_live
+    FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()
 ), process AS (
     INSERT INTO outbox.publisher_process AS p (process_id, host, pid, heartbeat_at, alive_until, backend_pid, backend_start)
-    SELECT %(holder)s::text::uuid, %(host)s, %(pid)s, now(), now() + make_interval(secs => %(lease_s)s), b.pid, b.backend_start
+    SELECT %(holder)s::text::uuid, %(host)s, %(pid)s, now(),
+           CASE WHEN %(takes_lanes)s OR NOT b.others_live THEN now() + make_interval(secs => %(lease_s)s) ELSE now() END,
+           b.pid, b.backend_start
     FROM backend b
     ON CONFLICT ON CONSTRAINT publisher_process_pkey DO UPDATE
     SET heartbeat_at = excluded.heartbeat_at, alive_until = excluded.alive_until, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
         ended_at = NULL
 )
 UPDATE outbox.lane AS l
-SET lease_until = now() + make_interval(secs => %(lease_s)s),
+SET lease_until = CASE
+        WHEN b.others_live AND (l.epoch, l.lane) IN (SELECT h.epoch, h.lane FROM unnest(%(late_epochs)s::integer[], %(late_lanes)s::integer[]) h (epoch, lane))
+        THEN now()
+        ELSE now() + make_interval(secs => %(lease_s)s)
+    END,
     lease_backend_pid = b.pid,
     lease_backend_start = b.backend_start
 FROM backend b

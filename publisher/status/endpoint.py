@@ -37,7 +37,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
     outbox = PublisherOutboxMetrics(max_age_s(settings.metrics))
     process = PublisherProcessMetrics(settings, health)
     pages = endpoint.pages(
-        [metrics.REGISTRY, outbox, process], health.loops.verdict, lambda: ready(settings, health)
+        [metrics.REGISTRY, outbox, process], health.verdict, lambda: ready(settings, health)
     )
     with (
         endpoint.served(

@@ -8,10 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from service.monitoring.verdict import HealthVerdict
 
 Clock = Callable[[], float]
+
+
+class LifeSign(Protocol):
+    """Says that a loop turns, as `Loop.turn` does."""
+
+    def __call__(self, within_s: float | None = None, doing: str = "") -> None: ...
+
+
+def unwatched(within_s: float | None = None, doing: str = "") -> None:
+    """For what no loop runs."""
 
 
 class Loop:
@@ -24,10 +35,15 @@ class Loop:
         """The exception that ended it, None while it turns."""
         self.turn()
 
-    def turn(self, within_s: float | None = None) -> None:
-        """Say that the loop turns, and that its next turn comes within `within_s` seconds (None: as ever)."""
+    def turn(self, within_s: float | None = None, doing: str = "") -> None:
+        """Say that the loop turns, that its next turn comes within `within_s` seconds (None: as ever), and what it does until then."""
         # One assignment, so that a reader never sees half of it.
-        self.turned = self._clock(), self._within_s if within_s is None else within_s
+        self.turned = self._clock(), self._within_s if within_s is None else within_s, doing
+
+    def late_s(self) -> float:
+        """Return for how many seconds it has been late beyond what it said itself; 0 or less while it is not."""
+        turned_at, within_s, _ = self.turned
+        return self._clock() - turned_at - within_s
 
 
 class Loops:
@@ -61,14 +77,20 @@ class Loops:
         with self._lock:
             loops = dict(self._loops)
         now = self._clock()
-        reasons, shown = [], {}
+        reasons: list[str] = []
+        shown: dict[str, dict[str, object]] = {}
         for name, loop in sorted(loops.items()):
-            turned_at, within_s = loop.turned
+            turned_at, within_s, doing = loop.turned
             allowed_s = within_s + self._grace_s
             ago_s = now - turned_at
             if loop.ended_by is not None:
                 reasons.append(f"{name} was ended by {loop.ended_by}")
             elif ago_s > allowed_s:
-                reasons.append(f"{name} has not turned for {ago_s:.1f} s, allowed are {allowed_s:.1f} s")
+                where = f" while it {doing}" if doing else ""
+                reasons.append(
+                    f"{name} has not turned for {ago_s:.1f} s{where}, allowed are {allowed_s:.1f} s"
+                )
             shown[name] = {"turned_s_ago": round(ago_s, 1), "allowed_s": round(allowed_s, 1)}
+            if doing:
+                shown[name]["doing"] = doing
         return HealthVerdict(reasons, {"loops": shown})

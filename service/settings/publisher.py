@@ -36,7 +36,8 @@ class PublisherSettings(Section):
     idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)
     """A lane without rows records its progress at most this often."""
     lease_s: float = Field(default=10.0, ge=1, le=600)
-    """Seconds after which others take over the lanes of a process that hangs or whose machine is gone. Liveness only: Kafka fences."""
+    """Seconds after which others take over the lanes of a process that hangs or whose machine is gone, and the lanes that wait for one that
+    hangs. Liveness only: Kafka fences."""
     keep_deliveries_s: int = Field(default=259_200, ge=3_600, le=3_153_600_000)
     """Seconds for which the log of deliveries is kept; the publisher prunes it itself (docs/retention.md: bytes a day)."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()

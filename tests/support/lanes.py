@@ -18,7 +18,7 @@ from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import Identity
 from publisher.protocol.progress import Progress
 from publisher.protocol.records import Row
-from service.settings import KafkaSettings, PublisherSettings
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
 IDENTITY = Identity(OUTBOX, "cluster")
@@ -100,7 +100,9 @@ class FakeLane(Lane):
 
 
 def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
-    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
+    settings: Any = SimpleNamespace(
+        kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=PostgresSettings()
+    )
     stop = threading.Event()
     context = SimpleNamespace(
         settings=settings,

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from publisher.assignment import lane_workers, membership
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.membership import View
+from publisher.delivery.handover import HandoverTurns
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.cursor import Epoch
@@ -37,7 +38,9 @@ def look_and_wait(
     stop = threading.Event()
     relay = Relay(settings, stop)
     topics = SimpleNamespace(brokers=lambda: 1)
-    shared: Any = SimpleNamespace(holder="me", settings=settings, topics=topics, outbox=None)
+    shared: Any = SimpleNamespace(
+        holder="me", settings=settings, topics=topics, outbox=None, turns=HandoverTurns()
+    )
     workers = LaneWorkers(
         shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth()
     )
@@ -54,10 +57,10 @@ def look_and_wait(
     monkeypatch.setattr(membership, "read_view", lambda *_: view)
     monkeypatch.setattr(membership, "add_lanes", lambda *_: None)
     monkeypatch.setattr(membership, "release_other_epochs", lambda *_: None)
-    beating: Any = SimpleNamespace(failed=None)
+    beating: Any = SimpleNamespace(failed=None, hung=frozenset(), take_lanes=lambda _takes: None)
     workers.start(EPOCH, lanes)
     try:
-        relay.assign_lanes(None, shared, workers)  # type: ignore[arg-type]
+        relay.assign_lanes(None, shared, workers, beating)  # type: ignore[arg-type]
         relay.wait(0.0, workers, beating)
     finally:
         workers.end(30)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from publisher.delivery.handover import HandoverTurns
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
@@ -52,9 +53,18 @@ class FakeProducer:
             raise KafkaException(self._refuse)
 
 
-def run(producer: FakeProducer, *, timestamps_ms: list[int | None] | None, one_by_one: bool) -> None:
+def run(
+    producer: FakeProducer,
+    *,
+    timestamps_ms: list[int | None] | None,
+    one_by_one: bool,
+    turns: HandoverTurns | None = None,
+) -> None:
     row = PLAIN._replace(timestamps_ms=timestamps_ms)
-    transaction = Transaction(producer, Outgoing(), threading.Event(), one_by_one=one_by_one)  # type: ignore[arg-type]
+    known: Any = producer
+    transaction = Transaction(
+        known, Outgoing(), threading.Event(), turns or HandoverTurns(), one_by_one=one_by_one
+    )
     transaction.run([row], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
 
 
@@ -126,11 +136,9 @@ def test_lanes_take_turns_in_handing_over_and_one_that_waits_for_room_lets_the_o
     handing: set[Crowded] = set()
     other = Crowded(handing, lambda: False)
     one = Crowded(handing, lambda: waits_for_room and not other.done)
+    options = {"timestamps_ms": None, "one_by_one": False, "turns": HandoverTurns()}
     threads = [
-        threading.Thread(
-            target=run, args=(each,), kwargs={"timestamps_ms": None, "one_by_one": False}, daemon=True
-        )
-        for each in (one, other)
+        threading.Thread(target=run, args=(each,), kwargs=options, daemon=True) for each in (one, other)
     ]
     for thread in threads:
         thread.start()

@@ -9,13 +9,14 @@ import pytest
 from confluent_kafka import Producer
 
 from publisher.delivery.delivery import Tenure
+from publisher.delivery.handover import HandoverTurns
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.lease import Lease
 from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import DeliveryPosition
-from service.settings import KafkaSettings, PublisherSettings
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, PLAIN
 
 
@@ -64,13 +65,16 @@ class OpenLane(Lane):
         self, producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False
     ) -> None:
         stop = threading.Event()
-        settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
+        settings = SimpleNamespace(
+            publisher=PublisherSettings(), kafka=KafkaSettings(), postgres=PostgresSettings()
+        )
         context: Any = SimpleNamespace(
             settings=settings,
             topics=None,
             identity=IDENTITY,
             progress_topic="progress",
             stop=stop,
+            turns=HandoverTurns(),
             give_up=stop.is_set,
         )
         super().__init__(context, Epoch(1, 1, 2), 1)

@@ -1,0 +1,65 @@
+"""When a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
+
+One that has lost Kafka for good fails in all its lanes, as every process does in an outage. What tells the two apart is that others
+deliver meanwhile. Where nobody does, the lanes stay where they are: a move would only cost a takeover.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from publisher.backoff import Backoff
+from publisher.monitoring.health import LaneState
+from publisher.monitoring.readiness import LaneSnapshot
+
+Clock = Callable[[], float]
+
+_LEAST_AWAY_S, _MOST_AWAY_S = 60.0, 900.0
+
+
+class Withdrawal:
+    """The main loop's. `reason` says why the process leaves its lanes to others, None while it does not."""
+
+    def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
+        """`patience_s`: for how long others must deliver while nothing is delivered here."""
+        self._patience_s = patience_s
+        self._clock = clock
+        self._away = Backoff(least_s=_LEAST_AWAY_S, most_s=_MOST_AWAY_S)
+        self._failing_since: float | None = None
+        self._others_since: float | None = None
+        self._until = 0.0
+        self.reason: str | None = None
+
+    def look(
+        self, lanes: Sequence[LaneSnapshot], *, others: bool, delivered_s_ago: Callable[[], float | None]
+    ) -> None:
+        """Judge anew. `lanes`: those that this process works on; `others`: whether another process lives.
+
+        `delivered_s_ago` returns when another process last delivered, None where none has; it is asked only while every lane fails here.
+        """
+        now = self._clock()
+        if self.reason is not None and (not others or now >= self._until):
+            self.reason = None
+        if self.reason is not None:
+            return
+        if any(lane.state == LaneState.RUNNING for lane in lanes):
+            self._away.reset()
+        if not others or not lanes or any(lane.state != LaneState.RETRYING for lane in lanes):
+            self._failing_since = self._others_since = None
+            return
+        if self._failing_since is None:
+            self._failing_since = now
+        ago = delivered_s_ago()
+        # Not what they delivered before it began, nor what stopped as it did here.
+        if ago is None or ago > min(now - self._failing_since, self._patience_s):
+            self._others_since = None
+            return
+        if self._others_since is None:
+            self._others_since = now
+        for_s = now - self._others_since
+        if for_s >= self._patience_s:
+            self.reason = (
+                f"no lane of this process could deliver for {now - self._failing_since:.0f} s, while other processes did; they take its "
+                f"lanes over: {lanes[0].reason}"
+            )
+            self._until = now + self._away.next()
+            self._failing_since = self._others_since = None

@@ -1,0 +1,66 @@
+"""The lanes of a process take turns in handing their rows to librdkafka.
+
+That keeps the interpreter's lock busy, so lanes that do it at the same time only take it from each other, every few milliseconds. A lane
+that waits for room in its client's queue lets the others go on. A turn lasts as long as its rows need; a lane whose turn does not move
+hangs, and those that wait for it give up: other processes can deliver their rows (decision 27).
+"""
+
+import threading
+import time
+
+from publisher.protocol.stop_reasons import HandoverStuckError
+from service.monitoring.loops import LifeSign
+
+HANDING_OVER = "hands rows to Kafka's client"
+_WAITING = "waits for its turn to hand rows to Kafka's client"
+# A process that was stopped for a while and woke up finds one wait expired, not all of them.
+_SLICES = 8
+_LEAST_PATIENCE_S = 1.0
+
+
+def patience_s(lease_s: float) -> float:
+    """Return how long a turn may stand still. Those that wait for it are delivered elsewhere before a lease would have run out."""
+    return max(_LEAST_PATIENCE_S, lease_s / 3)
+
+
+class HandoverTurns:
+    """One for each process. Thread-safe."""
+
+    def __init__(self, patience_s: float = 5.0) -> None:
+        """`patience_s`: how long a turn may stand still."""
+        self.patience_s = patience_s
+        self._lock = threading.Lock()
+        self._moves = 0
+        self._holder = ""
+        self.stuck: str | None = None
+        """Why lanes that waited have given up, None once the turn has moved again."""
+
+    def take(self, lane: str, alive: LifeSign) -> float:
+        """Wait for the turn; return for how many seconds. `lane`: who asks. Raises HandoverStuckError."""
+        began = time.monotonic()
+        while True:
+            alive(2 * self.patience_s, _WAITING)
+            moves = self._moves
+            for _ in range(_SLICES):
+                if self._lock.acquire(timeout=self.patience_s / _SLICES):
+                    self._holder = lane
+                    self.move(alive)
+                    return time.monotonic() - began
+            if self._moves == moves:
+                self.stuck = (
+                    f"{self._holder} of this process hangs: it {HANDING_OVER}, has not got further for {self.patience_s:g} s, and the "
+                    "other lanes wait for their turn"
+                )
+                raise HandoverStuckError(self.stuck)
+
+    def move(self, alive: LifeSign) -> None:
+        """Say that the turn moves. Only its holder may."""
+        self._moves += 1
+        self.stuck = None
+        alive(self.patience_s, HANDING_OVER)
+
+    def end(self) -> None:
+        """Let the next one have its turn."""
+        self._moves += 1
+        self.stuck = None
+        self._lock.release()
