@@ -260,6 +260,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         except KafkaException as error:
             self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {error.args[0].str()}")
             raise
+        finally:
+            self._context.topics.written.take(transaction.tally.newest())
         self.size.committed(transaction.took_s)
         self.alive(self._steps.postgres_s, "records its delivery")
         self._record(tenure.connection, transaction.tally)

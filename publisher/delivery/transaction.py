@@ -39,6 +39,7 @@ class OffsetTally:
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], list[int]] = {}
+        self._progress: dict[tuple[str, int], int] = {}
         self.refused: dict[Place, Refusal] = {}
         """Rows that Kafka refused. Filled by `watch` only."""
 
@@ -57,6 +58,11 @@ class OffsetTally:
         elif offset > bounds[1]:
             bounds[1] = offset
 
+    def report_progress(self, error: KafkaError | None, message: Message) -> None:
+        """Take the delivery report of a progress record."""
+        if error is None:
+            self._progress[message.topic(), message.partition()] = message.offset()  # type: ignore[index,assignment]
+
     def watch(self, place: Place, *, own_timestamp: bool) -> DeliveryReport:
         """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
 
@@ -71,6 +77,10 @@ class OffsetTally:
             self.report(error, message)
 
         return report
+
+    def newest(self) -> dict[tuple[str, int], int]:
+        """Return the greatest offset in each partition that Kafka has confirmed, the progress topic's too."""
+        return {place: bounds[1] for place, bounds in self._offsets.items()} | self._progress
 
     def as_json(self) -> dict[str, dict[str, list[int]]]:
         """Return {topic: {partition: [first, last]}}."""
@@ -146,7 +156,7 @@ class Transaction:
                 reach("transaction.before_progress")
                 # Last, so that whoever sees it sees every event before it.
                 for record in progress:
-                    self._produce(*record)
+                    self._produce(*record, self.tally.report_progress)
             finally:
                 self._end_turn()
             self._alive(self._commits_within_s, "waits for Kafka's commit")

@@ -8,7 +8,8 @@ So before a tenure's first record to a topic, every transaction that is open on 
 own: nobody but the broker could tell, and nothing that the lane writes behind an open one would be visible anyway.
 
 The ends that are asked for then also are what every offset of the tenure must be beyond: one that is not tells that the topic was deleted
-and made again. Descriptions of topics are up to a minute old, delivery reports are of now.
+and made again. Descriptions of topics are up to a minute old, delivery reports are of now. They lie beyond what earlier tenures wrote
+(written_ends.py), so that an old leader's answer hides no open transaction.
 """
 
 import time

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from publisher.kafka.clients import Cluster, cluster
 from publisher.kafka.single_flight import SingleFlight
+from publisher.kafka.written_ends import WrittenEnds
 from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka_client import KafkaAdmin
@@ -90,6 +91,8 @@ class Topics:
         self._missing: dict[str, float] = {}
         self._flights = SingleFlight(give_up)
         self._warned = False
+        self.written = WrittenEnds()
+        """By this process' own transactions."""
 
     def cluster_id(self) -> str:
         """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""
@@ -187,6 +190,7 @@ class Topics:
             )
             self._create_topic(new)
             return
+        self.written.identify(topic, topic_id_text(found.topic_id))
         if (
             not self._warned
             and min(len(each.replicas) for each in found.partitions) == 1
@@ -214,8 +218,14 @@ class Topics:
     def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
         """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: up to the first open transaction.
 
-        Raises KafkaException.
+        Raises KafkaException, also for an end that is older than what this process has written.
         """
+        found = self._ends(topic, partitions, committed)
+        if not committed:
+            self.written.check(topic, found)
+        return found
+
+    def _ends(self, topic: str, partitions: Iterable[int], committed: bool) -> dict[int, int]:
         wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         answers = self._admin.answers(
@@ -244,6 +254,7 @@ class Topics:
             found[name] = OutputTopic(
                 topic_id_text(topics[name].topic_id), len(topics[name].partitions), max_bytes
             )
+            self.written.identify(name, found[name].topic_id)
         with self._lock:
             for name, topic in found.items():
                 self._missing.pop(name, None)

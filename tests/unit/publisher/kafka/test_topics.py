@@ -57,7 +57,9 @@ class FakeAdmin:
         if self._unknown >= 0:
             answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         else:
-            answer.set_result(SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])] * 2))
+            answer.set_result(
+                SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(replicas=[1, 2])] * 2)
+            )
         return {"progress": answer}
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, "Future[Any]"]:

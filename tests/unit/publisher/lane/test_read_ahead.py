@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from publisher.delivery.delivery import Tenure
 from publisher.delivery.handover import HandoverTurns
+from publisher.kafka.written_ends import WrittenEnds
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
@@ -70,7 +71,7 @@ class OpenLane(Lane):
         )
         context: Any = SimpleNamespace(
             settings=settings,
-            topics=None,
+            topics=SimpleNamespace(written=WrittenEnds()),
             identity=IDENTITY,
             progress_topic="progress",
             stop=stop,
