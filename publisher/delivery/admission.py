@@ -35,14 +35,21 @@ class Admission(ABC):
         self._compressed = clients.compresses(kafka)
         self._began_at = 0.0
         self._aside: set[Place] = set()
-        self.batch_bytes = clients.batch_bytes(kafka)
-        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` of the topics met so far."""
+        self._configured_batch_bytes = clients.batch_bytes(kafka)
+        self._topic_max_bytes: dict[str, int] = {}
+        self._batch_bytes_in_use = self.batch_bytes
+
+    @property
+    def batch_bytes(self) -> int:
+        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` that a topic met so far has by now."""
+        return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
     def begin(self, aside: Iterable[Place]) -> None:
         """Start over after fencing: whatever made that necessary may have changed the topics too. `aside`: rows that stay out."""
         self._began_at = time.monotonic()
         self._aside = set(aside)
         self._open_transactions.begin()
+        self._batch_bytes_in_use = self.batch_bytes
 
     def admit(self, rows: list[Row]) -> list[Row]:
         """Return the rows to send; put aside those that Kafka would refuse for themselves, before the cursor passes them.
@@ -131,9 +138,8 @@ class Admission(ABC):
             self._open_transactions.meet({name: described[name] for name in unmet})
             described |= self._topics.describe(unmet, newer_than=time.monotonic())
         self._check_ids(described)
-        least = min((topic.max_message_bytes for topic in described.values()), default=self.batch_bytes)
-        if least < self.batch_bytes:
-            self.batch_bytes = least
+        self._topic_max_bytes |= {name: topic.max_message_bytes for name, topic in described.items()}
+        if self.batch_bytes != self._batch_bytes_in_use:
             raise StartOverError
         self._open_transactions.wait(described)
         return {

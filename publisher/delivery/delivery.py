@@ -141,6 +141,9 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             self.alive(steps.topics_s + steps.postgres_s, "asks Kafka about its topics")
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
+            # A connection that was closed while nothing was under way, as a broker does with idle ones, can have repeated no commit.
+            self._tenure.producer.poll(0)
+            self._link.forget()
             self._deliver(self._tenure, chunk, rows)
         except RecordRefusedError as error:
             self._search(error)

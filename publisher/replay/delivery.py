@@ -147,6 +147,8 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         self._newest: ReplayProgress | None = None
         self._under_way: ReplayProgress | None = None
         self._began_at = 0.0
+        self.rested_at = 0.0
+        """When it last waited because of its rate, in monotonic seconds."""
 
     @property
     def replay_uuid(self) -> UUID:
@@ -254,6 +256,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         """Wait until the rate allows the next transaction, holding the lease; False once stopped."""
         stop = self._context.stop
         while (wait := self._pace.wait_s(time.monotonic())) > 0:
+            self.rested_at = time.monotonic()
             if stop.wait(min(wait, 1.0, self._context.settings.publisher.lease_s / 3)):
                 return False
             if self._held().renew(connection) != "running":

@@ -63,7 +63,7 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
                 delivery.discard()
                 is_open = False
                 release_frames(found)
-                _wait_or_give_up(context, found, replay_id, backoff, worked_at)
+                _wait_or_give_up(context, found, replay_id, backoff, max(worked_at, delivery.rested_at))
     except StateChangedError:
         return End.CHANGED
     finally:
@@ -74,6 +74,7 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 def _wait_or_give_up(
     context: Context, error: Exception, replay_id: int, backoff: Backoff, worked_at: float
 ) -> None:
+    """`worked_at`: when it last sent something, or waited for its turn by its rate."""
     reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else str(error).strip()
     if time.monotonic() - worked_at > _PATIENCE_S:
         raise UnavailableError(

@@ -67,7 +67,8 @@ class FakeLane(Lane):
         super().__init__(context, Epoch(1, 1, 1), 0)
         self.context = context
         nothing: Any = None
-        self._tenure = Tenure(nothing, nothing)
+        producer: Any = SimpleNamespace(poll=lambda _seconds: 0)
+        self._tenure = Tenure(nothing, producer)
 
     def hold(self, lease: Lease) -> None:
         """Let it have this lease, with nothing parked ahead."""

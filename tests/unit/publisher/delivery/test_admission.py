@@ -12,7 +12,7 @@ from publisher.kafka.topics import OutputTopic
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
-from publisher.protocol.stop_reasons import TopicMissingError
+from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 from service.output_topics import OutputTopics
 from service.settings import KafkaSettings
 
@@ -22,13 +22,14 @@ class NamedTopics:
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = set(names)
+        self.max_bytes = 1 << 20
 
     def describe(self, names: Collection[str], *, newer_than: float) -> dict[str, OutputTopic]:
         assert newer_than <= time.monotonic()
         for name in names:
             if name not in self.names:
                 raise TopicMissingError(name, f"output topic {name!r} does not exist")
-        return {name: OutputTopic(f"id of {name}", 4, 1 << 20) for name in names}
+        return {name: OutputTopic(f"id of {name}", 4, self.max_bytes) for name in names}
 
 
 class NoneOpen:
@@ -125,3 +126,22 @@ def test_what_the_cursor_has_passed_is_forgotten_so_that_memory_does_not_grow(to
     # The same chunk again, as after a failed transaction: nothing is put aside twice.
     assert admission.admit(rows) == []
     assert len(admission.parked) == 98 * 5
+
+
+def test_a_producers_batches_become_smaller_for_a_topic_that_takes_less_and_grow_back_once_it_takes_more() -> (
+    None
+):
+    topics = NamedTopics(["there"])
+    admission = ParkingAdmission(topics, decided=False)
+    admission.begin([])
+    usual = admission.batch_bytes
+    rows = [row(1, "a", "there")]
+    assert admission.admit(rows) == rows
+    for max_bytes, wanted in ((2_000, 2_000), (5_000, 5_000), (1 << 20, usual)):
+        topics.max_bytes = max_bytes
+        with pytest.raises(StartOverError):
+            admission.admit(rows)
+        assert admission.batch_bytes == wanted
+        # With the next producer, once for each change.
+        admission.begin([])
+        assert admission.admit(rows) == rows

@@ -12,6 +12,7 @@ from publisher.delivery.handover import HandoverTurns
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
+from service.monitoring.loops import LifeSign
 from tests.support.lanes import PLAIN, RECORD
 
 
@@ -105,6 +106,20 @@ def test_a_failed_report_without_a_watched_row_blames_nobody() -> None:
     tally = OffsetTally()
     tally.report(KafkaError(KafkaError.INVALID_RECORD), None)  # type: ignore[arg-type]
     assert tally.refused == {}
+
+
+class LateTurns(HandoverTurns):
+    """The turn comes after 1,000 s, which no clock has seen."""
+
+    def take(self, lane: str, alive: LifeSign) -> float:
+        return super().take(lane, alive) + 1_000.0
+
+
+def test_the_wait_for_a_turn_is_no_part_of_a_transactions_time() -> None:
+    producer: Any = FakeProducer()
+    transaction = Transaction(producer, Outgoing(), threading.Event(), LateTurns())
+    transaction.run([PLAIN], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
+    assert transaction.took_s < 0
 
 
 class Crowded(FakeProducer):

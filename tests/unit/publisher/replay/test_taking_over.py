@@ -2,7 +2,7 @@
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from publisher.delivery import outbox_connection as connection
 from publisher.delivery.context import Timelines
-from publisher.delivery.delivery import Tenure
+from publisher.delivery.delivery import StepOutcome, Tenure
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
 from publisher.protocol.cursor import Cursor
 from publisher.protocol.refusals import RecordRefusedError
@@ -109,6 +109,48 @@ def test_a_pause_is_not_undone_by_a_continue_that_still_waits_for_kafka(
     ended = run(context, ReplayDelivery(context, replay, paused_too=True), 1)
     assert ended is End.CHANGED
     assert asked == [True, False]
+
+
+class RatedReplay:
+    """Waits for longer than a runner's patience because of its rate, and then fails `failures` times, a minute each."""
+
+    replay_uuid = uuid4()
+    rested_at = 0.0
+
+    def __init__(self, clock: list[float], failures: int) -> None:
+        self._clock, self._left = clock, failures
+        self._steps = 0
+
+    def open(self) -> bool:
+        return True
+
+    def run_once(self) -> StepOutcome:
+        self._steps += 1
+        if self._steps == 2:
+            self._clock[0] += 400.0
+            self.rested_at = self._clock[0]
+        if self._steps >= 2 and self._left:
+            self._left -= 1
+            self._clock[0] += 60.0
+            raise UnavailableError("Kafka is away")
+        return StepOutcome.DELIVERED if self._steps < 2 else StepOutcome.DONE
+
+    def discard(self) -> None: ...
+
+    def release(self, _reason: str | None) -> None: ...
+
+
+def test_the_time_that_a_replay_waits_because_of_its_rate_is_not_counted_as_failing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("publisher.replay.runner.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("publisher.replay.runner.Backoff.next", lambda _self: 0.0)
+    context, _ = parts()
+    rated: Any = RatedReplay(clock, failures=4)
+    assert run(context, rated, 1) is End.DONE
+    with pytest.raises(UnavailableError, match="nothing was sent for 300 s"):
+        run(context, cast(Any, RatedReplay(clock, failures=6)), 1)
 
 
 @pytest.mark.parametrize(
