@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable
 
-from service.settings import PublisherSettings
-
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka refuses every produce request that names one of them, which would stop a lane for one record.
 _KAFKA_S_OWN = frozenset(
@@ -31,16 +29,6 @@ class OutputTopics:
         # Of every outbox: several may share a cluster and a publisher's rights.
         self._progress = re.compile(rf"({bases})-{_UUID}(-.*)?")
         self._refusals: dict[str, str | None] = {}
-
-    @classmethod
-    def of(cls, settings: PublisherSettings) -> "OutputTopics":
-        """Return what these settings allow."""
-        return cls(settings.output_topics, settings.progress_topic)
-
-    @classmethod
-    def chosen_by_an_operator(cls, settings: PublisherSettings) -> "OutputTopics":
-        """Return what a command may name as a target: any topic but the progress topics and Kafka's own."""
-        return cls((), settings.progress_topic)
 
     def refusal(self, topic: str) -> str | None:
         """Return why no output may go to `topic`, None where it may."""

@@ -190,7 +190,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
             transform_fingerprint,
             settings.transform.on_error == "stop",
             settings.job.max_row_bytes,
-            OutputTopics.of(settings.publisher),
+            OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic),
         ),
         code=task_code_fingerprint(),
         kafka=settings.kafka.portable_client(),

@@ -134,7 +134,7 @@ def start(
             "under the same ids; values are not encoded anew (docs/formats.md)"
         )
     if to_topic is not None:
-        refused = OutputTopics.chosen_by_an_operator(settings.publisher).refusal(to_topic)
+        refused = OutputTopics(progress_topic=settings.publisher.progress_topic).refusal(to_topic)
         if refused is not None:
             raise SettingsError(f"--to-topic: {refused}")
     request = ReplayRequest(filters, to_topic, to_config, to_servers, rate, create_topics)

@@ -31,8 +31,9 @@ class LaneAdmission(Admission):
     """One lane's."""
 
     def __init__(self, context: Context, connection: OutboxConnection, outgoing: Outgoing) -> None:
+        publisher = context.settings.publisher
         open_transactions = OpenTransactions(context.topics, context.give_up)
-        allowed = OutputTopics.of(context.settings.publisher)
+        allowed = OutputTopics(publisher.output_topics, publisher.progress_topic)
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._connection = connection
         self._lease: Lease | None = None

@@ -58,9 +58,9 @@ class _Admission(Admission):
         open_transactions = OpenTransactions(context.topics, context.give_up)
         publisher = context.settings.publisher
         allowed = (
-            OutputTopics.of(publisher)
+            OutputTopics(publisher.output_topics, publisher.progress_topic)
             if replay.target_topic is None
-            else OutputTopics.chosen_by_an_operator(publisher)
+            else OutputTopics(progress_topic=publisher.progress_topic)
         )
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._replay_id = replay.replay_id

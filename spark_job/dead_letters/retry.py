@@ -114,7 +114,7 @@ class Retry:
             settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
         )
         self._encode_value = output_encoder(self._registry, rules)
-        self._topics = OutputTopics.of(settings.publisher)
+        self._topics = OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic)
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
         """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
