@@ -74,7 +74,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     3. read progress: the newest record, which the last committed transaction carried;
     4. check history: Postgres must tell the same. What a crash between the two commits left unrecorded is recorded.
     `run_once`, until the first exception:
-    5. deliver: rows that are admitted, and the progress record last, in one Kafka transaction;
+    5. deliver: rows that are admitted, and the progress record last, in one Kafka transaction; the first one is committed only where its
+       progress record follows the end that step 3 read;
     6. record: delivery and mirror in Postgres, always before the next transaction begins.
     """
 
@@ -95,6 +96,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             publisher.transaction_bytes,
             publisher.transaction_timeout_ms / 1000,
         )
+        self._progress_from: int | None = None
+        """The end of the progress partition that this tenure's position was read from, until a write has proved it."""
         self._steps = StepTimes.of(context.settings)
         self.alive: LifeSign = unwatched
         """Told before each step how long it may take."""
@@ -255,6 +258,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             name=self._connection.name,
             alive=self.alive,
             commits_within_s=self._steps.commit_s,
+            progress_from=self._progress_from,
             one_by_one=self._bisection.one_by_one,
         )
         try:
@@ -265,6 +269,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             raise
         finally:
             self._context.topics.written.take(transaction.tally.newest())
+        self._progress_from = None
         self.size.committed(transaction.took_s)
         self.alive(self._steps.postgres_s, "records its delivery")
         self._record(tenure.connection, transaction.tally)

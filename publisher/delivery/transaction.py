@@ -39,7 +39,7 @@ class OffsetTally:
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], list[int]] = {}
-        self._progress: dict[tuple[str, int], int] = {}
+        self._progress: dict[tuple[str, int], list[int]] = {}
         self.refused: dict[Place, Refusal] = {}
         """Rows that Kafka refused. Filled by `watch` only."""
 
@@ -61,7 +61,13 @@ class OffsetTally:
     def report_progress(self, error: KafkaError | None, message: Message) -> None:
         """Take the delivery report of a progress record."""
         if error is None:
-            self._progress[message.topic(), message.partition()] = message.offset()  # type: ignore[index,assignment]
+            place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+            offset: int = message.offset()  # type: ignore[assignment]
+            self._progress.setdefault(place, []).append(offset)
+
+    def progress_from(self, record: ProgressRecord) -> int | None:
+        """Return the offset of the first progress record in the partition of this one, None while Kafka has confirmed none."""
+        return min(self._progress.get((record.topic, record.partition), []), default=None)
 
     def watch(self, place: Place, *, own_timestamp: bool) -> DeliveryReport:
         """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
@@ -80,7 +86,8 @@ class OffsetTally:
 
     def newest(self) -> dict[tuple[str, int], int]:
         """Return the greatest offset in each partition that Kafka has confirmed, the progress topic's too."""
-        return {place: bounds[1] for place, bounds in self._offsets.items()} | self._progress
+        outputs = {place: bounds[1] for place, bounds in self._offsets.items()}
+        return outputs | {place: max(offsets) for place, offsets in self._progress.items()}
 
     def as_json(self) -> dict[str, dict[str, list[int]]]:
         """Return {topic: {partition: [first, last]}}."""
@@ -103,11 +110,13 @@ class Transaction:
         name: str = "",
         alive: LifeSign = unwatched,
         commits_within_s: float | None = None,
+        progress_from: int | None = None,
         one_by_one: bool = False,
     ) -> None:
         """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is told
-        of each step, and that Kafka commits within `commits_within_s`. `one_by_one`: the producer's batches hold one record, and each is
-        watched, to find the one that is refused.
+        of each step, and that Kafka commits within `commits_within_s`. `progress_from`: the end of the progress partition by which the
+        rows were chosen, None where it needs no proof. `one_by_one`: the producer's batches hold one record, and each is watched, to find
+        the one that is refused.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -116,6 +125,7 @@ class Transaction:
         self._name = name
         self._alive = alive
         self._commits_within_s = commits_within_s
+        self._progress_from = progress_from
         self._one_by_one = one_by_one
         self._has_turn = False
         self._waited_s = 0.0
@@ -163,6 +173,7 @@ class Transaction:
             reach("transaction.before_flush")
             meanwhile()
             self._flush()
+            self._check_end(progress)
             reach("transaction.before_commit")
             producer.commit_transaction()
             # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.
@@ -235,6 +246,19 @@ class Transaction:
                     raise KafkaException(
                         KafkaError(KafkaError._TIMED_OUT, "stopped while Kafka did not answer")
                     )
+
+    def _check_end(self, progress: Sequence[ProgressRecord]) -> None:
+        """Commit only what follows the end that was read: whatever is between them may be the transaction that this one repeats."""
+        wanted = self._progress_from
+        if wanted is None:
+            return
+        found = self.tally.progress_from(progress[-1])
+        if found != wanted:
+            text = (
+                f"the progress record got offset {found}, but the end of its partition was read as {wanted}: an old leader may have "
+                "answered, so the position is read again"
+            )
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
 
     def _check(self) -> None:
         """Give up as soon as the transaction has failed: records behind a failed one are held back until they time out."""

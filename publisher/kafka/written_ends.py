@@ -1,8 +1,9 @@
-"""The least ends that this process' own writes give its topics: an end below them is an old leader's answer.
+"""What a process has written tells an old leader's answer from the end of a partition.
 
 A leader that is cut off from its cluster, and still reached by a client, answers with the end that it knows. A lane that believed it would
-not see its own last transaction, and send it again. What Kafka confirmed with acks=all is in every later end, whatever became of its
-transaction, so such an answer is refused, and asked for again.
+not see its last transaction, and send it again. Only a write is proof of the end: an old leader confirms none (acks=all).
+- What the process has written before is in every later end, whatever became of its transaction: an end below it is refused.
+- What it writes next is where the end was that it has read: its first progress record of a tenure tells (`last_read`, transaction.py).
 """
 
 import threading
@@ -18,6 +19,7 @@ class WrittenEnds:
         self._lock = threading.Lock()
         self._ids: dict[str, str] = {}
         self._ends: dict[tuple[str, int], int] = {}
+        self._read: dict[tuple[str, int], int] = {}
 
     def identify(self, topic: str, topic_id: str) -> None:
         """Take the id that the topic has now: one that was made again has other offsets."""
@@ -32,9 +34,15 @@ class WrittenEnds:
             for place, offset in newest.items():
                 self._ends[place] = max(offset + 1, self._ends.get(place, 0))
 
-    def check(self, topic: str, ends: Mapping[int, int]) -> None:
-        """Raise KafkaException, to be retried, for an end that is older than what this process wrote."""
+    def last_read(self, topic: str, partition: int) -> int | None:
+        """Return the end of a partition that was read last, None where none was."""
         with self._lock:
+            return self._read.get((topic, partition))
+
+    def check(self, topic: str, ends: Mapping[int, int]) -> None:
+        """Take ends that were read. Raises KafkaException, to be retried, for one that is older than what this process wrote."""
+        with self._lock:
+            self._read |= {(topic, partition): end for partition, end in ends.items()}
             older = [
                 (partition, end, self._ends[topic, partition])
                 for partition, end in ends.items()

@@ -194,6 +194,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         read_repeated_arrays(connection)
         self._parking.begin_tenure(connection, self._held(), position.cursor)
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
+        self._progress_from = self._context.topics.written.last_read(self._context.progress_topic, self.lane)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
 

@@ -171,6 +171,11 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
         else:
             record_delivery(connection, self._held(), unrecorded, unrecorded.after, None)
 
+    def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
+        self._progress_from = self._context.topics.written.last_read(
+            self._context.progress_topic, self._number
+        )
+
     def _next_chunk(self, connection: Connection) -> LanePlan | StepOutcome:
         found, to = self._lane.move.found, self._lane.move.to
         known = found.newest.total if found.newest is not None else found.mirror_total

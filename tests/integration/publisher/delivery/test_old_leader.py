@@ -1,5 +1,6 @@
 """An old leader that is cut off from its cluster answers with an old end: a lane does not take it for the end of what it delivered."""
 
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from service import fault_points
 from service.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
-from tests.support.processes.publishers import RelayThread, settings_for
+from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
+from tests.support.queries import query
+from tests.support.reading import end_offsets
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
@@ -40,9 +43,9 @@ class OldLeader:
 
         monkeypatch.setattr(Topics, "_ends", old_ends)
 
-    def cut_off(self, questions: int) -> None:
-        """From now on."""
-        self._known, self._left = self._asked()[0], questions
+    def cut_off(self, questions: int, known: int | None = None) -> None:
+        """From now on, or since the end was `known`."""
+        self._known, self._left = self._asked()[0] if known is None else known, questions
 
 
 @pytest.fixture
@@ -75,5 +78,39 @@ def test_a_lane_waits_while_an_old_leader_does_not_know_its_last_transaction(
         wait_until(
             lambda: drained(database) and leader.answered == 3, "the second batch, after three answers"
         )
+        assert relay.error is None
+    assert_exactly_once(outbox, watcher)
+
+
+def test_a_takeover_does_not_believe_an_old_leader_that_does_not_know_what_a_dead_process_committed(
+    database: str,
+    topic: str,
+    kafka: KafkaServer,
+    watcher: Watcher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outbox, leader, plan = (
+        Outbox(database, topic, lanes=1),
+        OldLeader(monkeypatch),
+        FaultPlan(tmp_path / "plan"),
+    )
+    settings = settings_for(database, kafka.bootstrap_servers, idle_progress_s=600)
+    ((uuid,),) = query(database, "SELECT outbox_uuid FROM outbox.identity")
+    progress = f"{settings.publisher.progress_topic}-{uuid}"
+    outbox.batch(simple(1, keys=20))
+    dying = publisher_service(
+        settings, tmp_path / "dying.log", {"OUTBOX_TESTING__FAULT_FILE": str(plan.file)}
+    )
+    with dying:
+        wait_until(lambda: drained(database), dying.post_mortem)
+        end = end_offsets(kafka.bootstrap_servers, [progress], committed=False)[progress, 0]
+        plan.write(Fault("transaction.after_commit", Action.KILL))
+        outbox.batch(simple(2, keys=20))
+        assert dying.wait() == -signal.SIGKILL
+    assert end_offsets(kafka.bootstrap_servers, [progress], committed=False)[progress, 0] > end
+    leader.cut_off(3, known=end)
+    with RelayThread(settings) as relay:
+        wait_until(lambda: drained(database) and leader.answered == 3, "the delivery, after three answers")
         assert relay.error is None
     assert_exactly_once(outbox, watcher)

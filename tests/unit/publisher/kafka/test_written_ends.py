@@ -30,3 +30,10 @@ def test_a_topic_that_was_made_again_begins_anew() -> None:
     written.check("progress", {0: 0})
     with pytest.raises(KafkaException):
         written.check("out", {0: 0})
+
+
+def test_the_end_that_was_read_last_is_kept() -> None:
+    written = WrittenEnds()
+    assert written.last_read("progress", 0) is None
+    written.check("progress", {0: 5, 1: 7})
+    assert written.last_read("progress", 0) == 5
