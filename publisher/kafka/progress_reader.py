@@ -48,12 +48,36 @@ def progress_records(
 ) -> Iterator[Iterator[StoredProgress]]:
     """Yield the committed records of a partition, newest first. `committed`: only what no open transaction hides now, without waiting.
 
+    Raises as `partition_records`.
+    """
+    with partition_records(kafka, topics, topic, give_up, committed=committed) as records_of:
+        yield records_of(partition)
+
+
+@contextmanager
+def partition_records(
+    kafka: KafkaSettings,
+    topics: Topics,
+    topic: str,
+    give_up: Callable[[], bool] = lambda: False,
+    *,
+    committed: bool = False,
+) -> Iterator[Callable[[int], Iterator[StoredProgress]]]:
+    """Yield what returns the records of a partition, as `progress_records` does, with one consumer for partitions one after the other.
+
     Raises StoppedError behind a transaction that stays open, and for a record at which the body raises ValueError; KafkaException.
     """
-    high_watermark = topics.high_watermark(topic, partition, committed=committed)
+    partition = 0
+
+    def records_of(number: int) -> Iterator[StoredProgress]:
+        nonlocal partition
+        partition = number
+        high_watermark = topics.high_watermark(topic, number, committed=committed)
+        return records_backwards(reader, topic, number, high_watermark)
+
     try:
         with clients.committed_reader(kafka, give_up) as reader, clients.reading(kafka, topic):
-            yield records_backwards(reader, topic, partition, high_watermark)
+            yield records_of
     except OpenTransactionError as error:
         reason = explanation(error.topic, {error.partition: error.offset})
         raise StoppedError(StopReason.OPEN_TRANSACTION, reason, retry=True) from error

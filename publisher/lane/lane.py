@@ -1,8 +1,7 @@
 """One lane: the unit of order."""
 
 import time
-from collections.abc import Iterator, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Sequence, Set
 
 import psycopg
 import structlog
@@ -12,7 +11,7 @@ from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord
-from publisher.kafka.progress_reader import Newest, StoredProgress, later_than, newest_of, progress_records
+from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
@@ -142,22 +141,15 @@ class Lane(Delivery[Newest, LaneChunk]):
 
     def _read_progress(self) -> Newest:
         """Lane 0 also looks into the partitions that only a later epoch with more lanes can have made."""
-        epoch = self._epoch
-        with self._progress_records(self.lane) as records:
-            newest = newest_of(records, epoch.epoch, self.lane)
-        if self.lane == 0:
-            for partition in range(
-                epoch.lanes, self._context.topics.partitions(self._context.progress_topic)
-            ):
-                with self._progress_records(partition) as records:
-                    newest.later.update(later_than(records, epoch.epoch))
+        epoch, context = self._epoch, self._context
+        with partition_records(
+            context.settings.kafka, context.topics, context.progress_topic, context.give_up
+        ) as records_of:
+            newest = newest_of(records_of(self.lane), epoch.epoch, self.lane)
+            if self.lane == 0:
+                for partition in range(epoch.lanes, context.topics.partitions(context.progress_topic)):
+                    newest.later.update(later_than(records_of(partition), epoch.epoch))
         return newest
-
-    def _progress_records(self, partition: int) -> AbstractContextManager[Iterator[StoredProgress]]:
-        context = self._context
-        return progress_records(
-            context.settings.kafka, context.topics, context.progress_topic, partition, context.give_up
-        )
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
-from publisher.kafka.progress_reader import StoredProgress, later_than
+import pytest
+
+from publisher.kafka.progress_reader import StoredProgress, later_than, partition_records
+from service.settings import KafkaSettings
 from tests.support.lanes import RECORD
 
 
@@ -27,3 +32,25 @@ def test_later_epochs_are_found_and_what_was_put_aside_is_not() -> None:
     found = later_than(records(*written), 3)
     assert sorted(found) == [(4, 9), (6, 9)]
     assert sorted(later_than(records(*written), 3, least=1)) == [(4, 9)]
+
+
+def test_partitions_one_after_the_other_are_read_with_one_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def consumer(_settings: KafkaSettings) -> Any:
+        made.append(SimpleNamespace(close=lambda: None))
+        return made[-1]
+
+    monkeypatch.setattr("publisher.kafka.clients.progress_consumer", consumer)
+    asked: list[int] = []
+
+    def high_watermark(_topic: str, partition: int, *, committed: bool) -> int:
+        assert not committed
+        asked.append(partition)
+        return 0
+
+    topics: Any = SimpleNamespace(high_watermark=high_watermark)
+    with partition_records(KafkaSettings(), topics, "progress") as records_of:
+        assert [list(records_of(partition)) for partition in (0, 8, 9)] == [[], [], []]
+    assert asked == [0, 8, 9]
+    assert len(made) == 1
