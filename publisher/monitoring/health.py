@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
 
 from confluent_kafka import Producer
 
@@ -30,23 +29,6 @@ def longest_turn_s(settings: Settings) -> float:
 def longest_attempt_s(settings: Settings) -> float:
     """Return how long a lane that fails may take from one failure to the next one, while Kafka does not answer."""
     return _MOST_BACKOFF_S + settings.kafka.request_timeout_s
-
-
-class StepTimes(NamedTuple):
-    """How long the steps of a transaction may take while servers are slow or away. A lane that is later hangs, and loses its lease."""
-
-    postgres_s: float
-    topics_s: float
-    commit_s: float
-
-    @classmethod
-    def of(cls, settings: Settings) -> "StepTimes":
-        """Return them as the settings bound them."""
-        return cls(
-            _STATEMENTS * longest_wait_s(settings.postgres),
-            _REQUESTS * settings.kafka.request_timeout_s,
-            settings.publisher.transaction_timeout_ms / 1000 + _MOST_BACKOFF_S,
-        )
 
 
 class LaneState(StrEnum):

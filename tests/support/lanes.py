@@ -18,7 +18,7 @@ from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import Identity
 from publisher.protocol.progress import Progress
 from publisher.protocol.records import Row
-from service.settings import KafkaSettings, PostgresSettings, PublisherSettings
+from service.settings import KafkaSettings, PublisherSettings
 
 OUTBOX, COMMIT, OTHER = (UUID(int=n) for n in (1, 2, 3))
 IDENTITY = Identity(OUTBOX, "cluster")
@@ -101,9 +101,7 @@ class FakeLane(Lane):
 
 
 def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
-    settings: Any = SimpleNamespace(
-        kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=PostgresSettings()
-    )
+    settings: Any = SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings(), postgres=None)
     stop = threading.Event()
     context = SimpleNamespace(
         settings=settings,

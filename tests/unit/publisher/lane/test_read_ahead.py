@@ -17,7 +17,7 @@ from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.lease import Lease
 from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import DeliveryPosition
-from service.settings import KafkaSettings, PostgresSettings, PublisherSettings
+from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, PLAIN
 
 
@@ -66,9 +66,7 @@ class OpenLane(Lane):
         self, producer: FakeProducer, connection: LostConnection, *, one_by_one: bool = False
     ) -> None:
         stop = threading.Event()
-        settings = SimpleNamespace(
-            publisher=PublisherSettings(), kafka=KafkaSettings(), postgres=PostgresSettings()
-        )
+        settings = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
         context: Any = SimpleNamespace(
             settings=settings,
             topics=SimpleNamespace(written=WrittenEnds()),
