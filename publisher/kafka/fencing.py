@@ -55,7 +55,7 @@ def fencing_producer(
                 continue
             if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 raise _timeout_refused(transaction_timeout_ms) from error
-            if not give_up() and topics.lack_transaction_log():
+            if error.args[0].retriable() and not give_up() and topics.lack_transaction_log():
                 raise _no_transaction_log(topics) from error
             raise complaints.explain(error) from error
 

@@ -40,7 +40,7 @@ class PostgresSettings(Section):
         try:
             found = dsn_from(self.dsn_file, "dsn_file")
         except ValueError as error:
-            raise SecretUnreadableError(f"[postgres] {error}") from None
+            raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r}: {error}") from None
         if not found.get_secret_value():
             # It is about to be written; libpq would take it for its own defaults.
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")

@@ -75,6 +75,14 @@ def test_a_transaction_log_that_cannot_be_made_names_its_setting(monkeypatch: py
     assert "transaction.state.log.replication.factor" in str(error)
 
 
+def test_a_right_that_is_missing_is_not_taken_for_a_missing_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody was ever let in, there is no log either."""
+    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    error = fence(monkeypatch, refused, has_log=False)
+    assert isinstance(error, KafkaException)
+    assert "Write on transactional id 'id' is needed" in error.args[0].str()
+
+
 def test_a_kafka_that_is_away_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     error = fence(monkeypatch, TIMED_OUT)
     assert isinstance(error, KafkaException)

@@ -236,8 +236,7 @@ class Rows:
 
 def test_an_answer_that_failed_holds_nothing_of_who_asked() -> None:
     """The frames of a failure hold the rows, and the answer holds the failure: nobody looks for such a circle in a publisher."""
-    admin: Any = FakeAdmin(1_000)
-    topics = Topics(admin, timeout_s=1, create=False)
+    topics = topics_of(FakeAdmin(1_000, None))
     rows: list[weakref.ref[Rows]] = []
 
     def ask(question: Callable[[], object]) -> None:
