@@ -11,7 +11,8 @@ _log = structlog.get_logger()
 # Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one of them and a connection to
 # Postgres; while it is being opened also a consumer, or the producer of before.
 _OF_CLIENT, _OF_BROKER = 5, 3
-_OF_PROCESS = 100
+# The connections of the console and of the metrics port (their bounds are in their servers), and 100 more.
+_OF_PROCESS = 400
 
 
 def needed_descriptors(lanes: int, brokers: int) -> int:

@@ -1,4 +1,4 @@
-"""Who may see the console, and the headers that keep a page from loading or sending anything elsewhere."""
+"""Who may see the console, who has, and the headers that keep a page from loading or sending anything elsewhere."""
 
 import hashlib
 import hmac
@@ -6,11 +6,15 @@ import time
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from publisher.console.guesses import Guesses, TooManyGuessesError
 from service.settings import ConsoleSettings
+
+_log = structlog.get_logger()
 
 COOKIE = "outbox_console"
 _LASTS_S = 12 * 3600
@@ -31,29 +35,45 @@ SECURITY: Mapping[str, str] = {
 
 
 class Access:
-    """ASGI middleware: the login, the host's name, the methods, the headers."""
+    """ASGI middleware: the login, the host's name, the methods, the headers, the log."""
 
-    def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings, guesses: Guesses) -> None:
         self._app = app
         self._settings = settings
+        self._guesses = guesses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
         if scope["type"] != "http":
             return
 
+        status, began = 0, time.monotonic()
+
         async def with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        app = self._refusal(scope) or self._app
-        await app(scope, receive, with_headers)
+        refusal = await self._refusal(scope)
+        try:
+            await (refusal or self._app)(scope, receive, with_headers)
+        finally:
+            # What shows nothing comes as often as a stranger likes; the query of an address may hold a session key.
+            if refusal is None and not scope["path"].startswith(_OPEN):
+                _log.info(
+                    "console_request",
+                    path=scope["path"],
+                    status=status,
+                    client=client_of(scope),
+                    took_s=round(time.monotonic() - began, 3),
+                )
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
+    async def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Return what answers a request that does not go through."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") and not (scope["method"] == "POST" and path == "/login"):
@@ -63,8 +83,16 @@ class Access:
                 "the console answers by this host's own name only: set a token, or behind_proxy = true ([console])\n",
                 403,
             )
-        if path.startswith(_OPEN) or self._is_logged_in(headers):
+        if path.startswith(_OPEN) or self._settings.token is None or self._has_cookie(headers):
             return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            try:
+                if await self._guesses.is_token(given.strip(), client_of(scope)):
+                    return None
+            except TooManyGuessesError:
+                return too_many_guesses()
+            return PlainTextResponse("that is not the token\n", 401, headers={"WWW-Authenticate": "Bearer"})
         if path.startswith("/live"):
             return PlainTextResponse("log in first\n", 401)
         return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
@@ -76,17 +104,23 @@ class Access:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return name in (*_LOCAL, self._settings.host)
 
-    def _is_logged_in(self, headers: Headers) -> bool:
-        if self._settings.token is None:
-            return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._settings.is_token(given.strip()):
-            return True
+    def _has_cookie(self, headers: Headers) -> bool:
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
         return cookie is not None and is_valid(self._settings, cookie.value, time.time())
+
+
+def client_of(scope: Scope) -> str:
+    """Return the address of whoever asks: behind a proxy, the proxy's."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def too_many_guesses() -> PlainTextResponse:
+    """Answer a token that was not looked at."""
+    return PlainTextResponse("too many wrong tokens: try again\n", 429, headers={"Retry-After": "1"})
 
 
 def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:

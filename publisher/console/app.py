@@ -1,6 +1,5 @@
 """The console as an ASGI application: routes, errors in words, the login."""
 
-import asyncio
 import time
 from functools import partial
 from importlib.resources import files
@@ -13,13 +12,14 @@ import psycopg
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from publisher.console.access import COOKIE, Access, new_cookie
+from publisher.console.access import COOKIE, Access, client_of, new_cookie, too_many_guesses
 from publisher.console.alerts.observed import NotReady
+from publisher.console.guesses import Guesses, TooManyGuessesError
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
@@ -41,7 +41,6 @@ _log = structlog.get_logger()
 
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _MOST_LOGIN_BYTES = 4_096
-_WRONG_TOKEN_S = 0.5
 
 
 class ConsoleApp:
@@ -54,7 +53,7 @@ class ConsoleApp:
         self._rendering = Rendering(settings.console)
         self._schemas = SchemaLookup(settings.schema_registry) if settings.schema_registry.url else None
         self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
-        self._logins = asyncio.Lock()
+        self._guesses = Guesses(settings.console)
         self._watchers = Watchers()
         self._live: dict[str, LivePage] = {}
         routes = [Route(page.path, partial(self._page, page)) for page in PAGES]
@@ -67,7 +66,7 @@ class ConsoleApp:
             routes=routes,
             exception_handlers={HTTPException: self._refused, Exception: self._broke},
         )
-        self.asgi: ASGIApp = Access(app, settings.console)
+        self.asgi: ASGIApp = Access(app, settings.console, self._guesses)
 
     def close(self) -> None:
         """Let go of the schema registry."""
@@ -138,16 +137,21 @@ class ConsoleApp:
         if request.method != "POST":
             return HTMLResponse(self._rendering.page("login.html", {"wrong": False}, path="/login"))
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _MOST_LOGIN_BYTES:
-                raise HTTPException(413, "That is too long for a token.")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _MOST_LOGIN_BYTES:
+                    raise HTTPException(413, "That is too long for a token.")
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        # One at a time, so that guessing is slow however many try.
-        async with self._logins:
-            if not console.is_token(given):
-                await asyncio.sleep(_WRONG_TOKEN_S)
-                return HTMLResponse(self._rendering.page("login.html", {"wrong": True}, path="/login"), 403)
+        try:
+            is_token = await self._guesses.is_token(given, client_of(request.scope))
+        except TooManyGuessesError:
+            return too_many_guesses()
+        if not is_token:
+            return HTMLResponse(self._rendering.page("login.html", {"wrong": True}, path="/login"), 403)
+        _log.info("console_login", client=client_of(request.scope))
         value, lasts_s = new_cookie(console, time.time())
         response = RedirectResponse(home, 303)
         response.set_cookie(

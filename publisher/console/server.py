@@ -13,7 +13,6 @@ from service.settings import Settings
 
 _log = structlog.get_logger()
 
-MOST_REQUESTS = 64
 _RETRY_S = 10.0
 _JOIN_S = 3.0
 _MISSING = "its packages are not installed: pip install 'spark-outbox[console]'"
@@ -79,9 +78,8 @@ class _Console:
 
     def __init__(self, settings: Settings, not_ready: NotReady) -> None:
         """Listen. Raises ImportError, OSError, UnicodeError."""
-        import uvicorn
-
         from publisher.console.app import ConsoleApp
+        from publisher.console.connections import LimitedServer
         from publisher.console.reader import Reader
 
         console = settings.console
@@ -89,22 +87,18 @@ class _Console:
         self.port: int = self._socket.getsockname()[1]
         self._reader = Reader(settings)
         self._app = ConsoleApp(settings, self._reader, not_ready)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._app.asgi,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=MOST_REQUESTS,
-                timeout_keep_alive=5,
-                timeout_graceful_shutdown=1,
-                h11_max_incomplete_event_size=32_768,
-            )
+        self._server = LimitedServer(
+            self._app.asgi,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=32_768,
         )
 
     def run(self) -> None:
@@ -131,7 +125,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(64)
+        listening.listen()
         listening.setblocking(False)
     except BaseException:
         listening.close()

@@ -1,9 +1,8 @@
 """A small HTTP server for a few pages, which strangers can neither fill nor hold up.
 
-One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that. Where all
-places are taken, the connection that has been silent longest makes room for the new one: a probe says what it wants at once, so whoever
-connects and waits, however often, takes no place from it. Each page is made in a thread of its own, one at a time for all who ask, so that
-one that hangs or is asked for too often holds up no other.
+One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that, and where all
+places are taken, the one that has been silent longest makes room for a new one (service/connection_limit.py). Each page is made in a
+thread of its own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
 
 A connection is good for one request. What follows the request is not read.
 """
@@ -18,6 +17,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import structlog
+
+from service.connection_limit import ConnectionLimit
 
 _log = structlog.get_logger()
 
@@ -75,39 +76,30 @@ def serving(listening: socket.socket, pages: Mapping[str, Page]) -> Iterator[Non
     try:
         yield
     finally:
-        loop.call_soon_threadsafe(pool.end, server)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join(_JOIN_S)
         if not thread.is_alive():
+            loop.run_until_complete(_end(server, pool.connections))
             loop.close()
 
 
+async def _end(server: asyncio.Server, connections: ConnectionLimit) -> None:
+    server.close()
+    while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(accepting)
+    connections.drop_all()
+    await asyncio.sleep(0)  # they close their sockets
+
+
 class _Pool:
-    """All connections, and who waits for which page. Of the loop's thread."""
+    """What all connections share, and who waits for which page. Of the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pages: Mapping[str, Page]) -> None:
         self.loop = loop
         self._pages = pages
         self._being_made: set[str] = set()
         self._waiting: dict[str, dict[str, list[Callable[[Answer], None]]]] = {path: {} for path in pages}
-        self._connections: dict[_Connection, None] = {}  # in the order in which they came
-
-    def enter(self, new: "_Connection") -> None:
-        """Take a connection in; where that is one too many, the first that is still silent goes, else the first of all."""
-        if len(self._connections) >= MOST_CONNECTIONS:
-            silent = (each for each in self._connections if not each.has_asked)
-            next(silent, next(iter(self._connections))).drop()
-        self._connections[new] = None
-
-    def leave(self, connection: "_Connection") -> None:
-        """Forget a connection that is closed."""
-        self._connections.pop(connection, None)
-
-    def end(self, server: asyncio.Server) -> None:
-        """Close everything, and let the loop end."""
-        server.close()
-        for connection in list(self._connections):
-            connection.drop()
-        self.loop.call_soon(self.loop.stop)
+        self.connections = ConnectionLimit(MOST_CONNECTIONS)
 
     def ask(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
         """Have a page made; `answer` is called with it. Who asks for the same while it waits for its turn gets the same answer."""
@@ -167,16 +159,20 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._pool.enter(self)
+        self._pool.connections.enter(self)
         self._deadline = self._pool.loop.call_later(REQUEST_S, self.drop)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._deadline.cancel()
-        self._pool.leave(self)
+        self._pool.connections.leave(self)
+
+    @property
+    def rank(self) -> int:
+        return int(self.has_asked)
 
     def drop(self) -> None:
         """Close it at once, whatever is not sent yet."""
-        self._pool.leave(self)
+        self._pool.connections.leave(self)
         self._transport.abort()
 
     def eof_received(self) -> bool:

@@ -1,6 +1,7 @@
 """What SECURITY.md says of all code: nothing is unpickled, and the transform is the only code that is found by a name."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,3 +115,11 @@ def test_the_transform_is_the_only_code_whose_name_comes_from_outside() -> None:
         for name in loading(ast.parse(path.read_text("utf-8")))
     ]
     assert sorted(found) == [COMMANDS, TRANSFORM]
+
+
+def test_no_page_puts_a_token_into_a_command_line() -> None:
+    """`ps` and `docker inspect` show it, and one that is written out is somebody's real one soon."""
+    shown = re.compile(r"OUTBOX_CONSOLE__TOKEN=\S|^\s*token\s*=\s*\"[^\"]+\"", re.MULTILINE)
+    files = [path for kind in ("md", "yml", "yaml", "toml", "sh") for path in ROOT.rglob(f"*.{kind}")]
+    assert len(files) > 50
+    assert [path for path in files if shown.search(path.read_text("utf-8", "replace"))] == []

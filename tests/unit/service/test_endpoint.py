@@ -22,6 +22,7 @@ from service.monitoring.http_server import MOST_CONNECTIONS, REQUEST_S, Answer, 
 from service.monitoring.verdict import HealthVerdict
 from service.probe import probe
 from service.settings import MetricsSettings
+from tests.support.connections import accepted, silent_clients
 from tests.support.waiting import wait_until
 
 ANOTHER = "[metrics] port (OUTBOX_METRICS__PORT)"
@@ -101,19 +102,6 @@ def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
         release.set()
 
 
-def silent_clients(port: int, count: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
-
-
-def held(port: int) -> int:
-    """How many connections this process has accepted at that port."""
-    return sum(
-        each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED
-        for each in psutil.Process().net_connections("tcp")
-        if each.raddr
-    )
-
-
 def test_silent_clients_take_no_place_from_a_probe_however_many_there_are() -> None:
     with serving(service(HealthVerdict([]), HealthVerdict([]))) as port:
         clients: list[socket.socket] = []
@@ -121,7 +109,7 @@ def test_silent_clients_take_no_place_from_a_probe_however_many_there_are() -> N
             for _ in range(5):
                 clients += silent_clients(port, MOST_CONNECTIONS)
                 assert ask(port, "/healthz")[0] == 200
-            assert held(port) <= MOST_CONNECTIONS + 1
+            assert accepted(port) <= MOST_CONNECTIONS + 1
         finally:
             for client in clients:
                 client.close()
@@ -165,7 +153,7 @@ def test_no_descriptor_is_left_of_thousands_of_connections() -> None:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 with suppress(OSError):
                     client.sendall(said[number % len(said)])
-        wait_until(lambda: psutil.Process().num_fds() == before, "the end of all connections")
+        wait_until(lambda: psutil.Process().num_fds() <= before, "the end of all connections")
 
 
 @pytest.mark.parametrize("every_s", [None, 0.1], ids=["silent", "a byte at a time"])

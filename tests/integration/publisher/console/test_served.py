@@ -4,9 +4,11 @@ import signal
 import socket
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from service.settings import Settings
+from tests.support.connections import silent_clients
 from tests.support.console import Console
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import drained
@@ -86,3 +88,26 @@ def test_the_command_serves_it_without_a_publisher(
         running.process.send_signal(signal.SIGTERM)
         assert running.wait() == 0
         assert f"http://127.0.0.1:{port}/" in running.log()
+
+
+def test_a_publisher_delivers_and_shows_its_pages_beside_any_number_of_silent_connections(
+    outbox: Outbox, settings: Settings, tmp_path: Path
+) -> None:
+    port = free_port()
+    console = Console(port)
+    with publisher_service(settings, tmp_path / "log", {"OUTBOX_CONSOLE__PORT": str(port)}) as publisher:
+        outbox.batch(simple(1, keys=20))
+        wait_until(lambda: answers(console, "/") and drained(outbox.dsn), "the first delivery")
+        before = psutil.Process(publisher.pid).num_fds()
+        clients: list[socket.socket] = []
+        try:
+            for number in range(2, 5):
+                clients += silent_clients(port, 400)
+                assert console.get("/").status == 200
+                outbox.batch(simple(number, keys=20))
+                wait_until(lambda: drained(outbox.dsn), f"delivery {number}")
+                assert psutil.Process(publisher.pid).num_fds() <= before + 100
+        finally:
+            for client in clients:
+                client.close()
+        assert publisher.terminate() == 0

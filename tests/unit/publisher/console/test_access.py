@@ -1,19 +1,27 @@
 """Who may see the console, and what its answers forbid. With a real server, and no Postgres behind it."""
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
+from structlog.testing import capture_logs
 
 from publisher.console.access import SECURITY, is_valid, new_cookie
+from publisher.console.connections import MOST_CONNECTIONS
+from publisher.console.guesses import MOST_A_SECOND, WRONG_S, Guesses, TooManyGuessesError
 from publisher.console.server import served, serving
 from service.errors import SettingsError
 from service.settings import ConsoleSettings, PostgresSettings, Settings
+from tests.support.connections import accepted, silent_clients
 from tests.support.console import Console, console_of
+from tests.support.waiting import wait_until
 
 TOKEN = "correct horse battery"
 
@@ -80,8 +88,8 @@ def test_without_the_token_nothing_is_shown(locked_console: Console) -> None:
         assert (answer.status, answer.headers["location"]) == (303, "/login"), path
     assert locked_console.get("/live?page=/").status == 401
     assert locked_console.get("/login").status == 200
-    for given in ("Bearer wrong", f"Basic {TOKEN}", "Bearer"):
-        assert locked_console.get("/", Authorization=given).status == 303
+    for given, status in (("Bearer wrong", 401), (f"Basic {TOKEN}", 303), ("Bearer", 401)):
+        assert locked_console.get("/", Authorization=given).status == status
     for given in ("outbox_console=1", "outbox_console=9999999999.0", "outbox_console=²."):
         assert locked_console.get("/", Cookie=given.encode().decode("latin-1")).status == 303
 
@@ -158,3 +166,107 @@ def test_it_ends_though_somebody_watches(open_console: Console) -> None:
             watching.join(30)
             began = time.monotonic()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("by", ["login", "bearer"])
+def test_wrong_tokens_are_slow_and_hold_up_no_right_one(locked_console: Console, by: str) -> None:
+    def guess(token: str) -> int:
+        if by == "login":
+            return locked_console.get("/login", method="POST", body=f"token={token.replace(' ', '+')}").status
+        return locked_console.get("/lanes", Authorization=f"Bearer {token}").status
+
+    wrong, right = {"login": (403, 303), "bearer": (401, 503)}[by]
+    with ThreadPoolExecutor(40) as guessers:
+        began = time.monotonic()
+        guesses = [guessers.submit(guess, "wrong") for _ in range(80)]
+        assert guess(TOKEN) == right
+        assert {each.result() for each in guesses} == {wrong}
+        # Twice as many as at a time.
+        assert time.monotonic() - began >= 2 * WRONG_S
+
+
+def test_who_does_not_wait_for_the_answers_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unslept(_seconds: float) -> None:
+        """As for somebody who has left."""
+
+    monkeypatch.setattr("asyncio.sleep", unslept)
+    clock = [0.0]
+    monkeypatch.setattr("publisher.console.guesses.time.monotonic", lambda: clock[0])
+    guesses = Guesses(ConsoleSettings(token=SecretStr(TOKEN)))
+
+    async def tries() -> int:
+        looked_at = 0
+        for _ in range(10 * MOST_A_SECOND):
+            try:
+                assert not await guesses.is_token("wrong", "")
+                looked_at += 1
+            except TooManyGuessesError:
+                pass
+        return looked_at
+
+    with capture_logs() as logged:
+        assert asyncio.run(tries()) == MOST_A_SECOND
+        clock[0] = 1.0
+        assert asyncio.run(tries()) == MOST_A_SECOND
+    assert [line["event"] for line in logged] == ["console_wrong_token"] * 2
+
+
+def test_who_saw_what_is_logged_without_the_query(open_console: Console) -> None:
+    with capture_logs() as logged:
+        open_console.get("/session?key=secret-key")
+        open_console.get("/static/console.css")
+        open_console.get("/lanes", Host="evil.example")
+        wait_until(lambda: logged, "the line")
+    assert [(line["event"], line["path"], line["status"], line["client"]) for line in logged] == [
+        ("console_request", "/session", 503, "127.0.0.1")
+    ]
+    assert "secret-key" not in str(logged)
+
+
+def test_silent_connections_keep_nobody_out_and_are_bounded() -> None:
+    with console_of(settings()) as found:
+        clients: list[socket.socket] = []
+        try:
+            for _ in range(4):
+                clients += silent_clients(found.port, 300)
+                assert found.get("/static/console.css").status == 200
+                assert accepted(found.port) <= MOST_CONNECTIONS
+        finally:
+            for client in clients:
+                client.close()
+
+
+def test_requests_that_never_end_keep_nobody_out() -> None:
+    with console_of(settings(), token=TOKEN) as found:
+        clients = silent_clients(found.port, 2 * MOST_CONNECTIONS)
+        try:
+            for client in clients:
+                with suppress(OSError):
+                    client.sendall(
+                        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok"
+                    )
+            assert found.get("/login").status == 200
+        finally:
+            for client in clients:
+                client.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET / HT",
+        b"GET /static/icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /login HTTP/1.1\r\nContent-Length: 9\r\n\r\n",
+    ],
+)
+def test_a_connection_that_says_nothing_more_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("publisher.console.connections.REQUEST_S", 0.2)
+    with (
+        console_of(settings()) as found,
+        socket.create_connection(("127.0.0.1", found.port), timeout=60) as client,
+    ):
+        client.sendall(said)
+        with suppress(ConnectionResetError):
+            while client.recv(10_000):
+                pass

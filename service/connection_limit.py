@@ -1,0 +1,41 @@
+"""A bound on the connections of a server, under which strangers take no place from those who have something to ask."""
+
+from typing import Protocol
+
+
+class Connection(Protocol):
+    """One that can make room."""
+
+    @property
+    def rank(self) -> int:
+        """0 while it has asked nothing; the more it is worth keeping, the greater."""
+
+    def drop(self) -> None:
+        """Close it at once."""
+
+
+class ConnectionLimit:
+    """The open connections of one server. Of its event loop's thread.
+
+    A new one is always let in. Where it is one too many, the first of the lowest rank makes room: whoever has something to ask says it at
+    once, so whoever connects and waits, however often, keeps nobody out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
+
+    def enter(self, new: Connection) -> None:
+        """Take a connection in."""
+        if len(self._connections) >= self._most:
+            min(self._connections, key=lambda each: each.rank).drop()
+        self._connections[new] = None
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self._connections.pop(connection, None)
+
+    def drop_all(self) -> None:
+        """Close every connection."""
+        for connection in list(self._connections):
+            connection.drop()
