@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from service.schemas.proto_budget import check_claims
 from service.schemas.proto_builtin import builtin_files
 from service.schemas.proto_text import descriptors
 from service.schemas.writer import SchemaUnusableError, WriterSchema
@@ -43,8 +44,10 @@ def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message"
     """
     from google.protobuf.message import DecodeError
 
+    made = message_class(schema, path)
     try:
-        return message_class(schema, path).FromString(body)
+        check_claims(made.DESCRIPTOR, body)
+        return made.FromString(body)
     except DecodeError as error:
         raise ValueError(f"the value is not of its Protobuf schema: {error}") from error
 

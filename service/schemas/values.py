@@ -13,6 +13,7 @@ from service.schemas import protobuf
 from service.schemas.avro import values as avro
 from service.schemas.avro.plan import plan_of
 from service.schemas.avro.single import SingleValue
+from service.schemas.budget import MOST_TEXT
 from service.schemas.wire import message_path, split
 from service.schemas.writer import (
     RegistryAwayError,
@@ -51,7 +52,7 @@ def as_json(value: bytes, schemas: Schemas) -> str:
     """
     try:
         _check(value, schemas)
-        return orjson.dumps(_plain(decoded(value, schemas))).decode()
+        return orjson.dumps(_Plain(MOST_TEXT + 64 * len(value)).of(decoded(value, schemas))).decode()
     except (RegistryAwayError, RegistryRefusedError):
         raise
     except (ValueError, SchemaUnusableError) as error:
@@ -79,20 +80,35 @@ def _check(value: bytes, schemas: Schemas) -> None:
         SingleValue(memoryview(body), 0, len(body), plan_of(schema, {}, times_are_text=False))
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case bytes():
-            return {"base64": base64.b64encode(value).decode()}
-        case Decimal() | timedelta():
-            return str(value)
-        case float() if not math.isfinite(value):
-            return str(value)
-        case int() if not -(2**63) <= value < 2**64:
-            return str(value)
-        case datetime() | date() | time() | UUID() | str() | int() | float() | None:
-            return value
-    return repr(value)
+class _Plain:
+    """What JSON can say of a value, in a text of bounded size: a name of a field, or an enum's, may take a thousand times its bytes."""
+
+    def __init__(self, most_chars: int) -> None:
+        self._left = most_chars
+
+    def of(self, value: Any) -> Any:
+        """Raises ValueError where the text would be larger."""
+        match value:
+            case dict():
+                return {self._counted(str(name)): self.of(each) for name, each in value.items()}
+            case list() | tuple():
+                return [self.of(each) for each in value]
+            case bytes():
+                return {"base64": base64.b64encode(value).decode()}
+            case Decimal() | timedelta():
+                return str(value)
+            case float() if not math.isfinite(value):
+                return str(value)
+            case int() if not -(2**63) <= value < 2**64:
+                return str(value)
+            case str():
+                return self._counted(value)
+            case datetime() | date() | time() | UUID() | int() | float() | None:
+                return value
+        return repr(value)
+
+    def _counted(self, text: str) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            raise ValueError("its text would be too large")
+        return text

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from service.schemas.budget import MOST_NAME_CHARS
+from service.schemas.proto_budget import check_claims
 from service.schemas.protobuf import enum_name, message_class, why_unusable
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
@@ -20,8 +22,8 @@ from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
-_Getters = tuple[Callable[[bytes], Any], list[Callable[[Any], str | int | None]]]
-"""What parses a message, and what takes each field out of it."""
+_Getters = tuple[Callable[[bytes], Any], Any, list[Callable[[Any], str | int | None]]]
+"""What parses a message, its descriptor, and what takes each field out of it."""
 
 
 class ProtobufReader:
@@ -79,7 +81,8 @@ class ProtobufReader:
             of = known[where] = self._getters(schema, where)
         if isinstance(of, str):
             raise ValueError(of)
-        parse, getters = of
+        parse, descriptor, getters = of
+        check_claims(descriptor, body)
         try:
             message = parse(body)
         except DecodeError as error:
@@ -91,9 +94,8 @@ class ProtobufReader:
             made = message_class(schema, where)
         except (ValueError, SchemaUnusableError) as error:
             return str(error)
-        return made.FromString, [
-            self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()
-        ]
+        getters = [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()]
+        return made.FromString, made.DESCRIPTOR, getters
 
     def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
         """What takes a field out of the messages of a class."""
@@ -120,7 +122,10 @@ class ProtobufReader:
         if isinstance(message, str) and (kept == "text" or self._texts_are_times):
             return message
         if each is not None and each.enum_type is not None and kept == "text":
-            return str(enum_name(each, message))
+            name = str(enum_name(each, message))
+            if len(name) > MOST_NAME_CHARS:
+                raise ValueError(f"field {'.'.join(path)} is an enum with a name of {len(name)} characters")
+            return name
         if kept == "time":
             if type(message) is int and not self._texts_are_times and message < 2**63:
                 return message

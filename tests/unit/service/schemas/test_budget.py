@@ -9,11 +9,14 @@ import pytest
 from service.schemas.avro.plan import plan_of
 from service.schemas.avro.single import NotOfSchemaError, SingleValue
 from service.schemas.budget import MOST_DECIMAL_BYTES, most_values
+from service.schemas.proto_text import descriptors
 from service.schemas.values import as_json
 from service.schemas.wire import framed
 from service.schemas.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.avro_columns import AvroColumns
 from spark_job.sessions.parsing.column_bytes import views
+from spark_job.sessions.parsing.records import read_records
+from spark_job.sessions.settings import AssemblySettings
 
 
 def record(name: str, *of_types: object) -> dict[str, object]:
@@ -30,10 +33,23 @@ def doubling(levels: int) -> dict[str, object]:
 
 
 def varint(number: int) -> bytes:
-    found, number = b"", number << 1
+    """As Avro has it: zigzag."""
+    return unsigned(number << 1)
+
+
+def unsigned(number: int) -> bytes:
+    found = b""
     while number > 0x7F:
         found, number = found + bytes([number & 0x7F | 0x80]), number >> 7
     return found + bytes([number])
+
+
+def nested(number: int, levels: int) -> bytes:
+    """A message in a message in …, each empty but for the next one."""
+    found = b""
+    for _ in range(levels):
+        found = unsigned(number << 3 | 2) + unsigned(len(found)) + found
+    return found
 
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
@@ -119,3 +135,55 @@ def test_many_small_blocks_leave_the_columns() -> None:
     found = AvroColumns(data, bounds[:-1], bounds[1:], plan, [])
     assert found.good.tolist() == [True, False]
     assert np.count_nonzero(found._left) == 2
+
+
+def proto(text: str) -> WriterSchema:
+    return WriterSchema("PROTOBUF", descriptors(f'syntax = "proto3"; {text}', {})[0])
+
+
+def wide(name: str, fields: int, more: str = "") -> str:
+    return f"message {name} {{ {' '.join(f'int32 f{n} = {n};' for n in range(1, fields + 1))} {more} }}"
+
+
+PROTO_CLAIMS = {
+    "two thousand of a thousand defaults": (
+        f"message M {{ repeated W w = 1; }} {wide('W', 1_000)}",
+        b"\x0a\0" * 2_048,
+    ),
+    "in a map": (
+        f"message M {{ map<int32, W> w = 1; }} {wide('W', 1_000)}",
+        b"".join(b"\x0a\2\x08" + bytes([key]) for key in range(128)),
+    ),
+    "in one another": (wide("M", 100, "M m = 2000;"), nested(2_000, 90)),
+    "of optional fields": (
+        f"message M {{ repeated W w = 1; }} message W {{ {' '.join(f'optional int32 f{n} = {n};' for n in range(1, 1_001))} }}",
+        b"\x0a\0" * 2_048,
+    ),
+    "large": (f"message M {{ repeated W w = 1; }} {wide('W', 30)}", b"\x0a\0" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", PROTO_CLAIMS)
+def test_a_protobuf_message_that_claims_more_than_its_bytes_can_hold_is_refused_before_it_is_parsed(
+    name: str,
+) -> None:
+    text, body = PROTO_CLAIMS[name]
+    schema = proto(text)
+    with pytest.raises(ValueError, match="claims more"):
+        as_json(framed(1, b"\0" + body), {1: schema})
+    records = pa.table({"offset": [0], "ts": [0], "value": pa.array([framed(1, b"\0" + body)], pa.binary())})
+    (letter,) = read_records(records, AssemblySettings(format="protobuf"), {1: schema}).letters
+    assert letter.detail.endswith("it claims more values than its bytes can hold")
+
+
+def test_protobuf_messages_within_the_budget_are_read() -> None:
+    schema = proto(f"message M {{ repeated W w = 1; }} {wide('W', 300)}")
+    for body in (b"", b"\x0a\0" * 3, b"\x0a\4\x08\1\x10\2" * 3):
+        assert as_json(framed(1, b"\0" + body), {1: schema})
+
+
+def test_a_text_for_people_is_bounded_whatever_its_names_take() -> None:
+    fields = [{"name": "n" * 10_000, "type": "boolean"}]
+    of = {"type": "array", "items": {"type": "record", "name": "R", "fields": fields}}
+    with pytest.raises(ValueError, match="too large"):
+        as_json(framed(1, varint(1_000) + b"\1" * 1_000 + b"\0"), {1: WriterSchema("AVRO", json.dumps(of))})
