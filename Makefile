@@ -107,7 +107,7 @@ $(FUZZER)/.installed: requirements/fuzz.txt $(INSTALLED)
 	@touch $@
 
 .PHONY: fuzz
-fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records and the cache for MINUTES (60); adds to tests/fuzz/corpus
+fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records, the cache and schemas for MINUTES (60); adds to tests/fuzz/corpus
 	PYTHONPATH=$(FUZZER) $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 BENCH ?= throughput latency capacity growth faults outage catch-up

@@ -10,7 +10,7 @@ import typer
 from tests.support.bad_input.targets import CORPUS, TOKENS
 from tests.support.paths import ROOT
 
-_SHARES = {"events": 0.6, "settings": 0.2, "records": 0.08, "cache": 0.12}
+_SHARES = {"events": 0.45, "settings": 0.15, "records": 0.08, "cache": 0.12, "schemas": 0.2}
 """Of the time."""
 
 

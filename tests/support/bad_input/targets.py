@@ -7,6 +7,7 @@ from tests.support.bad_input.accounting import check_log
 from tests.support.bad_input.kept import check_cache
 from tests.support.bad_input.logs import log_of
 from tests.support.bad_input.records import check_record
+from tests.support.bad_input.schemas import check_schema
 from tests.support.bad_input.settings import check_settings
 from tests.support.paths import ROOT
 
@@ -23,6 +24,7 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "settings": check_settings,
     "records": check_record,
     "cache": check_cache,
+    "schemas": check_schema,
 }
 
 TOKENS: dict[str, list[bytes]] = {
@@ -174,6 +176,55 @@ TOKENS: dict[str, list[bytes]] = {
         b'"]',
         b"../",
         b"\x7f" + b"\xff" * 7,
+    ],
+    "schemas": [
+        *(
+            b"\x1e",
+            b"\0",
+            b"\2",
+            b"\1",
+            b"\xff",
+            b"\x80",
+            b"\x0a",
+            b"\x0a\0",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+            b":",
+            b'"',
+        ),
+        *(
+            b'{"type":"record","name":"R","fields":[',
+            b'{"name":"session_key","type":"string"},',
+            b'{"name":"event_type","type":"string"},',
+            b'{"name":"time","type":"long"},',
+            b'{"name":"x","type":',
+            b"]}",
+        ),
+        *(
+            b'"null"',
+            b'"string"',
+            b'"bytes"',
+            b'"R"',
+            b'["null",',
+            b'{"type":"array","items":',
+            b'{"type":"map","values":',
+            b'{"type":"fixed","name":"F","size":',
+            b'{"type":"enum","name":"E","symbols":["start_event"]}',
+            b',"logicalType":"decimal","precision":9',
+            b"-8",
+            b"1" * 20,
+        ),
+        *(
+            b"start_event",
+            b'"session_key":"k"',
+            b'"event_type":"start_event"',
+            b'"time":1',
+            b"\x12proto3",
+            b"google/type/date.proto",
+        ),
     ],
 }
 """What a target's inputs are made of, for those that put them together."""
