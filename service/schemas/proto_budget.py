@@ -18,15 +18,15 @@ _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 def check_claims(of: Any, body: bytes) -> None:
     """Raise ValueError where more would come out of a message than its bytes can hold. `of`: its descriptor."""
-    if len(body) > _always_fits(of):
+    if len(body) > always_fits(of):
         left = most_values(len(body)) - _weight(of)
         if left < 0 or not _Steps(body, left).fit(of):
             raise ValueError("it claims more values than its bytes can hold")
 
 
 @lru_cache(maxsize=1_000)
-def _always_fits(of: Any) -> int:
-    """Up to how many bytes no message can be over the budget."""
+def always_fits(of: Any) -> int:
+    """Return up to how many bytes no message can be over the budget. `of`: its descriptor."""
     heaviest = max((_weight(each) for each in _below(of)), default=0)
     for_each_byte = heaviest / _LEAST_BYTES
     if _weight(of) > MORE or for_each_byte > MORE_FOR_EACH_BYTE + 1:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from service.schemas.budget import MOST_NAME_CHARS
-from service.schemas.proto_budget import check_claims
+from service.schemas.proto_budget import always_fits, check_claims
 from service.schemas.protobuf import enum_name, message_class, why_unusable
 from service.schemas.wire import HEAD_BYTES, message_path
 from service.schemas.writer import SchemaUnusableError, WriterSchema
@@ -22,8 +22,8 @@ from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
-_Getters = tuple[Callable[[bytes], Any], Any, list[Callable[[Any], str | int | None]]]
-"""What parses a message, its descriptor, and what takes each field out of it."""
+_Getters = tuple[Callable[[bytes], Any], int, Any, list[Callable[[Any], str | int | None]]]
+"""What parses a message, up to how many bytes it needs no check, its descriptor, and what takes each field out of it."""
 
 
 class ProtobufReader:
@@ -81,8 +81,9 @@ class ProtobufReader:
             of = known[where] = self._getters(schema, where)
         if isinstance(of, str):
             raise ValueError(of)
-        parse, descriptor, getters = of
-        check_claims(descriptor, body)
+        parse, fits, descriptor, getters = of
+        if len(body) > fits:
+            check_claims(descriptor, body)
         try:
             message = parse(body)
         except DecodeError as error:
@@ -95,7 +96,7 @@ class ProtobufReader:
         except (ValueError, SchemaUnusableError) as error:
             return str(error)
         getters = [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()]
-        return made.FromString, made.DESCRIPTOR, getters
+        return made.FromString, always_fits(made.DESCRIPTOR), made.DESCRIPTOR, getters
 
     def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
         """What takes a field out of the messages of a class."""
