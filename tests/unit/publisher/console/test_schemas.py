@@ -186,7 +186,7 @@ def test_what_would_take_long_is_left_to_the_command(server: Registry) -> None:
 @pytest.mark.parametrize(
     ("schema", "body", "said"),
     [
-        ('{"type": "array", "items": "null"}', b"\x80\x80\x80\x80\x80\x80\x01\0", "claim more items"),
+        ('{"type": "array", "items": "null"}', b"\x80\x80\x80\x80\x80\x80\x01\0", "claims more values"),
         (
             '{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}',
             b"\2" * 50_000 + b"\0",
