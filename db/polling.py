@@ -15,6 +15,7 @@ from db.connection import connect
 from service.errors import UnavailableError
 from service.monitoring.gauges import Gauges, Sample, families
 from service.settings import MetricsSettings, Settings
+from service.threads import supervised
 
 _log = structlog.get_logger()
 
@@ -76,7 +77,7 @@ def polling(
         finally:
             lost()
 
-    thread = threading.Thread(target=run, name="metrics", daemon=True)
+    thread = supervised(run, "metrics", ended)
     thread.start()
     try:
         yield

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import structlog
 
+from service.threads import supervised
+
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _log = structlog.get_logger()
 
@@ -43,7 +45,7 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
             stop.set()
             _log.info("stopping", signal=signal.Signals(received.si_signo).name)
 
-    watcher = threading.Thread(target=wait, name="signals", daemon=True)
+    watcher = supervised(wait, "signals", done)
     watcher.start()
     try:
         yield

@@ -5,7 +5,7 @@ No page waits for the registry for longer than PAGE_S, whatever it does: a threa
 
 import time
 from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from typing import NamedTuple
 
 import structlog
@@ -17,6 +17,7 @@ from service.schemas.values import as_json
 from service.schemas.wire import WireFormatError, split
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 from service.settings import SchemaRegistrySettings
+from service.threads import supervised
 
 _log = structlog.get_logger()
 
@@ -64,7 +65,7 @@ class SchemaLookup:
                 self._waiting.add(schema_id)
                 self._asked.put(schema_id)
             if self._thread is None:
-                self._thread = Thread(target=self._answer_all, name="console schemas", daemon=True)
+                self._thread = supervised(self._answer_all, "console schemas", Event())
                 self._thread.start()
             self._changed.wait_for(lambda: schema_id not in self._waiting, wait_s)
             if schema_id not in self._waiting:

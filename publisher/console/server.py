@@ -10,6 +10,7 @@ import structlog
 from publisher.console.alerts.observed import NotReady
 from service.errors import SettingsError
 from service.settings import Settings
+from service.threads import supervised
 
 _log = structlog.get_logger()
 
@@ -25,9 +26,7 @@ def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[Non
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(
-        target=_serve_until, args=(settings, not_ready, ended), name="console", daemon=True
-    )
+    thread = supervised(lambda: _serve_until(settings, not_ready, ended), "console", ended)
     thread.start()
     try:
         yield
@@ -48,12 +47,24 @@ def serving(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[in
             f"the console cannot listen on {settings.console.host}:{settings.console.port}: "
             f"{getattr(error, 'strerror', None) or error}. Correct [console] host and port (OUTBOX_CONSOLE__PORT)"
         ) from error
-    thread = threading.Thread(target=console.run, name="console", daemon=True)
+    ended, serving = threading.Event(), [console]
+
+    def run() -> None:
+        if not serving:  # what served before has failed, and its socket is closed
+            serving.append(_Console(settings, not_ready))
+        try:
+            serving[0].run()
+        finally:
+            serving.clear()
+
+    thread = supervised(run, "console", ended)
     thread.start()
     try:
         yield console.port
     finally:
-        console.stop()
+        ended.set()
+        for each in list(serving):
+            each.stop()
         thread.join(_JOIN_S)
 
 
@@ -105,8 +116,6 @@ class _Console:
         """Answer until `stop`."""
         try:
             self._server.run(sockets=[self._socket])
-        except Exception as error:  # noqa: BLE001 - the delivery does not need it
-            _log.error("console_ended", exc_info=error)
         finally:
             self._socket.close()
             self._app.close()

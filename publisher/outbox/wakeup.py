@@ -16,6 +16,7 @@ from publisher.backoff import Backoff
 from service.errors import UnavailableError
 from service.monitoring.loops import Loop, Loops
 from service.settings import PostgresSettings
+from service.threads import supervised
 
 _WAKEUPS = queries("publisher", "wakeups")
 
@@ -35,7 +36,7 @@ class Wakeup:
         self._lanes: dict[threading.Event, int] = {}
         self._publishers: set[threading.Event] = set()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="wakeup", daemon=True)
+        self._thread = supervised(self._run, "wakeup", stop)
 
     def start(self) -> None:
         """Start listening."""
@@ -72,7 +73,7 @@ class Wakeup:
                 event.set()
 
     def take(self, channel: str, payload: str) -> None:
-        """Set the events that a notification is for."""
+        """Set the events that a notification is for. Any login may send one, with any text."""
         _, named, lanes = payload.partition(" ")
         with self._lock:
             if channel != _BATCH:
@@ -80,8 +81,8 @@ class Wakeup:
             elif not named:
                 events = list(self._lanes)
             else:
-                woken = {int(lane) for lane in lanes.split(",") if lane.isdigit()}
-                events = [event for event, lane in self._lanes.items() if lane in woken]
+                woken = set(lanes.split(","))
+                events = [event for event, lane in self._lanes.items() if str(lane) in woken]
         for event in events:
             event.set()
 

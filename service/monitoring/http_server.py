@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from service.connection_limit import ConnectionLimit
+from service.threads import supervised
 
 _log = structlog.get_logger()
 
@@ -71,7 +72,7 @@ def serving(listening: socket.socket, pages: Mapping[str, Page]) -> Iterator[Non
         loop.create_server(lambda: _Connection(pool), sock=listening, backlog=_ACCEPTED_AT_ONCE)
     )
     listening.listen(_BACKLOG)
-    thread = threading.Thread(target=loop.run_forever, name="endpoint", daemon=True)
+    thread = supervised(loop.run_forever, "endpoint", threading.Event())
     thread.start()
     try:
         yield

@@ -19,6 +19,7 @@ from db.statements import queries
 from service.errors import FencedError, MovedError, OutboxError, UnavailableError
 from service.monitoring.loops import Loop
 from service.settings import JobSettings, PostgresSettings
+from service.threads import supervised
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import requests, runs
@@ -139,8 +140,8 @@ def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
 def lock(connection: Connection) -> None:
     """Take the writer lock, until the transaction ends.
 
-    An advisory lock, because a lock on the row would hold up the owner's own heartbeat for as long as a batch is written. What is read
-    after it, in a statement of its own, is what the last owner left.
+    A lock that needs a grant, on a row of its own: one on `outbox.writer` would hold up the owner's heartbeat for as long as a batch is
+    written. What is read after it, in a statement of its own, is what the last owner left.
     """
     connection.execute(_WRITER["lock"])
 
@@ -205,7 +206,7 @@ class OwnerHeartbeat:
         self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
         self._on_fenced, self._on_request = on_fenced, on_request
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread = supervised(self._run, "heartbeat", self._stopped)
 
     def __enter__(self) -> "OwnerHeartbeat":
         self._thread.start()

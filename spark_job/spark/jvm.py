@@ -16,6 +16,8 @@ from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
+from service.threads import supervised
+
 _OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)
 _END_TIMEOUT_S = 30.0
 _NOISE = (
@@ -51,7 +53,7 @@ def start() -> None:
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     reading, writing = os.pipe()
-    threading.Thread(target=pass_on, args=(reading, 2), name="jvm-stderr", daemon=True).start()
+    supervised(lambda: pass_on(reading, 2), "jvm-stderr", threading.Event()).start()
     try:
         gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
     finally:
@@ -60,12 +62,14 @@ def start() -> None:
 
 
 def pass_on(reading: int, writing: int) -> None:
-    """Copy lines from one descriptor to another until the first one's end, but for the noise."""
-    with open(reading, "rb") as lines:
+    """Copy lines from one descriptor to another until the first one's end, but for the noise, and close the first one then."""
+    # Not closed by an error: the JVM must be able to continue talking.
+    with open(reading, "rb", closefd=False) as lines:
         for line in _without_noise(lines):
-            # What cannot be written is lost, as it would be without this thread; the JVM must be able to continue talking.
+            # What cannot be written is lost, as it would be without this thread.
             with contextlib.suppress(OSError):
                 os.write(writing, line)
+    os.close(reading)
 
 
 def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:

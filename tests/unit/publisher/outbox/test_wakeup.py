@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from pydantic import SecretStr
 
 from publisher.lane.transaction_pace import TransactionPace
@@ -30,6 +31,16 @@ def test_where_no_lanes_are_named_all_are_woken() -> None:
 
 def test_news_of_publishers_wake_no_lane() -> None:
     assert woken("outbox_publisher", "") == [-1]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ["7 ²", "7 ①,١", "7 " + "9" * 7_000, "7 -1,+1, 1 ,0x1,1_0,00", "² ", "\n ,,,", "7  3", "7 None", "7 3,²"],
+)
+def test_no_payload_whoever_sends_it_ends_the_listener(payload: str) -> None:
+    assert woken("outbox_batch", payload) in ([], [3])
+    assert woken("outbox_publisher", payload) == [-1]
+    assert woken("another", payload) in ([], [-1])
 
 
 def test_a_few_transactions_do_not_wait_and_many_wait_for_their_turn() -> None:
