@@ -85,14 +85,9 @@ class Relay:
         process lives, SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
-        try:
-            with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
-                require_current(connection)
-                context = self._bind(connection)
-        except UnavailableError:
-            if self._stop.is_set():
-                return
-            raise
+        context = self._start()
+        if context is None:
+            return
         workers = LaneWorkers(context, self._wakeup, self._changed, self._health)
         heartbeat = ProcessHeartbeat(context, self._health)
         self._wakeup.start()
@@ -109,6 +104,29 @@ class Relay:
             self._wakeup.join(_GOODBYE_S)
             self._deliveries.flush(at_once=True)
             _log.info("publisher_stopped", abandoned=self.abandoned)
+
+    def _start(self) -> Context | None:
+        """Bind the outbox to Kafka. Waits for a Postgres that takes no writes; None where `stop` came first."""
+        backoff = Backoff(least_s=0.1, most_s=10.0)
+        while not self._stop.is_set():
+            try:
+                with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
+                    require_current(connection)
+                    return self._bind(connection)
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                # A standby that is not promoted yet, or a server that its administrator has made read-only.
+                self._retry_later(error, backoff)
+                self._stop.wait(backoff.next())
+            except UnavailableError:
+                if not self._stop.is_set():
+                    raise
+        return None
+
+    def _retry_later(self, error: Exception, backoff: Backoff) -> None:
+        reason = str(error).strip()
+        self._health.failed(reason)
+        if backoff.failures == 0:
+            _log.warning("retrying", reason=reason)
 
     def _bind(self, connection: psycopg.Connection[Any]) -> Context:
         settings = self._settings
@@ -155,10 +173,7 @@ class Relay:
                         self.wait(self._settings.publisher.poll_ms / 1000, workers, heartbeat)
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
-                reason = str(error).strip()
-                self._health.failed(reason)
-                if backoff.failures == 0:
-                    _log.warning("retrying", reason=reason)
+                self._retry_later(error, backoff)
                 # Who lives is not known any more.
                 self._alone_with = frozenset()
                 self.wait(backoff.next(), workers, heartbeat)

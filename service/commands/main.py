@@ -57,7 +57,16 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
 def run_command(app: Callable[[], object], name: str) -> None:
     """Run `app`; an OutboxError goes to stderr as it is and decides the exit code."""
     try:
-        app()
+        try:
+            app()
+        except Exception as error:
+            # Imported here: help and completion must be quick.
+            from service.commands.postgres_failures import explained
+
+            explanation = explained(error)
+            if explanation is None:
+                raise
+            raise explanation from error
     except OutboxError as error:
         # Without a terminal, or with a full disk behind it, the exit code still says what it is.
         with suppress(OSError, ValueError, AttributeError):

@@ -1,0 +1,24 @@
+"""What a statement that failed means for the person who runs a command, where the command itself does not say."""
+
+import psycopg
+
+from service.errors import OutboxError, RefusedError, UnavailableError
+
+
+def explained(error: Exception) -> OutboxError | None:
+    """Return the explanation; None for what has one already, and for what only a mistake in the code can cause."""
+    what = str(error).strip() or type(error).__name__
+    match error:
+        case psycopg.errors.ReadOnlySqlTransaction():
+            return UnavailableError(
+                f"this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn (OUTBOX_POSTGRES__DSN), with "
+                "target_session_attrs=read-write"
+            )
+        case psycopg.errors.InsufficientPrivilege():
+            return RefusedError(
+                f"Postgres refused it: {what}. The login of the dsn needs the role for its part (db/README.md, Roles)"
+            )
+        case psycopg.OperationalError():
+            return UnavailableError(f"Postgres failed: {what}. Run it again")
+        case _:
+            return None
