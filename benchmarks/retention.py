@@ -72,7 +72,7 @@ class Timed(threading.Thread):
 def write(connection: psycopg.Connection[Any], _: int) -> None:
     """One batch, in a transaction of the sink's shape."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+        connection.execute("SELECT outbox.lock_writer()")
         ((batch_id,),) = connection.execute("SELECT max(batch_id) + 1 FROM outbox.batch").fetchall()
         with connection.cursor().copy(
             "COPY outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,"

@@ -1034,7 +1034,7 @@ CREATE FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT fr
 DECLARE
     newest outbox.lane_epoch%ROWTYPE;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
+    PERFORM outbox.lock_writer();
     SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there are no lanes yet: the job makes the first ones when it starts'
@@ -1093,6 +1093,37 @@ BEGIN
 END $$;
 
 --
+-- Name: lock_writer(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.lock_writer() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    former CONSTANT bigint := hashtextextended('outbox.writer', 0);
+BEGIN
+    PERFORM FROM outbox.writer_lock FOR UPDATE;
+    -- The release before has only the advisory lock. Both releases exclude each other by it; whoever may not write the outbox is not waited for.
+    IF NOT pg_try_advisory_xact_lock(former) AND EXISTS (
+        SELECT FROM pg_locks l
+        JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+          AND l.classid::bigint = (former >> 32) & 4294967295 AND l.objid::bigint = former & 4294967295
+          AND (pg_has_role(a.usesysid, 'outbox_writer', 'MEMBER') OR pg_has_role(a.usesysid, 'outbox_publisher', 'MEMBER'))
+    ) THEN
+        PERFORM pg_advisory_xact_lock(former);
+    END IF;
+END $$;
+
+--
+-- Name: FUNCTION lock_writer(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.lock_writer() IS 'Takes the writer lock until the transaction ends.';
+
+--
 -- Name: requeue(text[], bigint[], integer[], integer, uuid); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1105,7 +1136,7 @@ DECLARE
     marked bigint;
     copied bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('outbox.writer', 0));
+    PERFORM outbox.lock_writer();
     IF lane_count IS DISTINCT FROM (SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1) THEN
         RAISE EXCEPTION 'the lanes have changed meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
@@ -3472,6 +3503,27 @@ END IS DISTINCT FROM cardinality(topics)))),
 WITH (toast_tuple_target='8160');
 
 --
+-- Name: writer_lock; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.writer_lock (
+    singleton boolean DEFAULT true NOT NULL,
+    CONSTRAINT writer_lock_one_row CHECK (singleton)
+);
+
+--
+-- Name: TABLE writer_lock; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.writer_lock IS 'One row, whose row lock is the writer lock. Apart from outbox.writer, so that the owner''s heartbeat never waits for a batch.';
+
+--
+-- Name: COLUMN writer_lock.singleton; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.writer_lock.singleton IS 'always true: there is one row';
+
+--
 -- Name: session_output_p00000000; Type: TABLE ATTACH; Schema: outbox; Owner: -
 --
 
@@ -3657,6 +3709,13 @@ ALTER TABLE ONLY outbox.session_output_p00000000
 
 ALTER TABLE ONLY outbox.session_output_p00000001
     ADD CONSTRAINT session_output_p00000001_key UNIQUE (session_key, batch_id);
+
+--
+-- Name: writer_lock writer_lock_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.writer_lock
+    ADD CONSTRAINT writer_lock_pkey PRIMARY KEY (singleton);
 
 --
 -- Name: writer writer_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -4129,6 +4188,13 @@ GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, 
 
 REVOKE ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_writer;
+
+--
+-- Name: FUNCTION lock_writer(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.lock_writer() FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.lock_writer() TO outbox_writer;
 
 --
 -- Name: FUNCTION requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid); Type: ACL; Schema: outbox; Owner: -

@@ -1,7 +1,7 @@
 -- The row outbox.writer: who may write, and its lock.
 
 -- name: lock
-SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))
+SELECT outbox.lock_writer()
 
 -- name: read
 SELECT

@@ -40,7 +40,7 @@ def test_the_alerts_about_a_job(
         publisher.start()
         with psycopg.connect(pipeline.dsn) as holder:
             # A job that cannot take the outbox over is up, and owns nothing.
-            holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+            holder.execute("SELECT outbox.lock_writer()")
             with alert("OutboxJobDown"):
                 job.start()
             with alert("OutboxNoOwner"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 from tests.support.processes.environment import without_settings
 
-PREVIOUS = "4cd4004decd435530b2f0e637a1aaee17d15e007"
+PREVIOUS = "fa8148deb076cf37992f3d63b02698c7cecf3af3"
 """The release before this one: its tag. There is none yet, so it is the last commit of main before the newest schema revision."""
 
 

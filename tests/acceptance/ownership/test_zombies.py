@@ -157,14 +157,14 @@ def written_by(pipeline: Pipeline, pid: int) -> int:
 def writer_lock(dsn: str) -> Iterator[None]:
     """Hold the writer lock within the block."""
     with psycopg.connect(dsn) as holder:
-        holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+        holder.execute("SELECT outbox.lock_writer()")
         yield
 
 
 def waiting_for_the_lock(observer: psycopg.Connection[Any]) -> int:
-    """How many backends of this database wait for an advisory lock."""
+    """How many backends of this database wait for a lock."""
     row = observer.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     ).fetchone()
     assert row is not None
     return int(row[0])

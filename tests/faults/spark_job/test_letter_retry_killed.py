@@ -30,7 +30,7 @@ def database_with_letters(database: str) -> str:
 
 def before_the_writer_lock(connection: psycopg.Connection[Any]) -> None:
     """All is transformed, nothing written."""
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+    connection.execute("SELECT outbox.lock_writer()")
 
 
 def before_the_letters_are_resolved(connection: psycopg.Connection[Any]) -> None:

@@ -184,6 +184,7 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         "identity_one_row",
         "identity_output_topic_ids_object",
         "writer_one_row",
+        "writer_lock_one_row",
         "writer_whole",
         "writer_held_back_whole",
     }
@@ -199,6 +200,7 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         ),
         ("UPDATE outbox.identity SET output_topic_ids = '[]'", "identity_output_topic_ids_object"),
         ("INSERT INTO outbox.writer (singleton) VALUES (false)", "writer_one_row"),
+        ("INSERT INTO outbox.writer_lock (singleton) VALUES (false)", "writer_lock_one_row"),
         ("UPDATE outbox.writer SET run_id = gen_random_uuid()", "writer_whole"),
         ("UPDATE outbox.writer SET held_back_since = now()", "writer_held_back_whole"),
     ],
@@ -209,6 +211,7 @@ def test_identity_and_writer_stay_one_sound_row(outbox: OutboxRows, statement: s
     assert caught.value.diag.constraint_name == constraint
     assert outbox.value("SELECT count(*) FROM outbox.identity") == 1
     assert outbox.value("SELECT count(*) FROM outbox.writer") == 1
+    assert outbox.value("SELECT count(*) FROM outbox.writer_lock") == 1
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def assert_nothing_half_way(pipeline: Pipeline) -> None:
     assert query(pipeline.dsn, "SELECT relname FROM pg_class WHERE relpersistence = 't'") == []
     locks = query(
         pipeline.dsn,
-        "SELECT locktype, mode FROM pg_locks WHERE locktype = 'advisory' AND database ="
+        "SELECT locktype, mode FROM pg_locks WHERE relation = to_regclass('outbox.writer_lock') AND database ="
         " (SELECT oid FROM pg_database WHERE datname = current_database())",
     )
     assert locks == [], f"the writer lock is held: {locks}"

@@ -63,7 +63,7 @@ class Outbox:
         """Commit one batch with one row a key, in one transaction as the job does; return its id."""
         with psycopg.connect(self.dsn) as connection:
             # As the job does: what is numbered under the writer lock gets the lanes of that moment.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+            connection.execute("SELECT outbox.lock_writer()")
             epochs = connection.execute("SELECT lanes FROM outbox.lane_epoch ORDER BY epoch").fetchall()
             self.lanes = epochs[-1][0]
             found = connection.execute("SELECT coalesce(max(batch_id), 0) + 1 FROM outbox.batch").fetchone()

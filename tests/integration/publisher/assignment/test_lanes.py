@@ -138,7 +138,7 @@ def test_a_change_that_is_none_or_cannot_be_is_explained(outbox: Outbox, kafka: 
     outbox.batch(simple(1, keys=4))
     assert lanes(outbox, kafka, "set", "2") == {"lanes": 2, "changed": False}
     with psycopg.connect(outbox.dsn) as job:
-        job.execute("SELECT pg_advisory_xact_lock(hashtextextended('outbox.writer', 0))")
+        job.execute("SELECT outbox.lock_writer()")
         with pytest.raises(OutboxError, match="has held the writer lock for longer than"):
             lanes(outbox, kafka, "set", "4", lock_timeout_ms=100)
     assert lanes(outbox, kafka, "set", "4") == {

@@ -203,7 +203,7 @@ def test_a_requeue_that_meets_a_change_of_the_lanes_uses_the_new_ones(
             lambda: (
                 query(
                     outbox.dsn,
-                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'",
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
                 )
                 != []
             ),

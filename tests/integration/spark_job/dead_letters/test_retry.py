@@ -348,7 +348,7 @@ def test_a_retry_waits_for_the_batch_that_is_being_written(
             wait_until(
                 lambda: (
                     admin.execute(
-                        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+                        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
                     ).fetchone()
                     is not None
                 ),

@@ -85,7 +85,7 @@ def locks(dsn: str) -> list[Any]:
     """What the sink's connection still holds: locks, staging tables."""
     with psycopg.connect(dsn) as connection:
         return connection.execute(
-            "SELECT locktype FROM pg_locks WHERE locktype = 'advisory'"
+            "SELECT locktype FROM pg_locks WHERE relation = to_regclass('outbox.writer_lock')"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             " UNION ALL SELECT relname FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'"
         ).fetchall()

@@ -63,7 +63,7 @@ def test_kafka_is_asked_for_the_bounds_after_the_last_owners_last_commit_and_for
     observer, under_lock = as_writer(), list[str]()
 
     def is_locked() -> bool:
-        query = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = %s"
+        query = "SELECT FROM pg_locks WHERE relation = to_regclass('outbox.writer_lock') AND pid = %s"
         return observer.execute(query, [connection.info.backend_pid]).fetchone() is not None
 
     class Watched(Input):

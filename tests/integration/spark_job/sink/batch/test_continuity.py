@@ -112,7 +112,7 @@ def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_
     """And before the writer lock is taken: Kafka may take its time."""
 
     def input_topics() -> InputTopics:
-        locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        locks = "SELECT count(*) FROM pg_locks WHERE relation = to_regclass('outbox.writer_lock') AND pid = pg_backend_pid()"
         assert one(connection, locks) == 0
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         raise ContinuityError("the topic was made again")
