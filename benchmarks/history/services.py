@@ -17,7 +17,7 @@ from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
 from publisher.status import outbox_metrics
 from publisher.status import publisher_status as status
-from spark_job.sink import backpressure
+from spark_job.sink.backpressure import BacklogReader
 
 _QUESTIONS = queries("benchmarks.history", "questions")
 
@@ -48,7 +48,7 @@ def _look(connection: Connection, state: str) -> dict[str, float]:
     asked: dict[str, Callable[[], object]] = {
         "publisher status": lambda: status.read_lanes(connection, status.COUNT_LIMIT),
         "the publisher's metrics": lambda: status.read_lanes(connection, outbox_metrics.COUNT_LIMIT),
-        "the job's look before each batch": lambda: backpressure.read(connection),
+        "the job's look before each batch": BacklogReader(connection).read,
     }
     found = {}
     for name, ask in asked.items():

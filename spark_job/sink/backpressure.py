@@ -22,6 +22,7 @@ log = structlog.get_logger()
 Connection = psycopg.Connection[TupleRow]
 
 _LOOK_EVERY_S = 1.0
+_FEW_BATCHES = 1_000
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,46 @@ class Backlog:
     events: int
     bytes: int
 
+    def __add__(self, other: "Backlog") -> "Backlog":
+        return Backlog(self.events + other.events, self.bytes + other.bytes)
 
-def read(connection: Connection) -> Backlog:
-    """Add the ledger up from the slowest lane's cursor on."""
-    with connection.cursor(row_factory=class_row(Backlog)) as cursor:
-        backlog = cursor.execute(_LEDGER["backlog"]).fetchone()
-    assert backlog is not None
-    return backlog
+    def __sub__(self, other: "Backlog") -> "Backlog":
+        return Backlog(self.events - other.events, self.bytes - other.bytes)
+
+
+class BacklogReader:
+    """Adds the ledger up from the slowest lane's cursor on: once as a whole, then what came and what was delivered since the last look.
+
+    So a look costs the same however long the outage lasts.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._after = self._to = 0
+        self._sum = Backlog(0, 0)
+
+    def read(self) -> Backlog:
+        """Return what waits now."""
+        row = self._connection.execute(_LEDGER["backlog_bounds"]).fetchone()
+        assert row is not None
+        after, to = row
+        # A few rows are added up anew: what was delivered may have been pruned since the last look, and cannot be taken off then.
+        if to - after <= _FEW_BATCHES or after >= self._to or to < self._to:
+            self._sum = self._between(after, to)
+        else:
+            self._sum += self._between(self._to, to)
+            self._sum += self._between(after, self._after)
+            self._sum -= self._between(self._after, after)
+        self._after, self._to = after, to
+        return self._sum
+
+    def _between(self, after: int, to: int) -> Backlog:
+        if to <= after:
+            return Backlog(0, 0)
+        with self._connection.cursor(row_factory=class_row(Backlog)) as cursor:
+            found = cursor.execute(_LEDGER["outputs_between"], {"after": after, "to": to}).fetchone()
+        assert found is not None
+        return found
 
 
 class Backpressure:
@@ -48,6 +82,7 @@ class Backpressure:
     ) -> None:
         """`condition` is told while the job is held back."""
         self._connection, self._run_id, self._condition = connection, run_id, condition
+        self._backlog = BacklogReader(connection)
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
     def wait(self, is_ending: Callable[[], bool]) -> bool:
@@ -68,7 +103,7 @@ class Backpressure:
         return not is_over
 
     def _over(self) -> str | None:
-        backlog = read(self._connection)
+        backlog = self._backlog.read()
         if self._max_events and backlog.events >= self._max_events:
             return f"{backlog.events} output events wait to be delivered, [job] max_backlog_events is {self._max_events}"
         if self._max_bytes and backlog.bytes >= self._max_bytes:

@@ -28,9 +28,15 @@ class Horizon:
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
         the position's safe offsets.
         """
-        rows = connection.execute(_LETTERS["horizon"], {"generation": at.generation.number}).fetchall()
-        found = {TopicPartition(topic_id, partition): first for topic_id, partition, first in rows}
-        return cls({where: first for where, first in found.items() if first >= at.safe(where)})
+        safe = at.safe_offsets
+        parameters = {
+            "generation": at.generation.number,
+            "topic_ids": [where.topic_id for where in safe],
+            "partitions": [where.partition for where in safe],
+            "safe": list(safe.values()),
+        }
+        rows = connection.execute(_LETTERS["horizon"], parameters).fetchall()
+        return cls({TopicPartition(topic_id, partition): first for topic_id, partition, first in rows})
 
     def __bool__(self) -> bool:
         return bool(self._first_offsets)

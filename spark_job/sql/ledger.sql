@@ -69,11 +69,15 @@ SELECT (SELECT min(batch_id) FROM outbox.batch) AS first, (SELECT max(batch_id) 
     (SELECT jsonb_agg(a) FROM outbox.generation g CROSS JOIN LATERAL jsonb_array_elements(g.accepted_deliveries) a) AS accepted,
     (SELECT min(epoch) FROM outbox.lane_epoch) AS first_epoch
 
--- name: backlog
--- Whole batches behind the slowest lane. A lane that no publisher has run yet stands before its epoch's first batch.
+-- name: backlog_bounds
+-- The last batch that every lane is through with, and the newest one. A lane that no publisher has run yet stands before its epoch's first batch.
+SELECT coalesce((SELECT min(p.through_batch) FROM outbox.lane_position p WHERE NOT p.ended), n.newest), n.newest
+FROM (SELECT coalesce(max(batch_id), 0) AS newest FROM outbox.batch) n
+
+-- name: outputs_between
 SELECT coalesce(sum(b.output_events), 0)::bigint AS events, coalesce(sum(b.output_bytes), 0)::bigint AS bytes
 FROM outbox.batch b
-WHERE b.batch_id > (SELECT min(p.through_batch) FROM outbox.lane_position p WHERE NOT p.ended)
+WHERE b.batch_id > %(after)s AND b.batch_id <= %(to)s
 
 -- name: rates
 -- What was committed within the last minute and the last five, by the index on created_at.

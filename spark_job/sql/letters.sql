@@ -49,10 +49,32 @@ WITH new AS (
 SELECT reason, count(*) FROM new GROUP BY reason
 
 -- name: horizon
-SELECT topic_id, partition, max(first_offset)
-FROM outbox.dead_letter
-WHERE state = 'open' AND reason <> 'malformed' AND generation < %(generation)s
-GROUP BY topic_id, partition
+-- By the key's index: from one partition with letters to the next, and within each from the safe offset on, however many letters lie before it. A
+-- partition that the position does not name is read from its beginning.
+WITH RECURSIVE place AS (
+    (SELECT topic_id, partition FROM outbox.dead_letter ORDER BY topic_id, partition LIMIT 1)
+    UNION ALL
+    SELECT n.topic_id, n.partition
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT d.topic_id, d.partition
+        FROM outbox.dead_letter d
+        WHERE (d.topic_id, d.partition) > (p.topic_id, p.partition)
+        ORDER BY d.topic_id, d.partition
+        LIMIT 1
+    ) n
+)
+SELECT p.topic_id, p.partition, l.first_offset
+FROM place p
+LEFT JOIN unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(safe)s::bigint[]) AS s (topic_id, partition, safe) USING (topic_id, partition)
+CROSS JOIN LATERAL (
+    SELECT d.first_offset
+    FROM outbox.dead_letter d
+    WHERE d.topic_id = p.topic_id AND d.partition = p.partition AND d.first_offset >= coalesce(s.safe, 0)
+        AND d.state = 'open' AND d.reason <> 'malformed' AND d.generation < %(generation)s
+    ORDER BY d.first_offset DESC
+    LIMIT 1
+) l
 
 -- name: resolve_covered
 -- Open letters whose events lie within a session of these batches, of their revision or a later one. A malformed record is in no session.

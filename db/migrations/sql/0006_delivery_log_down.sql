@@ -28,4 +28,5 @@ WHERE d.kind = 'delivery'
   AND (d.seq <> f.seq + 1
        OR (d.after_batch IS NOT NULL AND f.to_batch IS NOT NULL AND (d.after_batch, d.after_key) IS DISTINCT FROM (f.to_batch, f.to_key)));
 
-ALTER TABLE outbox.lane DROP COLUMN pruned_seq;
+-- The column stays, because nothing else knows what was pruned: without it the next upgrade would take those deliveries for lost.
+ALTER TABLE outbox.lane DROP CONSTRAINT lane_pruned_natural;

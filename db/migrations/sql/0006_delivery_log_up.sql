@@ -1,10 +1,11 @@
 -- Deliveries up to this one are deleted, but for resumes, which the audit needs for as long as the rows are kept that they led over.
-ALTER TABLE outbox.lane ADD COLUMN pruned_seq bigint NOT NULL DEFAULT 0;
+-- It is there where this revision was taken back.
+ALTER TABLE outbox.lane ADD COLUMN IF NOT EXISTS pruned_seq bigint NOT NULL DEFAULT 0;
 COMMENT ON COLUMN outbox.lane.pruned_seq IS 'deliveries of this lane up to this seq are pruned; resumes among them may be kept';
 
 -- Retention has pruned before only where rows were dropped.
 UPDATE outbox.lane l
-SET pruned_seq = d.seq - 1
+SET pruned_seq = greatest(l.pruned_seq, d.seq - 1)
 FROM outbox.lane f
 CROSS JOIN LATERAL (SELECT k.seq FROM outbox.delivery k WHERE k.epoch = f.epoch AND k.lane = f.lane ORDER BY k.seq LIMIT 1) d
 WHERE f.epoch = l.epoch AND f.lane = l.lane AND d.seq > 1

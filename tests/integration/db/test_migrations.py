@@ -22,6 +22,7 @@ from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
 from service.errors import SchemaError, UnavailableError
 from tests.support.odd_login import odd_login
+from tests.support.outbox.audited import fill_audited_outbox
 from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.paths import ROOT
 from tests.support.queries import query
@@ -58,6 +59,25 @@ def test_up_down_and_up_again_leaves_nothing_in_between(own_postgres: Postgres) 
         upgrade(dsn)  # nothing to do
         downgrade(dsn, "base")
         assert leftovers(dsn) == []
+
+
+def test_down_and_up_again_remembers_which_deliveries_were_pruned(own_postgres: Postgres) -> None:
+    dsn = own_postgres.create_database("pruned")
+    upgrade(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        outbox = OutboxRows(dsn, connection)
+        fill_audited_outbox(outbox)
+        connection.execute("DELETE FROM outbox.delivery WHERE lane = 0 AND seq = 1")
+        connection.execute("UPDATE outbox.lane SET pruned_seq = 1 WHERE lane = 0")
+        broken = "SELECT epoch, lane, seq, detail FROM outbox.check_delivery_chain"
+        assert connection.execute(broken).fetchall() == []
+    downgrade(dsn, "0005")
+    upgrade(dsn)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute(broken).fetchall() == []
+        kept = connection.execute("SELECT lane, pruned_seq FROM outbox.lane ORDER BY lane").fetchall()
+        assert kept == [(0, 1), (1, 0)]
+    assert dump(dsn) == (ROOT / "db" / "schema.sql").read_text("utf-8")
 
 
 def test_down_keeps_roles_that_another_database_uses(own_postgres: Postgres) -> None:

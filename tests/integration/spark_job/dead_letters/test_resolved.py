@@ -204,6 +204,38 @@ def test_a_generation_that_reads_nothing_again_never_asks(
     assert asked == ["horizon"]
 
 
+def test_a_start_reads_no_more_however_many_letters_are_open(connection: Connection) -> None:
+    """Those before the position are covered by nothing that comes."""
+    with_letters(connection, failed("k", 10))
+    SinkRun(connection, Offsets({P0: 500_000, P1: 50}), reason="changed_assembly")
+    few = blocks_of_the_horizon(connection)
+    connection.execute(
+        "INSERT INTO outbox.dead_letter (topic_id, topic, partition, first_offset, last_offset, closing_offset, reason, generation,"
+        " batch_id, detail, event_count, event_offsets, event_times_ms, event_values)"
+        " SELECT topic_id, topic, partition, n, n, n, reason, generation, batch_id, detail, 1, ARRAY[n], ARRAY[n], ARRAY[''::bytea]"
+        " FROM outbox.dead_letter CROSS JOIN generate_series(1000, 20999) n"
+    )
+    assert blocks_of_the_horizon(connection) <= few + 10
+
+
+def blocks_of_the_horizon(connection: Connection) -> int:
+    """How many blocks of the database the start's question touches."""
+    asked: list[Any] = []
+
+    class Watched:
+        def execute(self, query: Any, parameters: Any) -> Any:
+            asked.extend((query, parameters))
+            return connection.execute(query, parameters)
+
+    at = position.read(connection)
+    assert at is not None
+    Horizon.read(Watched(), at)  # type: ignore[arg-type]
+    query, parameters = asked
+    ((plan,),) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, parameters).fetchall()
+    top = plan[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
 def horizon(connection: Connection) -> Horizon:
     """As the next start reads it."""
     at = position.read(connection)

@@ -12,7 +12,7 @@ from spark_job import OutputEvent
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
 from spark_job.sink import backpressure
-from spark_job.sink.backpressure import Backlog, Backpressure
+from spark_job.sink.backpressure import Backlog, BacklogReader, Backpressure
 from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 
@@ -45,11 +45,11 @@ def advance(
 
 
 def events(sink_run: SinkRun) -> int:
-    return backpressure.read(sink_run.connection).events
+    return BacklogReader(sink_run.connection).read().events
 
 
 def test_all_of_it_waits_while_no_publisher_has_run(sink_run: SinkRun) -> None:
-    found = backpressure.read(sink_run.connection)
+    found = BacklogReader(sink_run.connection).read()
     assert found.events == 6
     assert found.bytes >= 6 * len(VALUE)
 
@@ -62,7 +62,40 @@ def test_the_slowest_lane_counts(sink_run: SinkRun) -> None:
     advance(sink_run.connection, 3, "key-1")
     assert events(sink_run) == 2, "a batch counts until all of it is through"
     advance(sink_run.connection, 3)
-    assert backpressure.read(sink_run.connection) == Backlog(0, 0)
+    assert BacklogReader(sink_run.connection).read() == Backlog(0, 0)
+
+
+def test_a_look_adds_up_what_has_changed_since_the_last_one(
+    sink_run: SinkRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog of a week has millions of batches, and the job looks before each commit."""
+    monkeypatch.setattr(backpressure, "_FEW_BATCHES", 0)
+    reader = BacklogReader(sink_run.connection)
+    ranges: list[tuple[int, int]] = []
+    between = reader._between
+
+    def noted(after: int, to: int) -> Backlog:
+        ranges.append((after, to))
+        return between(after, to)
+
+    monkeypatch.setattr(reader, "_between", noted)
+
+    def look() -> list[tuple[int, int]]:
+        ranges.clear()
+        assert reader.read() == BacklogReader(sink_run.connection).read()
+        return [(after, to) for after, to in ranges if after < to]
+
+    assert look() == [(0, 3)]
+    assert look() == []
+    sink_run.plan(3, (30, 0), (40, 0))
+    sink_run.write(3, session("key-3", 30, 39, [OutputEvent("t", VALUE)]))
+    assert look() == [(3, 4)]
+    advance(sink_run.connection, 2)
+    assert look() == [(0, 2)]
+    advance(sink_run.connection, 1)  # `publisher resume` to an earlier batch
+    assert look() == [(1, 2)]
+    advance(sink_run.connection, 4)
+    assert look() == []
 
 
 def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:

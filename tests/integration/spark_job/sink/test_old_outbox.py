@@ -21,7 +21,7 @@ from spark_job.recovery.positions import position
 from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.savepoints.restoring import greatest_position
 from spark_job.recovery.start import Start
-from spark_job.sink import backpressure
+from spark_job.sink.backpressure import BacklogReader
 from spark_job.status import job_status as status
 from spark_job.status.outbox_metrics import JobOutboxMetrics
 from tests.support.outbox.letters import events, failed, retry, settings
@@ -113,7 +113,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
         patch.setattr(published, "newest_delivered", lambda *_given: [])
         for _ in range(ROUNDS):
             count("status", lambda: status.read(job), is_read=True)
-            count("backlog", lambda: backpressure.read(connection), is_read=True)
+            count("backlog", BacklogReader(connection).read, is_read=True)
             count("metrics", lambda: metrics.poll(connection))
             count("position", lambda: position.read(connection), is_read=True)
             count("greatest position", lambda: greatest_position(connection), is_read=True)
