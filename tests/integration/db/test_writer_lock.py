@@ -100,3 +100,17 @@ def test_two_batches_exclude_each_other_while_a_stranger_has_the_former_lock(dat
             ownership.lock(one)
             with pytest.raises(errors.LockNotAvailable), two.transaction():
                 ownership.lock(two)
+
+
+def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
+    """A migration that writes one anew must not bring the former lock back."""
+    with psycopg.connect(database) as connection:
+        former = connection.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND prosrc LIKE '%advisory_xact_lock%'"
+        ).fetchall()
+        calls = connection.execute(
+            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND prosrc LIKE '%outbox.lock_writer()%'"
+            " ORDER BY 1"
+        ).fetchall()
+    assert former == [("lock_writer",)]
+    assert calls == [("change_lanes",), ("requeue",)]
