@@ -9,8 +9,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
+from db.refused import failed_connection
 from db.statements import queries
-from service.errors import DatabaseMissingError, SettingsError, UnavailableError
+from service.errors import DatabaseMissingError, SettingsError
 from service.settings import PostgresSettings
 from service.tracebacks import release_frames
 
@@ -36,7 +37,8 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
     """Open a connection that pg_stat_activity shows as `application`.
 
-    Raises UnavailableError when the server does not answer or refuses, its kind DatabaseMissingError when it has no such database,
+    Raises UnavailableError when the server does not answer, its kinds CredentialsRefusedError when it refuses the login or a certificate
+    proves nothing, HostUnknownError when no host has the name, DatabaseMissingError when it has no such database,
     SettingsError when a pooler on the way does not keep sessions, its kind SecretUnreadableError when `dsn_file` cannot be read; the
     password never appears in the message.
     """
@@ -70,7 +72,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
                 "(OUTBOX_POSTGRES__DSN), or create the database and run `outbox-migrate up`."
             ) from error
-        raise UnavailableError(
+        raise failed_connection(settings, error)(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             f"Check [postgres] dsn (OUTBOX_POSTGRES__DSN){_of_certificates(settings)}; `devstack status` shows a local one."
         ) from error

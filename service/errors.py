@@ -49,6 +49,10 @@ class SecretUnreadableError(SettingsError, UnavailableError):
     """A file that holds a secret cannot be read. At the start the setting is wrong; later the file may be about to be replaced."""
 
 
+class HostUnknownError(SettingsError, UnavailableError):
+    """No host of that name exists. At the start the name is wrong; later the name server may be."""
+
+
 class MovedError(ContinuityError):
     """A server's data is not what this run knew of it; the next start checks again, and says what has to be decided."""
 

@@ -1,5 +1,6 @@
 """From one attempt to the next inside the process: what each is told, and what follows a failure."""
 
+import re
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from service.errors import (
     CredentialsRefusedError,
     DatabaseMissingError,
     FencedError,
+    HostUnknownError,
     OutboxError,
     SecretUnreadableError,
 )
@@ -21,6 +23,7 @@ from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.restart_strategy import GiveUp, RestartStrategy
+from spark_job.spark.errors import DefectError, DiskFullError
 from spark_job.spark.failures import passes_by_itself
 from spark_job.spark.session import LazySession
 
@@ -28,7 +31,9 @@ log = structlog.get_logger()
 
 _LOGGED_CHARS = 500
 # Wrong settings for a process that has never started. Later a database may be on its way back from a backup, and a secret about to change.
-_WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError)
+_WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
+_SAME_DEFECTS = 3
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass
@@ -43,8 +48,12 @@ class AttemptPlan:
     former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
     started: bool = False  # whether a start of this process has succeeded
 
+    may_differ: bool = False
+    """Whether open sessions that are found again need not be what was open: with `--accept-data-loss`, until a batch is committed."""
+
     def use(self) -> None:
         """Note that the start has succeeded: what a person accepted for it holds for no other one."""
+        self.may_differ |= self.accepted.data_loss
         self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
 
     def following(self) -> "AttemptPlan":
@@ -77,6 +86,8 @@ class Restarts:
         self._stop = stop
         self._condition = condition
         self._standby = standby
+        self._repeated = ("", 0)
+        """The newest defect, and how often it came in succession without a commit between."""
 
     def after(self, plan: AttemptPlan, error: OutboxError) -> AttemptPlan | None:
         """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
@@ -88,20 +99,39 @@ class Restarts:
         if isinstance(error, _WRONG_AT_THE_START) and not plan.started:
             raise error
         because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
+        if self._is_stuck(error):
+            log.error(
+                "job_gives_up", because=f"the same defect {_SAME_DEFECTS} times in a row", failure=because
+            )
+            raise error
         if self._stop.is_set():
             # Nothing is half done: the next start finds out how far this one got.
             log.warning("failed_while_stopping", because=because)
             return None
         release_frames(error)
+        if self._standby and isinstance(error, FencedError):
+            # It has lost a race, and nothing failed: the standby waits for the winner's end.
+            return plan.following()
         answer = self._strategy.failed(time.monotonic())
         if isinstance(answer, GiveUp):
             log.error("job_gives_up", because=answer.because, failure=because)
             raise error
         log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
         self._condition.restarting(because, answer.in_s)
-        if not self._spark.renew():
+        if not self._spark.renew(tidy=isinstance(error, DiskFullError)):
             raise error
         metrics.restarted(error)
         if self._stop.wait(answer.in_s):
             return None
         return plan.following()
+
+    def _is_stuck(self, error: OutboxError) -> bool:
+        """Whether the same defect has come too often. Numbers in its message may differ: they are offsets, or times."""
+        if not isinstance(error, DefectError):
+            self._repeated = ("", 0)
+            return False
+        text, count = _NUMBER.sub("#", str(error)), 1
+        if text == self._repeated[0] and not self._condition.has_committed:
+            count += self._repeated[1]
+        self._repeated = (text, count)
+        return count >= _SAME_DEFECTS

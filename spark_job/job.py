@@ -31,6 +31,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership, requests, runs
+from spark_job.recovery.batch_size import BatchSize
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.requests import JobRequest, WithdrawnError
 from spark_job.recovery.savepoints import store as savepoints
@@ -40,7 +41,7 @@ from spark_job.sink.commit import Sink
 from spark_job.sink.computed import ResultReader
 from spark_job.spark.batches import RunContext
 from spark_job.spark.endings import Interruption
-from spark_job.spark.failures import explained
+from spark_job.spark.failures import explain, explained, is_of_size
 from spark_job.spark.query import QueryLoop
 from spark_job.spark.session import LazySession
 from spark_job.standby import Standby
@@ -133,7 +134,7 @@ def attempt(
             log.warning("request_refused", kind=plan.request.kind, because=str(error))
             return replace(plan, request=None)
         plan.use()
-        cleanup.push(partial(_end, settings, run_id))
+        cleanup.push(partial(_end, settings, run_id, started.size))
         _report(started, run_id, plan.attempt)
         interruption = Interruption()
         # At once: Spark may take longer to start than a standby takes an owner without heartbeat for alive.
@@ -163,13 +164,17 @@ def attempt(
                 ),
                 kafka,
                 Backpressure(connection, run_id, settings.job, condition),
-                started.begun.resumes_at if start.accepted.data_loss else Offsets(),
+                started.begun.resumes_at if plan.may_differ else Offsets(),
             )
             begun = started.begun
-            loop = QueryLoop(run, begun.resumes_at, begun.max_events, stop, interruption, condition)
+            loop = QueryLoop(run, begun.resumes_at, started.size, stop, interruption, condition)
             condition.running(_shown(started, run_id))
             reach("start.before_query")
-            request = loop.run()
+            try:
+                request = loop.run()
+            finally:
+                if condition.has_committed:
+                    plan.may_differ = False
         if request is None:
             return None
         log.info("request_accepted", kind=request.kind, arguments=request.arguments)
@@ -229,11 +234,16 @@ def _stop_as_asked(
 
 
 def _end(
-    settings: Settings, run_id: UUID, _kind: object, error: BaseException | None, _trace: object
+    settings: Settings,
+    run_id: UUID,
+    size: BatchSize,
+    _kind: object,
+    error: BaseException | None,
+    _trace: object,
 ) -> None:
     """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
-    because = runs.STOPPED if error is None else f"{type(error).__name__}: {error}"
-    ownership.release(settings.postgres, run_id, because[:2_000])
+    failed_at = size.max_events if error is not None and is_of_size(explain(error)) else None
+    ownership.release(settings.postgres, run_id, runs.because(error, failed_at))
 
 
 def _log_end(_kind: object, error: BaseException | None, _trace: object) -> None:

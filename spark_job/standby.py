@@ -18,6 +18,8 @@ from service.errors import DatabaseMissingError, UnavailableError
 from service.settings import Settings
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.ownership import Connection, Owner, read_owner
+from spark_job.spark.errors import SparkLostError
+from spark_job.spark.failures import explained
 from spark_job.spark.session import LazySession
 from spark_job.spark.warm_up import warm_up
 
@@ -69,6 +71,11 @@ class Standby:
                 self._warm_up()
                 log.info("standby_ready")
                 waited = True
+            if not self._spark.is_sound():
+                # It must be warm when it is needed, not be started then.
+                if not self._spark.renew():
+                    raise SparkLostError("Spark's JVM is gone, and only spark-submit can start another one")
+                self._warm_up()
             self._condition.standing_by(f"{who} owns the outbox")
             if self._stop.wait(_POLL_S):
                 return False
@@ -83,7 +90,8 @@ class Standby:
         )
 
     def _warm_up(self) -> None:
-        session = self._spark.get()
+        with explained():
+            session = self._spark.get()
         if session is not self._warm:
             try:
                 warm_up(session, self._settings.job.tasks)

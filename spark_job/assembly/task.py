@@ -36,7 +36,7 @@ from spark_job.assembly.schemas import judged, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
-from spark_job.assembly.transform import load_for_run
+from spark_job.assembly.transform import lacking_resource, load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.parsing.heads import ids_of
@@ -256,6 +256,8 @@ class _Partition:
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
             raise  # no fault of the session
         except (Exception, SystemExit) as error:  # a user's transform may raise anything
+            if (lacking := lacking_resource(error)) is not None:
+                raise lacking from None  # the machine's fault, not the session's
             if transform.stop_on_error:
                 raise TransformStoppedError(
                     f"{transform.function} failed for session {closed.key!r} that ends at {session.end} "

@@ -1,5 +1,6 @@
 """The user's transform: found by name, tried before the query starts, and pinned for a run by the fingerprint of its module."""
 
+import errno
 import hashlib
 import importlib
 import inspect
@@ -19,6 +20,7 @@ from spark_job.assembly.slices import TransformOf
 Transform = Callable[[Session], Iterable[OutputEvent]]
 
 _TRACEBACK_CHARS = 8_000
+_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
 
 
 @cache
@@ -89,6 +91,22 @@ def _source(module: ModuleType | None) -> bytes | None:
 def failure_text(error: BaseException) -> str:
     """Return the traceback of what a transform raised: its end, where it is long."""
     return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+
+
+def lacking_resource(error: BaseException) -> BaseException | None:
+    """Return what was raised for want of memory, descriptors, threads or room on a disk, even where it was wrapped; None otherwise."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if (
+            isinstance(cause, MemoryError)
+            or (isinstance(cause, OSError) and cause.errno in _NO_RESOURCES)
+            or (isinstance(cause, RuntimeError) and str(cause) == "can't start new thread")
+        ):
+            return cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def share_working_directory() -> None:

@@ -44,14 +44,18 @@ def prepare() -> None:
 
 
 def _run_spark(archive: Path) -> None:
-    from spark_job.spark import class_archive, jvm
+    from spark_job.spark import class_archive, jvm, jvm_environment
     from spark_job.spark.session import start_session, stop_session
     from spark_job.spark.warm_up import load_streaming, warm_up
     from spark_job.spark.work_folder import WorkFolder
 
     folder = WorkFolder()
     try:
-        options = {"spark.driver.extraJavaOptions": class_archive.recording(archive)}
+        options = {
+            "spark.driver.extraJavaOptions": " ".join(
+                map(jvm_environment.option, class_archive.recording(archive))
+            )
+        }
         settings = JobSettings(cache=str(folder.path), spark_options=options)
         session = start_session(settings, folder)
         warm_up(session, settings.tasks)

@@ -151,7 +151,9 @@ class Retry:
                 refusals[letter.dead_letter_id] = str(error)
             except (UnavailableError, RefusedError, SettingsError):
                 raise  # the registry's: no fault of the session
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's transform may raise anything
+            except (Exception, SystemExit) as error:
+                if transform.lacking_resource(error) is not None:
+                    raise
                 text = f"{type(error).__name__}: {error}"
                 outcome.failed.append(Failed(letter.dead_letter_id, text, transform.failure_text(error)))
         outcome.refused = [Refused(number, because) for number, because in refusals.items()]

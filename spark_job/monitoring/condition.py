@@ -42,6 +42,7 @@ class Condition:
     def starting(self, attempt: int) -> None:
         """An attempt begins."""
         self._beat_at = time.monotonic()
+        self.computed, self.committed = -1, -1
         self._turn(_START_S)
         self._enter("starting", attempt=attempt, heartbeat_trouble="", run={})
 
@@ -97,6 +98,11 @@ class Condition:
         """A batch is in the outbox."""
         self.committed = spark_batch
         self._got_on_at = time.monotonic()
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether a batch of this attempt is in the outbox."""
+        return self.committed >= 0
 
     def held_back(self, reason: str | None) -> None:
         """No batch is committed, None: they are again."""

@@ -1,6 +1,7 @@
 """ "Was I restored?": one row of outbox.run for each start, and what the newest one says."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from spark_job.input.offsets import Offsets
+from spark_job.recovery.batch_size import PastRun
 from spark_job.recovery.positions.generations import Connection, Generation
 from spark_job.recovery.positions.open_partitions import OpenPartitions
 
@@ -19,6 +21,10 @@ _RUNS = queries("spark_job", "runs")
 
 STOPPED = "stopped"
 """Why a run ended that was asked to."""
+_OF_SIZE = "batches of at most {} events: "
+_FAILED_AT = re.compile(r"\w+: " + _OF_SIZE.format(r"(\d+)"))
+_BECAUSE_CHARS = 2_000
+_REMEMBERED = 50
 
 
 @dataclass(frozen=True)
@@ -57,16 +63,6 @@ class Run:
             self.server_system_identifier,
             self.server_timeline,
         )
-
-    def next_max_events(self, end: Offsets, most: int) -> int:
-        """Return how many events the next run takes at once. `end`: where it begins.
-
-        Where this one ended without having committed a batch, and not because it was asked to, a quarter of what it took, at least one.
-        """
-        moved = any(Offsets.from_json(self.resumes_at).at(where) != offset for where, offset in end.items())
-        if moved or self.ended_because == STOPPED:
-            return most
-        return max(1, min(most, self.max_events or most) // 4)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-ready values."""
@@ -137,6 +133,35 @@ def record(
 def end(connection: Connection, run_id: UUID, because: str) -> None:
     """Note why a run ended. A run that was killed has no end."""
     connection.execute(_RUNS["end"], {"run_id": run_id, "because": because})
+
+
+def because(error: BaseException | None, failed_at: int | None) -> str:
+    """Return what is noted of a run's end. `failed_at`: the size of its batches, where that can explain the error."""
+    if error is None:
+        return STOPPED
+    size = "" if failed_at is None else _OF_SIZE.format(failed_at)
+    return f"{type(error).__name__}: {size}{error}"[:_BECAUSE_CHARS]
+
+
+def sizes(connection: Connection, end: Offsets) -> list[PastRun]:
+    """Return what the newest runs tell of the size of batches, the newest first. `end`: where the next one begins."""
+    found = []
+    rows = connection.execute(_RUNS["sizes"], {"limit": _REMEMBERED}).fetchall()
+    for max_events, ended_because, resumes_at in rows:
+        began = Offsets.from_json(resumes_at)
+        if max_events is not None:
+            failed_at = _failed_at(ended_because)
+            if ended_because is None and all(began.at(where) == offset for where, offset in end.items()):
+                # Killed without a batch: for want of memory, perhaps.
+                failed_at = max_events
+            found.append(PastRun(max_events, failed_at, ended_because == STOPPED))
+        end = began
+    return found
+
+
+def _failed_at(ended_because: str | None) -> int | None:
+    noted = _FAILED_AT.match(ended_because or "")
+    return None if noted is None else int(noted[1])
 
 
 def newest(connection: Connection) -> Run | None:

@@ -16,6 +16,7 @@ from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.recovery import findings, ownership, published, requests, runs
+from spark_job.recovery.batch_size import BatchSize, next_size
 from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
 from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.description import described
@@ -41,6 +42,7 @@ class Started:
 
     position: InputPosition
     begun: Begun
+    size: BatchSize
     topics: InputTopics
     outbox_uuid: UUID
 
@@ -78,7 +80,7 @@ class Start:
             connection.execute(_LEDGER["insert_first_lane_epoch"], {"lanes": self.settings.publisher.lanes})
             decided = self._decide(connection, kafka, topics, delivered)
             reach("start.after_decision")
-            at, begun = self._begin(connection, *decided)
+            at, begun, size = self._begin(connection, *decided)
             runs.record(
                 connection,
                 self.run_id,
@@ -90,7 +92,7 @@ class Start:
                 requests.answer(connection, self.request.request_id, "done", begun.explanation)
             reach("start.after_run")
         reach("start.after_commit")
-        return Started(at, begun, topics, outbox_uuid)
+        return Started(at, begun, size, topics, outbox_uuid)
 
     def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
         """What the publisher's records know. Where Kafka does not answer, waits if the database may have lost something, else continues."""
@@ -143,8 +145,8 @@ class Start:
         at: InputPosition | None,
         decision: Resumption | Opening,
         lost: list[Delivered],
-    ) -> tuple[InputPosition, Begun]:
-        """Open a generation where one is needed; return where the run begins, and what is recorded of it."""
+    ) -> tuple[InputPosition, Begun, BatchSize]:
+        """Open a generation where one is needed; return where the run begins, what is recorded of it, and the size of its batches."""
         most = self.settings.job.max_events_per_batch
         read = Offsets() if at is None else greatest_position(connection).end
         if isinstance(decision, Opening):
@@ -154,16 +156,19 @@ class Start:
             restored = "fresh" if first else "savepoint" if decision.reason in _RESTORED else "new_generation"
             text = decision.text if first else f"generation {generation.number} opened: {decision.text}"
             at = InputPosition(generation, None)
-            return at, Begun(generation, restored, generation.start, generation.open, text, most, read)
+            begun = Begun(generation, restored, generation.start, generation.open, text, most, read)
+            return at, begun, BatchSize(most, most)
         assert at is not None, "only an existing position is gone on from"
-        run = runs.newest(connection)
-        max_events = most if run is None else run.next_max_events(decision.resumes_at, most)
+        size = next_size(runs.sizes(connection, decision.resumes_at), most)
         text = decision.text
-        if max_events < most:
-            text += f"; the run before ended without a batch, so this one takes {max_events} events at once, and more after successes"
+        if size.max_events < most:
+            text += f"; larger batches have failed, so this run takes {size.max_events} events at once, and more after successes"
         unused = at.newest is None and at.generation.reason in _RESTORED
         restored = "savepoint" if unused else "position"
-        return at, Begun(at.generation, restored, decision.resumes_at, decision.open, text, max_events, read)
+        begun = Begun(
+            at.generation, restored, decision.resumes_at, decision.open, text, size.max_events, read
+        )
+        return at, begun, size
 
 
 _RESTORED = ("savepoint", "skip", "fork")

@@ -12,7 +12,7 @@ from spark_job.assembly import rows
 from spark_job.assembly.record_readers import DirectReader, SparkRecords
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
-from spark_job.spark.failures import text_of
+from spark_job.spark.spark_text import text_of
 from spark_job.spark.task_options import without_secrets
 
 log = structlog.get_logger()

@@ -32,9 +32,6 @@ from spark_job.spark.batch_options import BatchOptions
 from spark_job.spark.endings import FailedPart, QueryEnding
 from spark_job.spark.work_folder import WorkFolder
 
-# Batches of a reduced size that must succeed before it grows.
-_SUCCESSES_TO_GROW = 4
-
 
 @dataclass(frozen=True)
 class RunContext:
@@ -80,10 +77,10 @@ class BatchSteps:
         """What is read of each record."""
         self._action = BatchAction(self.columns)
 
-    def begin_query(self, *, reduced: bool) -> None:
-        """Another query begins, which counts its batches from 0. `reduced`: its batches are smaller than the settings allow."""
+    def begin_query(self, successes_to_grow: int | None) -> None:
+        """Another query begins, which counts its batches from 0. `successes_to_grow`: batches after which it is to grow."""
         self.before = self._next_number
-        self._successes_to_grow = _SUCCESSES_TO_GROW if reduced else None
+        self._successes_to_grow = successes_to_grow
         self._options = BatchOptions(self._chosen)
 
     def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> None:

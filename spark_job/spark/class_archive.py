@@ -24,15 +24,15 @@ def archive(java: str) -> Path:
     return cache_dir().parent / "classes" / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
 
 
-def options(java: str) -> str:
-    """Return the JVM's options for using the archive, "" where there is none."""
+def options(java: str) -> list[str]:
+    """Return the JVM's options for using the archive, none where there is none."""
     path = archive(java)
-    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.is_file() else ""
+    return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() else []
 
 
-def recording(path: Path) -> str:
+def recording(path: Path) -> list[str]:
     """Return the JVM's options for writing an archive there when it ends."""
-    return f"-XX:ArchiveClassesAtExit={path} {_QUIET}"
+    return [f"-XX:ArchiveClassesAtExit={path}", _QUIET]
 
 
 def _release(java: Path) -> str:

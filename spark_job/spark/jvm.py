@@ -9,17 +9,21 @@ import os
 import re
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
 from service.threads import supervised
+from spark_job.spark.start_failure import start_failure
 
 _OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)
 _END_TIMEOUT_S = 30.0
+_LAST_LINES = 200
 _NOISE = (
     b"WARNING: Using incubator modules: ",
     b"Picked up JAVA_TOOL_OPTIONS: ",
@@ -49,23 +53,37 @@ class LostJvm:
 
 
 def start() -> None:
-    """Start the JVM, where neither this process nor spark-submit has. Its stderr goes to this process' own, without the noise."""
+    """Start the JVM, where neither this process nor spark-submit has. Its stderr goes to this process' own, without the noise.
+
+    Raises what `start_failure` finds.
+    """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     reading, writing = os.pipe()
-    supervised(lambda: pass_on(reading, 2), "jvm-stderr", threading.Event()).start()
+    last = deque[bytes](maxlen=_LAST_LINES)
+    passing_on = supervised(lambda: pass_on(reading, 2, last), "jvm-stderr", threading.Event())
+    passing_on.start()
     try:
-        gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
-    finally:
-        os.close(writing)  # the JVM has its own: the thread ends with it
+        try:
+            gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
+        finally:
+            os.close(writing)  # the JVM has its own: the thread ends with it
+    except (PySparkRuntimeError, OSError) as error:
+        passing_on.join(_END_TIMEOUT_S)
+        raise start_failure(error, [line.decode(errors="replace") for line in last]) from error
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def pass_on(reading: int, writing: int) -> None:
-    """Copy lines from one descriptor to another until the first one's end, but for the noise, and close the first one then."""
+def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> None:
+    """Copy lines from one descriptor to another until the first one's end, but for the noise, and close the first one then.
+
+    The last ones are kept in `last`.
+    """
     # Not closed by an error: the JVM must be able to continue talking.
     with open(reading, "rb", closefd=False) as lines:
         for line in _without_noise(lines):
+            if last is not None:
+                last.append(line)
             # What cannot be written is lost, as it would be without this thread.
             with contextlib.suppress(OSError):
                 os.write(writing, line)

@@ -45,17 +45,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.errors import FencedError, OutboxError, UnavailableError
+from service.tracebacks import release_frames
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import offsets_json, offsets_of, read_records
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
+from spark_job.recovery.batch_size import BatchSize
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
 from spark_job.spark.batches import BatchSteps, RunContext
 from spark_job.spark.endings import FailedPart, Interruption, QueryEnding, State
-from spark_job.spark.failures import SMALLER_MAY_PASS, SmallestBatchError, explain
+from spark_job.spark.errors import JobFailedError, SmallestBatchError
+from spark_job.spark.failures import SMALLER_MAY_PASS, explain
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
 
@@ -65,7 +68,6 @@ _POLL_S = 0.1
 _PARKED_POLL_S = 0.02
 _BATCH_TIMEOUT_S = 60
 _CANCEL_TIMEOUT_S = 10
-_GROWTH = 4
 
 
 class QueryLoop:
@@ -75,14 +77,17 @@ class QueryLoop:
         self,
         run: RunContext,
         start: Offsets,
-        max_events: int,
+        size: BatchSize,
         stop: threading.Event,
         interruption: Interruption,
         condition: Condition,
     ) -> None:
-        """`start`: where Spark begins. `stop`: set from outside, to stop before the next batch. `condition` is told how the query is."""
+        """`start`: where Spark begins. `size`: of its batches. `stop`: set from outside, to stop before the next batch.
+
+        `condition` is told how the query is.
+        """
         self._run = run
-        self._max_events = max_events
+        self._size = size
         self._stop = stop
         self._interruption = interruption
         self._condition = condition
@@ -94,15 +99,14 @@ class QueryLoop:
 
         Raises OutboxError when it ended for another reason.
         """
-        most = self._run.settings.job.max_events_per_batch
         with contextlib.closing(self._commits):
             while True:
-                self._batches.begin_query(reduced=self._max_events < most)
+                self._batches.begin_query(self._size.successes_to_grow)
                 ending = self._run_query()
                 if ending.state is not State.GROWING:
                     break
-                self._max_events = min(self._max_events * _GROWTH, most)
-                log.info("batches_grow", max_events=self._max_events)
+                self._size.grow()
+                log.info("batches_grow", max_events=self._size.max_events)
         self._judge(ending.failure)
         return self._interruption.request
 
@@ -132,7 +136,7 @@ class QueryLoop:
             list(ids),
             self._batches.columns,
             start=offsets_json(self._batches.read_to, ids),
-            max_events=self._max_events,
+            max_events=self._size.max_events,
         )
         writer = records.writeStream.foreachBatch(callback).option("checkpointLocation", checkpoint)
         if job.async_progress:
@@ -162,7 +166,7 @@ class QueryLoop:
             if not query.isActive and ending.failure is None:
                 query.awaitTermination()  # raises what ended it
                 if not ending.ends_run:
-                    ending.fail(FailedPart.SPARK, RuntimeError("Spark ended the query by itself"))
+                    ending.fail(FailedPart.SPARK, JobFailedError("Spark ended the query by itself"))
             if ending.state is State.FAILED or self._commits.settle(_POLL_S):
                 return
             self._condition.asked_spark()
@@ -216,7 +220,7 @@ class QueryLoop:
 
     def _explained(self, failure: BaseException) -> OutboxError:
         error = explain(failure)
-        if isinstance(error, SMALLER_MAY_PASS) and self._max_events == 1:
+        if isinstance(error, SMALLER_MAY_PASS) and self._size.max_events == 1:
             return SmallestBatchError(f"not even one event at a time gets through. {error}")
         return error
 
@@ -259,9 +263,8 @@ class _Callback:
         """Let go of the run. pyspark keeps what was raised, and its traceback leads there as well."""
         self._parts = self._query = None
         self._is_started.set()
-        error, self._raised = self._raised, None
-        while error is not None:
-            error.__traceback__, error = None, error.__cause__ or error.__context__
+        if self._raised is not None:
+            release_frames(self._raised)
 
 
 def _range(query: StreamingQuery, batches: BatchSteps) -> BatchRange:

@@ -22,9 +22,10 @@ from pyspark.sql import SparkSession
 from service.errors import SettingsError
 from service.settings import JobSettings
 from spark_job.assembly.transform import share_working_directory
-from spark_job.spark import class_archive, jvm
+from spark_job.spark import class_archive, jvm, jvm_environment
 from spark_job.spark.jars import java_executable, spark_connector_jars
 from spark_job.spark.parallelism import CORES_OPTION, cores, local_threads
+from spark_job.spark.result_server import UNIX_SOCKETS, serve_results_over_tcp
 from spark_job.spark.shipping import ship_code
 from spark_job.spark.work_folder import WorkFolder
 
@@ -49,12 +50,14 @@ _OPTIONS = {
     "spark.sql.streaming.ui.enabled": "false",
     "spark.python.worker.reuse": "true",
     # Over TCP each exchange with a Python worker waits for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
+    UNIX_SOCKETS: "true",
     # Kafka's consumers stay open between batches, also with hundreds of partitions.
     "spark.kafka.consumer.cache.capacity": "2048",
     # A slice may go to any executor: its open sessions are in a cache there or are found again.
     "spark.locality.wait": "200ms",
     "spark.dynamicAllocation.enabled": "false",
+    # What a task is told goes with it. Above this size Spark would write it to a file first, which stays until Spark ends.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
     # Stopping a query must outlast a batch's computation, and the commit before it.
     "spark.sql.streaming.stopTimeout": "60s",
 }
@@ -92,8 +95,13 @@ def start_session(settings: JobSettings, folder: WorkFolder, function: str | Non
     share_working_directory()
     _silence_pandas_notice()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        jvm_environment.choose_spark_home()
+        if settings.master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark asks for the machine's own name
     _choose_python(settings, submitted=submitted)
     session = _join(settings, folder) if submitted else _start(settings, folder, java)
+    serve_results_over_tcp(session)
     if function is not None and not str(session.sparkContext.master).startswith("local"):
         ship_code(session.sparkContext, function, folder.path)
     return session
@@ -123,13 +131,17 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         options["spark.master"], options[CORES_OPTION] = _oversubscribed()
     options |= _local_options(settings.master, folder) | own
     options[_JARS] = ",".join([*map(str, spark_connector_jars()), *filter(None, [own.get(_JARS)])])
+    # In the process' own folder, so that a JVM that is killed leaves nothing.
+    temporary = jvm_environment.temporary_files(folder.path, settings.cache)
     # A batch's garbage dies with the batch: throughput counts, pauses do not. The user's own options come last and win.
     java_options = [
         "-XX:+UseParallelGC",
         _COMPILE_LATER,
-        f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
-        f"-D{_LOG_PROPERTY}={spark_log(settings)}",
-        class_archive.options(java),
+        jvm_environment.option(f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"),
+        jvm_environment.option(f"-D{_LOG_PROPERTY}={spark_log(settings)}"),
+        jvm_environment.option(f"-Djava.io.tmpdir={temporary}"),
+        *map(jvm_environment.option, jvm_environment.user_options(folder.path)),
+        *map(jvm_environment.option, class_archive.options(java)),
         own.get(_JAVA_OPTIONS, ""),
     ]
     options[_JAVA_OPTIONS] = " ".join(filter(None, java_options))
@@ -143,7 +155,8 @@ def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
     if not master.startswith("local"):
         return {}
     own = {
-        "spark.driver.host": "localhost",
+        # By number: not every machine resolves localhost to it, or its own name at all.
+        "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # A task's rows are handed over within the JVM, not stored as a block that Spark then fetches from itself through a socket.
         "spark.task.maxDirectResultSize": "128m",
@@ -229,7 +242,7 @@ def sockets(folder: Path) -> dict[str, str]:
     """Return options that put the Unix sockets there, or do without them where a socket's path would be too long for the system."""
     if len(os.fsencode(folder)) + len(_SOCKET) > _MAX_SOCKET_PATH:
         log.warning("no_unix_sockets", because=f"the path {folder} is too long; TMPDIR decides where it is")
-        return {"spark.python.unix.domain.socket.enabled": "false"}
+        return {UNIX_SOCKETS: "false"}
     return {"spark.python.unix.domain.socket.dir": str(folder)}
 
 
@@ -291,18 +304,20 @@ class LazySession:
             self._failure = error
             stop_context()
 
-    def renew(self) -> bool:
+    def renew(self, *, tidy: bool = False) -> bool:
         """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
 
+        `tidy`: the work files are in the way: they go with the JVM, where another one can be started.
         False where there can be no other: under spark-submit the JVM is this process's parent.
         """
         self._join()
-        if not self._is_sound():
+        if (tidy and jvm.is_ours()) or not self.is_sound():
             if not jvm.is_ours():
                 return False
             log.warning("spark_discarded")
             jvm.forget()
             self._session = None
+            self.folder.remove()  # a JVM that was killed has tidied nothing up
         return True
 
     def _join(self) -> None:
@@ -310,7 +325,8 @@ class LazySession:
             self._thread.join()
             self._thread = None
 
-    def _is_sound(self) -> bool:
+    def is_sound(self) -> bool:
+        """Whether Spark runs and no query does, or nothing was started that could be broken."""
         if self._session is None:
             return not jvm.lost()  # it may have failed half way through its start
         try:

@@ -1,8 +1,8 @@
 """How the options of Kafka's client and the schema registry's, passwords among them, reach a task: beside the function that Spark pickles.
 
-Spark writes that function to disk: above a megabyte at once (`spark.broadcast.UDFCompressionThreshold`), and whenever an executor's memory
-is short, because it is broadcast. A local property travels with each task in memory only. The event log has the properties of each job. It
-hides the value of one with `secret` in its name (`spark.redaction.regex`), if the context's configuration has one of that name as well.
+Spark writes that function to disk whenever an executor's memory is short, because it is broadcast. A local property travels with each task
+in memory only. The event log has the properties of each job. It hides the value of one with `secret` in its name
+(`spark.redaction.regex`), if the context's configuration has one of that name as well.
 """
 
 from collections.abc import Iterable, Iterator

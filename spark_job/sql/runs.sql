@@ -17,6 +17,12 @@ FROM outbox.run r, outbox.server_identity() s
 ORDER BY r.number DESC
 LIMIT 1
 
+-- name: sizes
+SELECT max_events, ended_because, resumes_at
+FROM outbox.run
+ORDER BY number DESC
+LIMIT %(limit)s
+
 -- name: is_known
 SELECT FROM outbox.run WHERE run_id = %(run_id)s
 

@@ -16,8 +16,15 @@ def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_an
     with pipeline.load(71, sessions_per_second=10):
         pipeline.job.start("--standby")
         pipeline.more_batches(2)
-        for _ in range(TAKEOVERS):
+        for turn in range(TAKEOVERS):
             owner, standby = pipeline.job, stand_by(pipeline, pipeline.another_job())
+            if turn == 0:
+                standby.started("java").kill()
+                pipeline.wait_until(
+                    lambda: "spark_discarded" in standby.log(),  # noqa: B023
+                    "a standby that replaces its JVM",
+                    alive=(standby,),
+                )
             owner.crash()
             pipeline.job = standby
             owns(pipeline, standby)

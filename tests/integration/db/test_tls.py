@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
 from db.connection import connect
-from service.errors import UnavailableError
+from service.errors import CredentialsRefusedError, UnavailableError
 from service.settings import PostgresSettings
 from tests.support.secured.authority import Authority
 from tests.support.secured.postgres import SecuredPostgres
@@ -50,8 +51,27 @@ def test_any_other_is_refused_with_the_settings_that_count_and_without_the_passw
         "" if wrong == "no TLS" else ".* sslrootcert .* host"
     )
     with (
-        pytest.raises(UnavailableError, match=told) as raised,
+        pytest.raises(CredentialsRefusedError, match=told) as raised,
         connect(settings(secured, **changed), "tls test"),
     ):
         pass
     assert PASSWORD not in str(raised.value)
+
+
+@pytest.mark.parametrize("user", ["me", "nobody-knows-me"])
+def test_a_wrong_password_and_an_unknown_role_are_told_from_a_server_that_is_away(
+    secured: SecuredPostgres, user: str
+) -> None:
+    refused = PostgresSettings(dsn=SecretStr(secured.secured_dsn(user, "wrong")))
+    with pytest.raises(CredentialsRefusedError), connect(refused, "tls test"):
+        pass
+
+
+def test_a_login_that_has_all_its_connections_is_not_refused_for_good(secured: SecuredPostgres) -> None:
+    secured.add_login("full", PASSWORD, "pg_monitor")
+    with psycopg.connect(secured.dsn(), autocommit=True) as owner:
+        owner.execute('ALTER ROLE "full" CONNECTION LIMIT 0')
+    full = PostgresSettings(dsn=SecretStr(secured.secured_dsn("full", PASSWORD)))
+    with pytest.raises(UnavailableError) as raised, connect(full, "tls test"):
+        pass
+    assert type(raised.value) is UnavailableError

@@ -232,7 +232,7 @@ class History:
         run = RunContext(
             run_id, self.settings, spark, nothing, topics, told, reader, sink, kafka, free, accept_at
         )
-        loop = MemoryLoop(run, resumes_at, started.begun.max_events)
+        loop = MemoryLoop(run, resumes_at, started.size)
         self._check_start(started)
         return Process(connection, run_id, started, loop)
 

@@ -15,6 +15,7 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 from spark_job.monitoring.condition import Condition
+from spark_job.recovery.batch_size import BatchSize
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
@@ -48,11 +49,15 @@ class CommitsInTurn(CommitThread):
 class MemoryLoop:
     """A run's batches, one by one. Everything but Spark's own part, and the commits' thread, is the job's."""
 
-    def __init__(self, run: RunContext, start: Offsets, max_events: int) -> None:
-        self.max_events = max_events
+    def __init__(self, run: RunContext, start: Offsets, size: BatchSize) -> None:
+        self._size = size
         self._commits = CommitsInTurn()
         self._steps = BatchSteps(run, start, self._commits, Condition())
         self._begin_query()
+
+    @property
+    def max_events(self) -> int:
+        return self._size.max_events
 
     @property
     def read_to(self) -> Offsets:
@@ -81,11 +86,11 @@ class MemoryLoop:
         self._spark_batch += 1
         if self._ending.state is State.GROWING:
             self._commit()
-            self.max_events *= 4
+            self._size.grow()
             self._begin_query()
 
     def _begin_query(self) -> None:
-        self._steps.begin_query(reduced=self.max_events < self._steps.run.settings.job.max_events_per_batch)
+        self._steps.begin_query(self._size.successes_to_grow)
         self._spark_batch, self._ending = 0, QueryEnding(threading.Event(), Interruption())
 
     def _commit(self) -> None:

@@ -10,6 +10,7 @@ from service.errors import (
     CredentialsRefusedError,
     DatabaseMissingError,
     FencedError,
+    HostUnknownError,
     OutboxError,
     SecretUnreadableError,
     UnavailableError,
@@ -19,6 +20,7 @@ from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.requests import JobRequest
+from spark_job.spark.errors import DefectError
 from spark_job.spark.session import LazySession
 
 AT_ONCE = RestartSettings(strategy="fixed_delay", delay_s=0)
@@ -39,6 +41,19 @@ def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() 
     third = after(second, AWAY)
     assert third is not None
     assert (third.attempt, third.accepted, third.take_over) == (3, AcceptedRisks(), False)
+
+
+def test_accepted_differences_of_open_sessions_hold_until_a_commit() -> None:
+    plan = AttemptPlan(accepted=AcceptedRisks(data_loss=True))
+    assert not plan.may_differ
+    plan.use()
+    again = after(plan, AWAY)
+    assert again is not None
+    again.use()
+    assert again.may_differ
+    other = AttemptPlan(accepted=AcceptedRisks(truncation=True))
+    other.use()
+    assert not other.may_differ
 
 
 def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
@@ -67,7 +82,12 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "exit_code"),
-    [(DatabaseMissingError, 3), (SecretUnreadableError, 2), (CredentialsRefusedError, 16)],
+    [
+        (DatabaseMissingError, 3),
+        (SecretUnreadableError, 2),
+        (CredentialsRefusedError, 16),
+        (HostUnknownError, 2),
+    ],
 )
 def test_what_never_worked_ends_the_process_and_what_has_worked_before_is_waited_for(
     wrong: type[OutboxError], exit_code: int
@@ -127,3 +147,37 @@ def test_a_failed_attempt_holds_nothing_of_its_work_while_the_job_waits_for_the_
     except UnavailableError as error:
         assert restarts.after(AttemptPlan(), error) is not None  # noqa: PT017 - the `except` block is what is tested
     assert len(held) == 1
+
+
+def test_a_defect_ends_the_process_when_it_comes_a_third_time_without_a_commit_between() -> None:
+    condition = Condition()
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), condition)
+    plan = AttemptPlan()
+
+    def fail(error: OutboxError, *, commits: bool = False) -> None:
+        condition.starting(1)
+        if commits:
+            condition.batch_committed(0)
+        assert restarts.after(plan, error) is not None
+
+    for _ in range(2):
+        fail(DefectError("KeyError: 'a' at offset 17"))
+        fail(DefectError("KeyError: 'a' at offset 18"))
+        fail(AWAY)
+        fail(DefectError("KeyError: 'b'"))
+    for _ in range(5):
+        fail(DefectError("KeyError: 'a'"), commits=True)
+    fail(DefectError("KeyError: 'a'"))
+    with pytest.raises(DefectError):
+        fail(DefectError("KeyError: 'a'"))
+
+
+def test_losing_a_race_is_no_failure_of_a_standby_whatever_the_strategy() -> None:
+    none = RestartSettings(strategy="none")
+    restarts = Restarts(none, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
+    first = AttemptPlan()
+    second = restarts.after(first, FencedError("x"))
+    assert second is not None
+    assert second.former_runs == {first.run_id}
+    with pytest.raises(UnavailableError):
+        restarts.after(second, AWAY)

@@ -1,11 +1,13 @@
 """One task: sessions transformed, failures kept, open sessions found, and nothing done with other code or more memory than was said."""
 
+import errno
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from service.errors import SettingsError
@@ -39,6 +41,23 @@ def raising(session: Session) -> Iterable[OutputEvent]:
 
 def exiting(session: Session) -> Iterable[OutputEvent]:
     raise SystemExit(3)
+
+
+LACKING: list[BaseException] = [
+    MemoryError(),
+    pa.ArrowMemoryError("malloc"),
+    OSError(errno.EMFILE, "Too many open files"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    RuntimeError("can't start new thread"),
+]
+
+
+def lacking(session: Session) -> Iterable[OutputEvent]:
+    raise LACKING[0]
+
+
+def hiding_what_lacks(session: Session) -> Iterable[OutputEvent]:
+    raise ValueError("no price") from LACKING[0]
 
 
 def wrong(session: Session) -> Iterable[Any]:
@@ -102,6 +121,18 @@ def two_slices(cache: Path, at: int) -> tuple[dict[str, Any], Slice]:
     first = slice_of(rules=RULES, end=at)
     *_, partition = found(cache, first, OPEN)
     return partition, following(first, partition, 5)
+
+
+@pytest.mark.parametrize("function", ["lacking", "hiding_what_lacks"])
+@pytest.mark.parametrize("error", LACKING, ids=repr)
+def test_what_the_machine_lacks_is_no_fault_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: BaseException
+) -> None:
+    """It gets no letter: the task fails, and the next attempt finds another machine, or a smaller batch."""
+    monkeypatch.setattr(f"{HERE}.LACKING", [error])
+    with pytest.raises(type(error)) as raised:
+        found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:{function}")
+    assert raised.value is error
 
 
 def test_a_session_comes_with_its_place_and_its_outputs(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """Where the outbox is: the newest batch's end and what is open there, else what the generation began with."""
 
-from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +11,7 @@ from spark_job.recovery.positions.generations import Generation
 from spark_job.recovery.positions.lineage import Lineage
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
 from spark_job.recovery.positions.position import InputPosition, StreamRow
-from spark_job.recovery.runs import STOPPED, Begun, Run
+from spark_job.recovery.runs import Begun
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 START = Offsets({P0: 100, P1: 50})
@@ -72,39 +69,6 @@ def test_the_safe_offset_of_a_partition_is_its_end_where_nothing_is_open_and_nev
     above = OpenPartitions({P0: OpenPartition(150, 1, 0, 0, "tombstones alone")})
     assert InputPosition(Generation(**{**vars(GENERATION), "open": above}), None).safe(P0) == 100
     assert at.safe(P2) == 0
-
-
-def run(**changed: Any) -> Run:
-    values: dict[str, Any] = dict.fromkeys((field.name for field in fields(Run)), 1)
-    ended = {"resumes_at": END.to_json(), "max_events": 1_000, "ended_because": None}
-    return Run(**values | ended | changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "end", "events"),
-    [
-        ({"ended_because": "BatchTooLargeError: x"}, END, 250),
-        ({}, END, 250),
-        ({"ended_because": STOPPED}, END, 5_000),
-        ({"ended_because": "BatchTooLargeError: x"}, Offsets({**END, P0: 141}), 5_000),
-        ({"max_events": 3}, END, 1),
-        ({"max_events": None}, END, 1_250),
-        ({"max_events": 10_000}, END, 1_250),
-    ],
-    ids=[
-        "failed here",
-        "killed here",
-        "stopped",
-        "had got on",
-        "never below one",
-        "by an older version",
-        "the setting was lowered",
-    ],
-)
-def test_a_run_that_ended_where_it_began_leaves_the_next_one_a_quarter_of_its_events(
-    changed: dict[str, Any], end: Offsets, events: int
-) -> None:
-    assert run(**changed).next_max_events(end, 5_000) == events
 
 
 def test_a_start_says_how_much_is_read_again_at_the_most() -> None:

@@ -27,14 +27,14 @@ def java_beside(spark: Path) -> str:
 
 
 def test_without_an_archive_the_jvm_is_given_nothing(spark: Path) -> None:
-    assert class_archive.options(java_beside(spark)) == ""
+    assert class_archive.options(java_beside(spark)) == []
 
 
 def test_an_archive_that_is_there_is_used(spark: Path) -> None:
     path = class_archive.archive(java_beside(spark))
     path.parent.mkdir(parents=True)
     path.touch()
-    assert class_archive.options(java_beside(spark)).startswith(f"-XX:SharedArchiveFile={path} ")
+    assert class_archive.options(java_beside(spark))[0] == f"-XX:SharedArchiveFile={path}"
 
 
 def test_another_spark_or_java_has_another_archive(spark: Path) -> None:

@@ -1,13 +1,16 @@
 """What ends an attempt says what to do, with an exit code for its cause, whether it passes by itself, and without payloads."""
 
+import errno
 import inspect
 import re
 from collections import defaultdict
 
 import psycopg
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
 
 import service.errors
 import spark_job.spark.ivy
@@ -24,20 +27,20 @@ from service.errors import (
 )
 from spark_job.assembly import errors as task_errors
 from spark_job.input import reading
-from spark_job.spark import failures, jvm
-from spark_job.spark.failures import (
+from spark_job.spark import errors, jvm, spark_text
+from spark_job.spark.errors import (
     BatchTooLargeError,
+    DefectError,
     DiskFullError,
+    ExhaustedError,
     JobFailedError,
     OpenSessionsTooLargeError,
     SparkLostError,
     TransformFailedError,
     WorkerCodeChangedError,
     WorkerDiedError,
-    explain,
-    explained,
-    passes_by_itself,
 )
+from spark_job.spark.failures import explain, explained, passes_by_itself
 from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations.md"
@@ -45,7 +48,7 @@ ABORTED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 4 times,
 STACK = "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)"
 
 
-class ShownError(Exception):
+class ShownError(PySparkException):
     """As pyspark raises it: a message, and the Java stack beside it."""
 
     def __init__(self, message: str, stack: str = "") -> None:
@@ -404,7 +407,97 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         True,
         "Caused by: java.lang.IllegalStateException: nobody knows",
     ),
-    "not Spark's": (KeyError(5), JobFailedError, 10, True, "KeyError: 5"),
+    # The machine's resources, in this process and in Spark's
+    "own memory": (MemoryError(), BatchTooLargeError, 13, True, "MemoryError"),
+    "memory of a task": (
+        in_worker("pyarrow.lib.ArrowMemoryError: malloc"),
+        BatchTooLargeError,
+        13,
+        True,
+        "malloc",
+    ),
+    "memory of a transform": (in_worker("MemoryError"), BatchTooLargeError, 13, True, "MemoryError"),
+    "own disk": (OSError(errno.ENOSPC, "No space left on device"), DiskFullError, 14, True, "No space left"),
+    "own quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), DiskFullError, 14, True, "quota"),
+    "disk of a task": (
+        in_worker("OSError: [Errno 28] No space left on device"),
+        DiskFullError,
+        14,
+        True,
+        "No space left",
+    ),
+    "own descriptors": (OSError(errno.EMFILE, "Too many open files"), ExhaustedError, 22, False, "ulimit -n"),
+    "descriptors of the machine": (OSError(errno.ENFILE, "x"), ExhaustedError, 22, False, "x"),
+    "own threads": (RuntimeError("can't start new thread"), ExhaustedError, 22, False, "new thread"),
+    "descriptors for Postgres": (
+        psycopg.OperationalError("could not create socket: Too many open files"),
+        ExhaustedError,
+        22,
+        False,
+        "could not create socket",
+    ),
+    "descriptors for Kafka": (
+        kafka(KafkaError._CRIT_SYS_RESOURCE, "failed to create thread"),
+        ExhaustedError,
+        22,
+        False,
+        "failed to create thread",
+    ),
+    "threads of the JVM": (
+        in_java("java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory"),
+        ExhaustedError,
+        22,
+        False,
+        "native thread",
+    ),
+    "descriptors of the JVM": (
+        in_java("java.net.SocketException: Too many open files"),
+        ExhaustedError,
+        22,
+        False,
+        "Too many open files",
+    ),
+    "descriptors of a task": (
+        in_worker("OSError: [Errno 24] Too many open files: '/dev/null'"),
+        ExhaustedError,
+        22,
+        False,
+        "/dev/null",
+    ),
+    # Defects
+    "a key in this process": (KeyError(5), DefectError, 21, True, "KeyError: 5"),
+    "a type in this process": (TypeError("no len()"), DefectError, 21, True, "TypeError: no len()"),
+    "Arrow in this process": (pa.ArrowInvalid("bad cast"), DefectError, 21, True, "ArrowInvalid: bad cast"),
+    "a key in a task": (in_worker("KeyError: 'x'"), DefectError, 21, True, "KeyError: 'x'"),
+    "Arrow in a task": (
+        in_worker("pyarrow.lib.ArrowInvalid: offset overflow"),
+        DefectError,
+        21,
+        True,
+        "offset overflow",
+    ),
+    "a file of a task": (in_worker("PermissionError: [Errno 13] denied"), JobFailedError, 10, True, "denied"),
+    "damage that passes": (
+        in_worker("spark_job.sessions.errors.DamagedStateError: it has another format"),
+        JobFailedError,
+        10,
+        True,
+        "another format",
+    ),
+    "Kafka away from a task": (
+        in_worker('cimpl.KafkaException: KafkaError{code=_ALL_BROKERS_DOWN,val=-187,str="1/1 brokers down"}'),
+        UnavailableError,
+        6,
+        True,
+        "brokers down",
+    ),
+    "package of a transform not there": (
+        in_worker("ModuleNotFoundError: No module named 'orjson'"),
+        SettingsError,
+        2,
+        False,
+        "No module named 'orjson'",
+    ),
 }
 
 
@@ -422,7 +515,7 @@ def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_n
 
 
 def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
-    for signs, kind, meaning in failures.SPARK_SIGNS:
+    for signs, kind, meaning in spark_text.SPARK_SIGNS:
         for sign in signs:
             error = explain(ShownError(f"{ABORTED}: {sign}: words"))
             assert type(error) is kind, sign
@@ -431,7 +524,7 @@ def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
 
 
 def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
-    signs = {sign for row in failures.SPARK_SIGNS for sign in row[0]}
+    signs = {sign for row in spark_text.SPARK_SIGNS for sign in row[0]}
     for module in (task_errors, reading):
         own = {
             name
@@ -498,7 +591,7 @@ def kinds() -> list[type[OutboxError]]:
     """Every error with which `spark-job run` ends and that has an exit code of its own."""
     return [
         kind
-        for module in (service.errors, failures, spark_job.spark.ivy)
+        for module in (service.errors, errors, spark_job.spark.ivy)
         for kind in vars(module).values()
         if inspect.isclass(kind)
         and issubclass(kind, OutboxError)

@@ -17,12 +17,13 @@ from service.settings import JobSettings
 from spark_job.input.offsets import Offsets
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import ownership
+from spark_job.recovery.batch_size import BatchSize
 from spark_job.recovery.requests import JobRequest
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
 from spark_job.spark import query
 from spark_job.spark.endings import FailedPart, Interruption, QueryEnding
-from spark_job.spark.failures import JobFailedError
+from spark_job.spark.errors import JobFailedError
 from spark_job.spark.query import QueryLoop
 
 MOST = 16
@@ -98,10 +99,11 @@ class Steps:
 
     def __init__(self, run: Any, start: Offsets, commits: CommitThread, _condition: Condition) -> None:
         self.run, self.read_to, self.before, self.columns = run, start, 0, None
-        self._commits, self._reduced = commits, False
+        self._commits = commits
+        self._successes_to_grow: int | None = None
 
-    def begin_query(self, *, reduced: bool) -> None:
-        self._reduced = reduced
+    def begin_query(self, successes_to_grow: int | None) -> None:
+        self._successes_to_grow = successes_to_grow
 
     def compute(self, _frame: None, _planned: BatchRange, number: int, ending: QueryEnding) -> None:
         if number == self.fails_at:
@@ -117,7 +119,7 @@ class Steps:
 
         if self._commits.hand_over(commit):
             self.computed.append(number)
-            if self._reduced and number + 1 == self.grows_after:
+            if self._successes_to_grow is not None and number + 1 == self.grows_after:
                 ending.grow()
 
 
@@ -156,7 +158,9 @@ class Run:
             reader=SimpleNamespace(expected=SimpleNamespace(generation=generation)),
             run_id=None,
         )
-        self.loop = QueryLoop(run, Offsets(), max_events, self.stop, self.interruption, Condition())
+        self.loop = QueryLoop(
+            run, Offsets(), BatchSize(max_events, MOST), self.stop, self.interruption, Condition()
+        )
         self.result: JobRequest | BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 

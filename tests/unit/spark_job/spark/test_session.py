@@ -16,7 +16,15 @@ from spark_job.spark import session
 from spark_job.spark.work_folder import WorkFolder
 
 SECRET = 's3cret \\ "quoted" ü=:#'
-VARIABLES = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "PYTHONWARNINGS")
+VARIABLES = (
+    "JAVA_HOME",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "PYTHONPATH",
+    "PYTHONWARNINGS",
+    "SPARK_HOME",
+    "SPARK_LOCAL_IP",
+)
 
 
 class Builder:
@@ -61,6 +69,8 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     monkeypatch.setattr("spark_job.spark.jvm.start", lambda: None)
     found = Builder()
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=found))
+    monkeypatch.setattr("spark_job.spark.jvm_environment.temporary_files", lambda folder, _cache: folder)
+    monkeypatch.setattr(session, "serve_results_over_tcp", lambda _session: None)
     monkeypatch.setattr(session, "java_executable", lambda: "/nowhere/bin/java")
     monkeypatch.setattr(session, "spark_connector_jars", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
     return found
@@ -180,8 +190,8 @@ def test_a_batchs_result_may_take_half_of_the_heap(start: Starting, memory: str,
 
 def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starting, tmp_path: Path) -> None:
     told = start(cache=str(tmp_path))["spark.driver.extraJavaOptions"]
-    assert f"-Doutbox.spark.log={tmp_path / 'spark.log'}" in told.split()
-    (settings,) = re.findall(r"-Dlog4j2\.configurationFile=(\S+)", told)
+    assert f"-Doutbox.spark.log={tmp_path / 'spark.log'}" in shlex.split(told)
+    (settings,) = re.findall(r'"-Dlog4j2\.configurationFile=([^"]+)"', told)
     text = Path(settings).read_text("utf-8")
     assert "${sys:outbox.spark.log}" in text
     assert "appender.file.filePermissions = rw-------" in text

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import psycopg
 import pytest
 
-from service.errors import ContinuityError
+from service.errors import ContinuityError, UnavailableError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import ownership, runs
 from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
+from spark_job.spark.errors import BatchTooLargeError
 from tests.support.recovery.starts import (
     ADDED,
     MOST,
@@ -72,13 +73,15 @@ def test_a_partition_that_was_added_begins_at_its_earliest_record(
 @pytest.mark.parametrize(
     ("because", "before", "takes"),
     [
-        ("UnavailableError: gone", MOST, MOST // 4),
+        (runs.because(BatchTooLargeError("x"), MOST), MOST, MOST // 4),
+        (runs.because(BatchTooLargeError("x"), 800), 200, 200),  # it had grown meanwhile
+        (runs.because(UnavailableError("gone"), None), MOST, MOST),
+        (runs.because(UnavailableError("gone"), None), 200, 200),
         (None, 200, 50),  # killed
-        ("JobFailedError: again", 3, 1),
-        (runs.STOPPED, MOST, MOST),
+        (runs.STOPPED, 200, MOST),
     ],
 )
-def test_a_run_that_ended_without_a_batch_makes_the_next_one_take_fewer_events(
+def test_a_run_whose_batches_were_too_large_makes_the_next_one_take_fewer_events(
     sink_run: SinkRun, connection: Connection, database: str, because: str | None, before: int, takes: int
 ) -> None:
     start(connection)
@@ -92,11 +95,10 @@ def test_a_run_that_ended_without_a_batch_makes_the_next_one_take_fewer_events(
     assert run_row(connection)["max_events"] == takes
 
 
-def test_a_run_that_got_on_leaves_the_next_one_its_full_batches(
+def test_a_killed_run_that_had_committed_leaves_the_next_one_its_full_batches(
     sink_run: SinkRun, connection: Connection
 ) -> None:
-    """However it ended: the run of the fixture has written two batches."""
-    leave(sink_run, "UnavailableError: gone")
+    """The run of the fixture has written two batches."""
     assert start(connection).begun.max_events == MOST
 
 

@@ -1,0 +1,54 @@
+"""What a connection that could not be opened says: whether Postgres refuses this client, or nobody can be asked.
+
+A failed connection has no SQLSTATE, and its text is in the server's language. What stays the same in each are the names in it: a server
+that refuses a login quotes the role, or names pg_hba.conf.
+"""
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from service.errors import CredentialsRefusedError, HostUnknownError, UnavailableError
+from service.settings import PostgresSettings
+
+_QUOTES = "\"'`´«»„“”‘’「」"
+_TLS_SIGNS = ("certificate", "SSL is not enabled", "does not support SSL", "SSL error", "private key")
+# A role that has all of its connections is let in later.
+_FULL = "too many connections"
+
+
+def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[UnavailableError]:
+    """Return the kind of error that a failed connection is: refused, no such host, or no answer."""
+    given = conninfo_to_dict(settings.dsn.get_secret_value())
+    # Without libpq's own "connection to server at <host>": what it repeats of the DSN proves nothing.
+    said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
+    if _names_role(error, given, said) and _FULL not in said:
+        return CredentialsRefusedError
+    if "pg_hba.conf" in said or any(sign in said for sign in _TLS_SIGNS):
+        return CredentialsRefusedError
+    if error.pgconn is not None and error.pgconn.needs_password:
+        return CredentialsRefusedError
+    return HostUnknownError if _is_unknown(str(given.get("host") or "")) else UnavailableError
+
+
+def _names_role(error: psycopg.Error, given: Mapping[str, Any], said: str) -> bool:
+    role = given.get("user") or (error.pgconn and error.pgconn.user.decode())
+    return bool(role) and re.search(rf"[{_QUOTES}]\s?{re.escape(str(role))}\s?[{_QUOTES}]", said) is not None
+
+
+def _is_unknown(hosts: str) -> bool:
+    """Whether no host of a DSN has an address, by a name server that answers."""
+    names = [host for host in hosts.split(",") if host and not host.startswith(("/", "@"))]
+    return bool(names) and all(map(_has_no_address, names))
+
+
+def _has_no_address(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, None)
+    except socket.gaierror as error:
+        return error.errno == socket.EAI_NONAME
+    return False

@@ -1,0 +1,94 @@
+"""What the JVM finds where it starts: its home, a folder for temporary files, a user, the name of the machine.
+
+Each of these may be missing or stale on a machine, and the JVM then ends, or works until it first needs it. So the job gives what it can;
+`start_failure.py` says what it cannot.
+"""
+
+import contextlib
+import os
+import pwd
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import pyspark
+import structlog
+
+log = structlog.get_logger()
+
+_LEFT_S = 86_400.0
+_UNIX_SYSTEM = "com/sun/security/auth/module/UnixSystem.class"
+
+
+def option(text: str) -> str:
+    """Return one option of a JVM as Spark's launcher reads it from a list: paths may have spaces and quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def choose_spark_home() -> None:
+    """Let SPARK_HOME lead to the Spark of this Python's pyspark: another version does not understand it."""
+    own, named = Path(pyspark.__file__).parent, os.environ.get("SPARK_HOME")
+    if named is None or _is_ours(Path(named)) or not _is_ours(own):
+        return
+    log.warning("spark_home_ignored", named=named, used=str(own))
+    os.environ["SPARK_HOME"] = str(own)
+
+
+def temporary_files(folder: Path, cache: str) -> Path:
+    """Return a folder from which the JVM can load native code. Kafka's compression unpacks its own to where temporary files are.
+
+    `folder`: of this process, the first choice; where it is mounted noexec, a folder in `cache`.
+    """
+    if not _forbids_code(folder):
+        return folder
+    other = Path(cache).expanduser().absolute() / "jvm"
+    other.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _forbids_code(other):
+        log.warning("temporary_files_noexec", folders=[str(folder), str(other)])
+        return folder
+    for left in other.iterdir():  # by a JVM that was killed: a file is needed while it is loaded only
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _LEFT_S:
+                left.unlink()
+    return other
+
+
+def user_options(folder: Path) -> list[str]:
+    """Return the JVM's options for a user whom the system does not know, as in OpenShift's containers; none for any other.
+
+    `folder`: of this process; the user's home, in which nothing is kept.
+    """
+    user = os.geteuid()
+    if _is_known(user):
+        return []
+    # The JDK gives no name for such a user, and Hadoop's login, which Spark needs, fails without.
+    patch = folder / "nameless-user"
+    target = patch.joinpath(*_UNIX_SYSTEM.split("/"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(files("spark_job.spark").joinpath("nameless_user", target.name).read_bytes())
+    home = os.environ.get("HOME", "")
+    return [
+        f"-Duser.name=uid-{user}",
+        f"-Duser.home={home if os.path.isabs(home) and os.access(home, os.W_OK) else folder}",
+        f"-Doutbox.uid={user}",
+        f"-Doutbox.gid={os.getegid()}",
+        f"--patch-module=jdk.security.auth={patch}",
+    ]
+
+
+def _is_known(user: int) -> bool:
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _is_ours(home: Path) -> bool:
+    return (home / "bin" / "spark-submit").is_file() and any(
+        (home / "jars").glob(f"spark-core_*-{pyspark.__version__}.jar")
+    )
+
+
+def _forbids_code(folder: Path) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
