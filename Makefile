@@ -93,6 +93,7 @@ faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zom
 .PHONY: soak
 soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under load, judged after every five; writes docs/soak.md
 	$(BIN)/python -m tests.soak --minutes 100 --report docs/soak.md
+	KEPT_ATTEMPTS=200 KEPT_BATCHES=5000 $(BIN)/pytest -q tests/acceptance/operation/test_nothing_is_kept.py
 
 .PHONY: soak-short
 soak-short: $(INSTALLED) ## The same for ten minutes
@@ -107,7 +108,7 @@ $(FUZZER)/.installed: requirements/fuzz.txt $(INSTALLED)
 	@touch $@
 
 .PHONY: fuzz
-fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records, the cache and schemas for MINUTES (60); adds to tests/fuzz/corpus
+fuzz: $(FUZZER)/.installed ## Coverage-guided fuzzing of events, settings, progress records and the cache for MINUTES (60); adds to tests/fuzz/corpus
 	PYTHONPATH=$(FUZZER) $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 BENCH ?= throughput latency capacity growth faults outage catch-up

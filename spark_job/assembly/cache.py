@@ -16,7 +16,9 @@ import mmap
 import os
 import re
 import secrets
+import shutil
 import stat
+import time
 from collections.abc import Iterable, Set
 from pathlib import Path
 
@@ -31,6 +33,8 @@ from spark_job.sessions.state.open_sessions import OpenSessions, digest
 from spark_job.sessions.state.open_state import OpenState
 
 _MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
+_ABANDONED_S = 7 * 86_400.0
+_SWEEP_EVERY_S = 3_600.0
 _CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")
 
 
@@ -79,6 +83,7 @@ class SessionCache:
                 head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
                 self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
             self._clean({state.digest, *before})
+            self._sweep()
         except OSError as error:
             self.problem = f"open sessions were not kept in {self._folder}: {error}"
 
@@ -140,6 +145,19 @@ class SessionCache:
                 if entry.name not in kept:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
+
+    def _sweep(self) -> None:
+        """Once an hour, remove the folders of partitions that have not been stored here for a week: other machines have them now."""
+        outbox = self._folder.parent
+        now, mark = time.time(), outbox.with_name(f".{outbox.name}.swept")
+        with contextlib.suppress(FileNotFoundError):
+            if now - mark.stat().st_mtime < _SWEEP_EVERY_S:
+                return
+        with contextlib.suppress(FileNotFoundError):  # nothing was ever stored here
+            mark.touch(mode=0o600)
+            for entry in os.scandir(outbox):
+                if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_mtime > _ABANDONED_S:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
     def _remember(self, chunks: Iterable[EventChunk], names: Iterable[str]) -> None:
         self._held = list(chunks)  # an id is its chunk's for as long as that lives

@@ -3,6 +3,7 @@
 import errno
 import os
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -324,3 +325,26 @@ def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues
     assert len(left) == written
     assert opened(tmp_path).load(LARGER.digest) is None
     assert opened(tmp_path).load(LARGE.digest) is not None
+
+
+def test_what_other_machines_have_now_is_removed_after_a_week_and_looked_for_once_an_hour(
+    tmp_path: Path,
+) -> None:
+    moved, recent = (tmp_path / UUID / f"id-{partition}" for partition in (1, 2))
+    for folder, days in ((moved, 8), (recent, 6)):
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "0.sessions").touch()
+        os.utime(folder, (time.time() - days * 86_400,) * 2)
+    (tmp_path / UUID).chmod(0o700)
+    (tmp_path / UUID / "link").symlink_to(tmp_path)
+    kept(tmp_path, LARGE)
+    assert not moved.exists()
+    assert recent.exists()
+    assert (tmp_path / UUID / "link").exists()
+
+    os.utime(recent, (0, 0))
+    kept(tmp_path, LARGE, LARGER)
+    assert recent.exists()
+    os.utime(tmp_path / f".{UUID}.swept", (time.time() - 3_601,) * 2)
+    kept(tmp_path, LARGE)
+    assert not recent.exists()
