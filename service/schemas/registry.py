@@ -5,6 +5,7 @@ remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a ve
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -224,12 +225,26 @@ def _seconds(retry_after: str) -> float | None:
 
 def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
     """Return this process' schemas of a registry: one for each configuration of its client."""
-    return _schemas_of(json.dumps(dict(options), sort_keys=True))
+    return _schemas_of(configuration(options))
+
+
+def configuration(options: Mapping[str, Any]) -> str:
+    """Return what a client is made of: its options, and the state of the certificates and keys that they name, which it reads only once."""
+    files = {name: _state(str(file)) for name, file in options.items() if name.endswith(".location")}
+    return json.dumps([dict(options), files], sort_keys=True)
+
+
+def _state(file: str) -> list[int]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 @cache
-def _schemas_of(options: str) -> RegistrySchemas:
-    return RegistrySchemas(json.loads(options))
+def _schemas_of(configured: str) -> RegistrySchemas:
+    return RegistrySchemas(json.loads(configured)[0])
 
 
 def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":

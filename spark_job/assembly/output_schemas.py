@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from service.schemas.registry import RegistrySchemas, registry_errors, schemas_of
+from service.schemas.registry import RegistrySchemas, configuration, registry_errors, schemas_of
 from service.schemas.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly.slices import OutputSchemaRules
@@ -86,10 +86,10 @@ def output_encoder(
     registry: Mapping[str, Any], rules: OutputSchemaRules
 ) -> Callable[[str, WithSchema], bytes] | None:
     """Return this process' encoder for a registry, by the options of its client; None where there is none."""
-    return _output_encoder(json.dumps(dict(registry), sort_keys=True), rules) if registry else None
+    return _output_encoder(configuration(registry), rules) if registry else None
 
 
 @cache
-def _output_encoder(registry: str, rules: OutputSchemaRules) -> OutputEncoder:
-    options = json.loads(registry)
+def _output_encoder(configured: str, rules: OutputSchemaRules) -> OutputEncoder:
+    options = json.loads(configured)[0]
     return OutputEncoder(schemas_of(options), str(options["url"]), rules)

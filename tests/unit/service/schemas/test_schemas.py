@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import SettingsError
 from service.schemas.proto_text import descriptors
-from service.schemas.registry import RegistrySchemas
+from service.schemas.registry import RegistrySchemas, schemas_of
 from service.schemas.values import decoded, readable
 from service.schemas.wire import WireFormatError, framed, message_path, split
 from service.schemas.writer import (
@@ -28,6 +28,7 @@ from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.schemas.clicks import AVRO, avro_encoder, proto_class, proto_file
 from tests.support.schemas.registry import Registry, registry
+from tests.support.secured.authority import Authority
 
 EVENT = {"event_type": "start", "session_key": "k", "price_cents": 7, "tags": ["a"]}
 PROTO = base64.b64encode(proto_file().SerializeToString()).decode()
@@ -262,3 +263,17 @@ def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("OUTBOX_SCHEMA_REGISTRY__OPTIONS", '{"max.retries": 7}')
     found = load_settings().schema_registry.client()
     assert (found["url"], found["max.retries"]) == ("http://h", 7)
+
+
+def test_a_certificate_that_was_replaced_is_read_by_a_new_client(tmp_path: Path) -> None:
+    options = {
+        "url": "https://registry.invalid",
+        "ssl.ca.location": str(Authority(tmp_path / "authority").certificate),
+    }
+    first = schemas_of(options)
+    assert schemas_of(dict(options)) is first
+    Authority(tmp_path / "authority")
+    second = schemas_of(options)
+    assert second is not first
+    for each in (first, second):
+        each.client.close()
