@@ -1,14 +1,12 @@
 """Where outputs may go."""
 
-from uuid import uuid4
-
 import pytest
 from pydantic import ValidationError
 
 from service.output_topics import OutputTopics
 from service.settings import PublisherSettings
 
-UUID = str(uuid4())
+UUID = "6f2b8c9e-1b7d-4c1e-9d3a-0a1b2c3d4e5f"
 
 
 @pytest.mark.parametrize(
