@@ -44,20 +44,31 @@ def fencing_producer(
     deadline = time.monotonic() + kafka.request_timeout_s
     while True:
         try:
-            # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
             with needing("Write", "transactional id", transactional_id):
-                producer.init_transactions(_SLICE_S)
+                _begin(producer)
             return producer
         except KafkaException as error:
-            producer.poll(0)  # serves what librdkafka says
             # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
-            if error.args[0].retriable() and not give_up() and time.monotonic() < deadline:
+            passing = error.args[0].retriable()
+            if passing and not give_up() and time.monotonic() < deadline:
                 continue
             if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 raise _timeout_refused(transaction_timeout_ms) from error
-            if error.args[0].retriable() and not give_up() and topics.lack_transaction_log():
+            if passing and not give_up() and topics.lack_transaction_log():
                 raise _no_transaction_log(topics) from error
             raise complaints.explain(error) from error
+
+
+def _begin(producer: Producer) -> None:
+    try:
+        # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
+        producer.init_transactions(_SLICE_S)
+    except KafkaException as error:
+        if error.args[0].retriable():
+            producer.poll(
+                0
+            )  # raises what librdkafka has found meanwhile: that the credentials are refused, or all is lost
+        raise
 
 
 def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:

@@ -24,6 +24,8 @@ class Refusing:
         raise KafkaException(self._error)
 
     def poll(self, _timeout: float) -> None:
+        if self._error.fatal():
+            raise KafkaException(self._error)  # once, as librdkafka does, whatever was raised before
         if self._complaint is not None:
             self._told(self._complaint)
 
@@ -61,7 +63,7 @@ TIMED_OUT = KafkaError(KafkaError._TIMED_OUT, "Timed out waiting for operation",
 
 
 def test_a_transaction_timeout_above_the_brokers_names_both_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = fence(monkeypatch, KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT))
+    error = fence(monkeypatch, KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT, fatal=True))
     assert isinstance(error, StoppedError)
     assert error.reason is StopReason.TRANSACTIONS_REFUSED
     assert "[publisher] transaction_timeout_ms = 60000" in str(error)
@@ -77,7 +79,7 @@ def test_a_transaction_log_that_cannot_be_made_names_its_setting(monkeypatch: py
 
 def test_a_right_that_is_missing_is_not_taken_for_a_missing_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody was ever let in, there is no log either."""
-    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal=True)
     error = fence(monkeypatch, refused, has_log=False)
     assert isinstance(error, KafkaException)
     assert "Write on transactional id 'id' is needed" in error.args[0].str()
