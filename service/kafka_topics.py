@@ -6,12 +6,14 @@ A broker that has just started, or lags, does not know each topic yet: its word 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from typing import Literal
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
     AdminClient,
     ConfigEntry,
     ConfigResource,
+    OffsetSpec,
     ResourceType,
     TopicDescription,
 )
@@ -104,6 +106,40 @@ def topic_configs(
         for resource, answer in admin.answers(ask, give_up).items():
             with needing("DescribeConfigs", "topic", resource.name):
                 found[resource.name] = answer.result()
+    return found
+
+
+def partition_offsets(
+    admin: KafkaAdmin,
+    places: Iterable[tuple[str, int]],
+    which: Literal["earliest", "latest"],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+    *,
+    committed: bool = False,
+) -> dict[tuple[str, int], int]:
+    """Return the first offset or the end of each partition (topic, number), by its leader. `committed`: up to the first open transaction.
+
+    Raises KafkaException.
+    """
+    spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(*place): spec for place in places}
+    if not wanted:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    answers = admin.answers(
+        lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s), give_up
+    )
+    found = {}
+    for place, answer in answers.items():
+        with needing("Describe", "topic", place.topic):
+            found[place.topic, place.partition] = int(answer.result().offset)
+    for (topic, partition), offset in found.items():
+        if offset < 0:
+            # librdkafka 2.16 answers so, and names no error, where the leader has not answered in time.
+            error = KafkaError(KafkaError._TIMED_OUT, f"the leader of {topic}/{partition} does not answer")
+            admin.note(error)
+            raise KafkaException(error)
     return found
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
     ConfigEntry,
-    OffsetSpec,
     TopicDescription,
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -21,7 +20,7 @@ from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka_client import KafkaAdmin
 from service.kafka_rights import needing
-from service.kafka_topics import MISSING_S, existing_topics, known_topics, topic_configs
+from service.kafka_topics import MISSING_S, existing_topics, known_topics, partition_offsets, topic_configs
 from service.topic_ids import topic_id_text
 
 _log = structlog.get_logger()
@@ -226,16 +225,11 @@ class Topics:
         return found
 
     def _ends(self, topic: str, partitions: Iterable[int], committed: bool) -> dict[int, int]:
-        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        answers = self._admin.answers(
-            lambda client: client.list_offsets(
-                wanted, isolation_level=level, request_timeout=self._timeout_s
-            ),
-            self._give_up,
+        places = [(topic, partition) for partition in partitions]
+        found = partition_offsets(
+            self._admin, places, "latest", self._timeout_s, self._give_up, committed=committed
         )
-        with needing("Describe", "topic", topic):
-            return {place.partition: int(answer.result().offset) for place, answer in answers.items()}
+        return {partition: end for (_, partition), end in found.items()}
 
     def high_watermark(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """Return the end of one partition, as `ends` does."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from service.errors import (
     ContinuityError,
@@ -18,7 +17,7 @@ from service.errors import (
     UnavailableError,
 )
 from service.kafka_client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
-from service.kafka_topics import existing_topics, topic_configs
+from service.kafka_topics import existing_topics, partition_offsets, topic_configs
 from service.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
@@ -135,27 +134,20 @@ class KafkaInput:
 
         Raises UnavailableError.
         """
-        spec: Any = OffsetSpec.earliest() if where == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = {
-            KafkaTopicPartition(topic, partition): spec
-            for topic, numbers in topics.partitions.items()
-            for partition in numbers
-        }
-        level = IsolationLevel.READ_COMMITTED if where == "readable" else IsolationLevel.READ_UNCOMMITTED
+        places = [(topic, number) for topic, numbers in topics.partitions.items() for number in numbers]
         try:
-            answers = self._admin.answers(
-                lambda client: client.list_offsets(
-                    wanted, isolation_level=level, request_timeout=self._kafka.request_timeout_s
-                )
-            )
-            return Offsets(
-                {
-                    TopicPartition(topics.ids[place.topic], place.partition): answer.result().offset
-                    for place, answer in answers.items()
-                }
+            found = partition_offsets(
+                self._admin,
+                places,
+                "earliest" if where == "earliest" else "latest",
+                self._kafka.request_timeout_s,
+                committed=where == "readable",
             )
         except KafkaException as error:
             raise self._explained(error) from error
+        return Offsets(
+            {TopicPartition(topics.ids[topic], number): offset for (topic, number), offset in found.items()}
+        )
 
     def show_progress(self, end: Offsets, topics: InputTopics) -> None:
         """Commit offsets to the consumer group, for lag tools only; recovery never reads them, so a failure is only logged."""

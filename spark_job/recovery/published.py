@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaException
 
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
 from service.kafka_client import QUIET, KafkaAdmin, admin_client
 from service.kafka_reading import RangeReader
 from service.kafka_rights import needing
-from service.kafka_topics import existing_topics
+from service.kafka_topics import existing_topics, partition_offsets
 from service.settings import Settings
 from spark_job.recovery.positions.generations import Connection
 
@@ -101,17 +100,10 @@ def _bounds(admin: KafkaAdmin, topic: str) -> dict[int, tuple[int, int]]:
     if not described:
         return {}
 
-    def ask(spec: Any) -> dict[int, int]:
-        places = {TopicPartition(topic, partition.id): spec for partition in described[topic].partitions}
-        answers = admin.answers(
-            lambda client: client.list_offsets(
-                places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
-            )
-        )
-        return {place.partition: answer.result().offset for place, answer in answers.items()}
-
-    lows, ends = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    return {partition: (low, ends[partition]) for partition, low in lows.items()}
+    places = [(topic, partition.id) for partition in described[topic].partitions]
+    lows = partition_offsets(admin, places, "earliest", _TIMEOUT_S, committed=True)
+    ends = partition_offsets(admin, places, "latest", _TIMEOUT_S, committed=True)
+    return {place[1]: (low, ends[place]) for place, low in lows.items()}
 
 
 def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int, int]]) -> list[Delivered]:

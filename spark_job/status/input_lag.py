@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException, TopicCollection
 
 from service.errors import SettingsError
 from service.kafka_client import KafkaAdmin, admin_client
+from service.kafka_topics import partition_offsets
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -59,14 +58,9 @@ class InputLag:
         found = described[topic].result()
         if topic_id_text(found.topic_id) != topic_id or not found.partitions:
             return {}
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        places = {KafkaTopicPartition(topic, partition.id): latest for partition in found.partitions}
-        answers = self._admin.answers(
-            lambda client: client.list_offsets(
-                places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_left(deadline)
-            )
-        )
-        return {place.partition: answer.result().offset for place, answer in answers.items()}
+        places = [(topic, partition.id) for partition in found.partitions]
+        ends = partition_offsets(self._admin, places, "latest", _left(deadline), committed=True)
+        return {partition: end for (_, partition), end in ends.items()}
 
 
 def _left(deadline: float) -> float:

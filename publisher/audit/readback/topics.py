@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
+from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
 from service.kafka_client import UNAUTHORISED, admin_client
-from service.kafka_rights import needing
-from service.kafka_topics import existing_topics
+from service.kafka_topics import existing_topics, partition_offsets
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
 
@@ -71,18 +69,18 @@ class Broker:
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
         """Return the high watermarks: past them no record counted at this moment."""
-        return self._settled(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._settled(topics, "latest")
 
     def lows(self, topics: Sequence[Topic]) -> Offsets:
         """Return the low watermarks: what was below them is deleted."""
-        return self._settled(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._settled(topics, "earliest")
 
-    def _settled(self, topics: Sequence[Topic], spec: OffsetSpec) -> Offsets:
+    def _settled(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
         """Ask again while the leaders of a topic that was just made, or whose leader moved, are not known."""
         deadline = time.monotonic() + self._settings.request_timeout_s
         while True:
             try:
-                return self._offsets(topics, spec)
+                return self._offsets(topics, which)
             except UnavailableError as error:
                 cause = error.__cause__
                 moving = isinstance(cause, KafkaException) and cause.args[0].code() in _MOVING
@@ -90,28 +88,16 @@ class Broker:
                     raise
                 time.sleep(0.2)
 
-    def _offsets(self, topics: Sequence[Topic], spec: OffsetSpec) -> Offsets:
-        places = {
-            TopicPartition(topic.name, partition): spec
+    def _offsets(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
+        places = [(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
+        try:
+            offsets = partition_offsets(self._admin, places, which, self._settings.request_timeout_s)
+        except KafkaException as error:
+            raise unavailable(self._settings, error) from error
+        return [
+            {str(partition): offsets[topic.name, partition] for partition in range(topic.partitions)}
             for topic in topics
-            for partition in range(topic.partitions)
-        }
-        found: dict[str, dict[str, int]] = {topic.name: {} for topic in topics}
-        if places:
-            try:
-                answers = self._admin.answers(
-                    lambda client: client.list_offsets(
-                        places,
-                        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                        request_timeout=self._settings.request_timeout_s,
-                    )
-                )
-                for place, answer in answers.items():
-                    with needing("Describe", "topic", place.topic):
-                        found[place.topic][str(place.partition)] = int(answer.result().offset)
-            except KafkaException as error:
-                raise unavailable(self._settings, error) from error
-        return [found[topic.name] for topic in topics]
+        ]
 
 
 def unavailable(settings: KafkaSettings, error: Exception) -> UnavailableError:

@@ -1,6 +1,7 @@
 """A broker of a few lines that can answer requests for metadata without naming a broker, as one does that has just been fenced.
 
-It speaks what a client needs to find out which cluster it is: ApiVersions, and Metadata up to version 4.
+It speaks what a client needs to find out which cluster it is: ApiVersions, and Metadata up to version 4. It can also name another broker
+than itself, one that leads every topic and that nobody can reach.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from threading import Thread
 
 from devstack.processes.port import LOOPBACK
 
-_METADATA, _API_VERSIONS = 3, 18
+_LIST_OFFSETS, _METADATA, _API_VERSIONS = 2, 3, 18
 _UNSUPPORTED_VERSION, _UNKNOWN_TOPIC = 35, 3
 _NEWEST_METADATA = 4
 
@@ -20,7 +21,9 @@ _NEWEST_METADATA = 4
 class NamelessBroker:
     """`nameless`: whether answers name no broker, and each connection is closed after one."""
 
-    def __init__(self) -> None:
+    def __init__(self, advertised: tuple[str, int] | None = None) -> None:
+        """`advertised`: the host and the port of the one broker, None for its own. With others each topic that is asked for exists."""
+        self._advertised = advertised
         self.nameless = False
         self.nameless_answers = 0
         self.port = 0
@@ -65,7 +68,8 @@ class NamelessBroker:
     def _metadata(self, request: bytes, version: int) -> bytes:
         brokers = b""
         if not self.nameless:
-            brokers = struct.pack(">i", 1) + _text(LOOPBACK) + struct.pack(">ih", self.port, -1)
+            host, port = self._advertised or (LOOPBACK, self.port)
+            brokers = struct.pack(">i", 1) + _text(host) + struct.pack(">ih", port, -1)
         return b"".join(
             [
                 struct.pack(">i", 0) if version >= 3 else b"",
@@ -73,19 +77,23 @@ class NamelessBroker:
                 brokers,
                 _text("cluster"),
                 struct.pack(">i", -1 if self.nameless else 1),
-                _unknown(request, version),
+                _topics(request, version, exist=self._advertised is not None),
             ]
         )
 
 
 def _versions(version: int) -> bytes:
     error = _UNSUPPORTED_VERSION if version else 0
-    known = ((_API_VERSIONS, 0, 0), (_METADATA, 0, _NEWEST_METADATA))
+    known = ((_API_VERSIONS, 0, 0), (_METADATA, 0, _NEWEST_METADATA), (_LIST_OFFSETS, 0, 2))
     return struct.pack(">hi", error, len(known)) + b"".join(struct.pack(">hhh", *each) for each in known)
 
 
-def _unknown(request: bytes, version: int) -> bytes:
-    """Each topic that is asked for, as one that is not there."""
+def _topics(request: bytes, version: int, *, exist: bool) -> bytes:
+    """Each topic that is asked for: with one partition, or as one that is not there."""
+    error, partitions = _UNKNOWN_TOPIC, struct.pack(">i", 0)
+    if exist:
+        # One, without error: partition 0, led by broker 1, whose only replica it has in sync.
+        error, partitions = 0, struct.pack(">ihiiiiii", 1, 0, 0, 1, 1, 1, 1, 1)
     (client_id,) = struct.unpack(">h", request[8:10])
     at = 10 + max(0, client_id)
     (count,) = struct.unpack(">i", request[at : at + 4])
@@ -94,9 +102,7 @@ def _unknown(request: bytes, version: int) -> bytes:
     for _ in range(max(0, count)):
         (size,) = struct.unpack(">h", request[at : at + 2])
         internal = b"\0" if version >= 1 else b""
-        found += (
-            struct.pack(">h", _UNKNOWN_TOPIC) + request[at : at + 2 + size] + internal + struct.pack(">i", 0)
-        )
+        found += struct.pack(">h", error) + request[at : at + 2 + size] + internal + partitions
         at += 2 + size
     return found
 
