@@ -1,6 +1,7 @@
 """One micro-batch on the driver: from the rows that Spark collected to the rows that the outbox stores. Pure; no server is asked."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from spark_job.assembly import pgcopy, rows, session_row
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery.positions.open_partitions import OpenPartition
+
+_ROWS_AT_ONCE = 10_000
 
 
 class SessionRow(NamedTuple):
@@ -124,7 +127,7 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
     letters, partitions = [], []
     counts: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for row in table.filter(pc.invert(is_session)).to_pylist():
+    for row in _others(table):
         if row["kind"] == rows.LETTER:
             letters.append(_letter(row, places))
         else:
@@ -144,6 +147,12 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
         )
     letters.sort(key=lambda letter: (letter.where, letter.closing_offset, letter.first_offset, letter.reason))
     return BatchResult(sessions, letters, partitions, counts, seconds)
+
+
+def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows that are no sessions, some at a time: a flood of letters is copied once, not three times."""
+    for part in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        yield from part.filter(pc.not_equal(part.column("kind"), rows.SESSION)).to_pylist()
 
 
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
@@ -213,7 +222,7 @@ def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Let
         row["first_offset"],
         row["last_offset"],
         row["closing_offset"],
-        row["reason"],
+        sys.intern(row["reason"]),
         row["session_key"],
         row["detail"],
         row["events"],
