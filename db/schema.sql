@@ -185,13 +185,23 @@ COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topi
 CREATE VIEW outbox.output_partition AS
  SELECT c.oid AS relation,
     c.relname AS name,
-    (r.bounds[1])::bigint AS from_batch,
-    ((r.bounds[2])::bigint - 1) AS to_batch,
+    r.from_batch,
+    (r.end_batch - 1) AS to_batch,
     i.inhdetachpending AS detaching
-   FROM ((pg_inherits i
+   FROM (((pg_inherits i
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
-     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''(\d+)''\) TO \(''(\d+)''\)$'::text) r(bounds))
-  WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.bounds IS NOT NULL));
+     CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, (0)::oid) AS bound
+         OFFSET 0) e)
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (e.bound ~~ 'FOR VALUES FROM (''%'') TO (''%'')'::text) THEN (split_part(e.bound, ''''::text, 2))::bigint
+                    ELSE NULL::bigint
+                END AS from_batch,
+                CASE
+                    WHEN (e.bound ~~ 'FOR VALUES FROM (''%'') TO (''%'')'::text) THEN (split_part(e.bound, ''''::text, 4))::bigint
+                    ELSE NULL::bigint
+                END AS end_batch) r)
+  WHERE ((i.inhparent = ('outbox.session_output'::regclass)::oid) AND (r.from_batch IS NOT NULL));
 
 --
 -- Name: VIEW output_partition; Type: COMMENT; Schema: outbox; Owner: -
@@ -219,9 +229,7 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
              l.output_events,
              l.output_bytes
             FROM outbox.batch l
-           WHERE ((l.batch_id >= check_batch_counts.from_batch) AND (l.batch_id <= check_batch_counts.to_batch) AND (EXISTS ( SELECT
-                    FROM outbox.output_partition p
-                   WHERE ((NOT p.detaching) AND (l.batch_id >= p.from_batch) AND (l.batch_id <= p.to_batch)))))) b
+           WHERE ((l.batch_id >= check_batch_counts.from_batch) AND (l.batch_id <= check_batch_counts.to_batch))) b
       FULL JOIN ( SELECT n.batch_id,
              sum(n.sessions) AS sessions,
              sum(n.events) AS events,
@@ -234,7 +242,14 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
                     FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
                   OFFSET 0) n
            GROUP BY n.batch_id) r ON ((r.batch_id = b.batch_id)))
-   WHERE ((b.batch_id IS NULL) OR (((b.sessions IS DISTINCT FROM COALESCE(r.sessions, (0)::bigint)) OR (b.output_events IS DISTINCT FROM COALESCE(r.events, (0)::bigint))) OR (b.output_bytes IS DISTINCT FROM COALESCE(r.bytes, (0)::bigint))));
+   WHERE
+         CASE
+             WHEN (b.batch_id IS NULL) THEN true
+             WHEN (((b.sessions IS DISTINCT FROM COALESCE(r.sessions, (0)::bigint)) OR (b.output_events IS DISTINCT FROM COALESCE(r.events, (0)::bigint))) OR (b.output_bytes IS DISTINCT FROM COALESCE(r.bytes, (0)::bigint))) THEN ((r.batch_id IS NOT NULL) OR (( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+                FROM outbox.output_partition p
+               WHERE (NOT p.detaching)) @> b.batch_id))
+             ELSE false
+         END;
 END;
 
 --
@@ -242,6 +257,45 @@ END;
 --
 
 COMMENT ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) IS 'Check: batches of a range whose ledger row and rows disagree.';
+
+--
+-- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((batch_id >= after_batch) AND (batch_id <= to_batch) AND (ROW(batch_id, (session_key COLLATE "C")) > ROW((after_batch + ((after_key IS NULL))::integer), COALESCE(after_key, ''::text))) AND ((to_key IS NULL) OR (ROW(batch_id, (session_key COLLATE "C")) <= ROW(to_batch, to_key))));
+
+--
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
+
+--
+-- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.delivery (
+    epoch integer NOT NULL,
+    lane integer NOT NULL,
+    seq bigint NOT NULL,
+    after_batch bigint,
+    after_key text COLLATE pg_catalog."C",
+    to_batch bigint NOT NULL,
+    to_key text COLLATE pg_catalog."C",
+    sessions bigint NOT NULL,
+    events bigint NOT NULL,
+    kafka_offsets jsonb,
+    committed_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text DEFAULT 'delivery'::text NOT NULL,
+    note text,
+    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
+    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
+    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
+    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
+    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
+);
 
 --
 -- Name: parked; Type: TABLE; Schema: outbox; Owner: -
@@ -264,6 +318,82 @@ CREATE TABLE outbox.parked (
     CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
     CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
 );
+
+--
+-- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_delivery_counts AS
+ SELECT d.epoch,
+    d.lane,
+    d.seq,
+    d.after_batch,
+    d.after_key,
+    d.to_batch,
+    d.to_key,
+    d.sessions,
+    d.events,
+    r.sessions AS row_sessions,
+    r.events AS row_events
+   FROM (outbox.delivery d
+     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
+            COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
+           FROM outbox.session_output o
+          WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
+                   FROM outbox.parked p
+                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))) r)
+  WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
+
+--
+-- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
+
+--
+-- Name: check_delivery_counts(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.check_delivery_counts
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    first_batch bigint;
+BEGIN
+    IF from_batch > to_batch THEN
+        RETURN;
+    END IF;
+    -- A delivery begins after the row that it names, so with that row's batch at the earliest.
+    SELECT min(least(d.after_batch, d.to_batch)) INTO first_batch
+    FROM outbox.delivery d
+    WHERE d.kind = 'delivery' AND d.after_batch IS NOT NULL
+      AND d.to_batch >= check_delivery_counts.from_batch AND d.to_batch <= check_delivery_counts.to_batch
+      AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]')
+          && int8range(check_delivery_counts.from_batch, nullif(check_delivery_counts.to_batch, 9223372036854775807), '[]');
+    RETURN QUERY EXECUTE $query$
+        SELECT d.epoch, d.lane, d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, r.sessions AS row_sessions,
+               r.events AS row_events
+        FROM outbox.delivery d
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(cardinality(o.session_ends)), 0) AS sessions, coalesce(sum(cardinality(o.topics)), 0) AS events
+            FROM outbox.session_output o
+            WHERE o.lane = d.lane AND o.batch_id >= $3 AND o.batch_id <= $2
+              AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
+              AND NOT EXISTS (
+                  SELECT FROM outbox.parked p
+                  WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.created_at <= d.committed_at)
+        ) r
+        WHERE d.kind = 'delivery' AND d.after_batch IS NOT NULL AND d.to_batch >= $1 AND d.to_batch <= $2
+          AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range($1, nullif($2, 9223372036854775807), '[]')
+    $query$ USING from_batch, to_batch, coalesce(first_batch, from_batch);
+END $_$;
+
+--
+-- Name: FUNCTION check_delivery_counts(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) IS 'What each delivery that ends in a range of batches says it sent, beside what its cursor range holds.';
 
 --
 -- Name: check_emitted_twice(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -296,18 +426,227 @@ END;
 COMMENT ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) IS 'Check: sessions emitted more than once for a revision within a range of batches.';
 
 --
--- Name: cursor_covers(bigint, text, bigint, text, bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((batch_id >= after_batch) AND (batch_id <= to_batch) AND (ROW(batch_id, (session_key COLLATE "C")) > ROW((after_batch + ((after_key IS NULL))::integer), COALESCE(after_key, ''::text))) AND ((to_key IS NULL) OR (ROW(batch_id, (session_key COLLATE "C")) <= ROW(to_batch, to_key))));
+CREATE VIEW outbox.check_parked AS
+ SELECT p.batch_id,
+    p.session_key,
+    p.epoch,
+    p.lane,
+    p.requeued_batch,
+    w.detail
+   FROM (((outbox.parked p
+     LEFT JOIN outbox.session_output o ON (((o.session_key = p.session_key) AND (o.batch_id = p.batch_id))))
+     LEFT JOIN outbox.session_output c ON (((c.session_key = p.session_key) AND (c.batch_id = p.requeued_batch))))
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN ((p.state = 'parked'::text) AND (o.batch_id IS NULL)) THEN 'parked, but the row is gone'::text
+                    WHEN ((p.state = 'requeued'::text) AND (c.batch_id IS NULL)) THEN (('requeued as batch '::text || p.requeued_batch) || ', which does not hold it'::text)
+                    WHEN ((p.state = 'requeued'::text) AND (o.batch_id IS NOT NULL) AND (((((((((((c.revision IS DISTINCT FROM o.revision) OR (c.session_topic_ids IS DISTINCT FROM o.session_topic_ids)) OR (c.session_partitions IS DISTINCT FROM o.session_partitions)) OR (c.session_ends IS DISTINCT FROM o.session_ends)) OR (c.session_outputs IS DISTINCT FROM o.session_outputs)) OR (c.topics IS DISTINCT FROM o.topics)) OR (c."values" IS DISTINCT FROM o."values")) OR (c.keys IS DISTINCT FROM o.keys)) OR (c.headers IS DISTINCT FROM o.headers)) OR (c.partitions IS DISTINCT FROM o.partitions)) OR (c.timestamps_ms IS DISTINCT FROM o.timestamps_ms))) THEN (('its copy in batch '::text || p.requeued_batch) || ' differs'::text)
+                    ELSE NULL::text
+                END AS detail) w)
+  WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
+           FROM outbox.output_partition k
+          WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
 
 --
--- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) IS 'Whether a row is after the first cursor and not after the second.';
+COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
+
+--
+-- Name: check_parked_rows(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.check_parked
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    first_copy bigint;
+    last_copy bigint;
+BEGIN
+    -- Without any the range is empty: with NULL as a bound nothing is pruned.
+    SELECT min(p.requeued_batch), max(p.requeued_batch) INTO first_copy, last_copy
+    FROM outbox.parked p
+    WHERE p.batch_id >= check_parked_rows.from_batch AND p.batch_id <= check_parked_rows.to_batch;
+    RETURN QUERY EXECUTE $query$
+        SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.requeued_batch, w.detail
+        FROM outbox.parked p
+        LEFT JOIN outbox.session_output o ON o.session_key = p.session_key AND o.batch_id = p.batch_id AND o.batch_id >= $1 AND o.batch_id <= $2
+        LEFT JOIN outbox.session_output c ON c.session_key = p.session_key AND c.batch_id = p.requeued_batch AND c.batch_id >= $3 AND c.batch_id <= $4
+        CROSS JOIN LATERAL (
+            SELECT CASE
+                WHEN p.state = 'parked' AND o.batch_id IS NULL THEN 'parked, but the row is gone'
+                WHEN p.state = 'requeued' AND c.batch_id IS NULL THEN 'requeued as batch ' || p.requeued_batch || ', which does not hold it'
+                WHEN p.state = 'requeued' AND o.batch_id IS NOT NULL
+                    AND (c.revision, c.session_topic_ids, c.session_partitions, c.session_ends, c.session_outputs, c.topics, c."values", c.keys, c.headers,
+                         c.partitions, c.timestamps_ms)
+                        IS DISTINCT FROM
+                        (o.revision, o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs, o.topics, o."values", o.keys, o.headers,
+                         o.partitions, o.timestamps_ms)
+                    THEN 'its copy in batch ' || p.requeued_batch || ' differs'
+            END AS detail
+        ) w
+        -- A copy that retention has dropped says nothing.
+        WHERE w.detail IS NOT NULL AND p.batch_id >= $1 AND p.batch_id <= $2
+          AND (p.state = 'parked' OR EXISTS (
+                SELECT FROM outbox.output_partition k WHERE NOT k.detaching AND p.requeued_batch >= k.from_batch AND p.requeued_batch <= k.to_batch))
+    $query$ USING from_batch, to_batch, coalesce(first_copy, 0), coalesce(last_copy, -1);
+END $_$;
+
+--
+-- Name: FUNCTION check_parked_rows(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) IS 'Check: parked rows of a range of batches that are gone, requeued ones whose copy is missing or differs.';
+
+--
+-- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.epoch_range AS
+ SELECT epoch,
+    from_batch,
+    (lead(from_batch) OVER (ORDER BY epoch) - 1) AS to_batch,
+    lanes,
+    created_at
+   FROM outbox.lane_epoch e;
+
+--
+-- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
+
+--
+-- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.check_stray_row AS
+ WITH RECURSIVE most AS (
+         SELECT COALESCE(max(e.lanes), 0) AS lanes,
+            COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
+           FROM outbox.lane_epoch e
+        ), beyond(lane) AS (
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane >= most.lanes)) AS min
+           FROM most
+        UNION ALL
+         SELECT ( SELECT min(r.lane) AS min
+                   FROM outbox.session_output r
+                  WHERE (r.lane > b.lane)) AS min
+           FROM beyond b
+          WHERE (b.lane IS NOT NULL)
+        )
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM (((most
+     CROSS JOIN outbox.epoch_range e)
+     CROSS JOIN LATERAL generate_series(e.lanes, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id >= e.from_batch) AND (r.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))
+         OFFSET 0) o)
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    e.epoch,
+    e.lanes
+   FROM ((beyond b
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE (r.lane = b.lane)
+         OFFSET 0) o)
+     LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
+  WHERE (b.lane IS NOT NULL)
+UNION ALL
+ SELECT o.batch_id,
+    o.session_key,
+    o.lane,
+    NULL::integer AS epoch,
+    NULL::integer AS lanes
+   FROM ((most
+     CROSS JOIN LATERAL generate_series(0, (most.lanes - 1)) n(lane))
+     CROSS JOIN LATERAL ( SELECT r.batch_id,
+            r.session_key,
+            r.lane
+           FROM outbox.session_output r
+          WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
+         OFFSET 0) o);
+
+--
+-- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
+
+--
+-- Name: check_stray_rows(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) RETURNS SETOF outbox.check_stray_row
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+BEGIN
+    RETURN QUERY EXECUTE $query$
+        WITH RECURSIVE most AS (
+            SELECT coalesce(max(e.lanes), 0) AS lanes, coalesce(min(e.from_batch), 0) AS from_batch FROM outbox.lane_epoch e
+        ), beyond (lane) AS (
+            -- The lanes that no epoch ever had, each by a look at the index: a comparison would be taken for a third of the table.
+            SELECT (SELECT min(r.lane) FROM outbox.session_output r WHERE r.lane >= most.lanes AND r.batch_id >= $1 AND r.batch_id <= $2) FROM most
+            UNION ALL
+            SELECT (SELECT min(r.lane) FROM outbox.session_output r WHERE r.lane > b.lane AND r.batch_id >= $1 AND r.batch_id <= $2) FROM beyond b WHERE b.lane IS NOT NULL
+        )
+        SELECT o.batch_id, o.session_key, o.lane, e.epoch, e.lanes
+        FROM most
+        CROSS JOIN outbox.epoch_range e
+        CROSS JOIN LATERAL generate_series(e.lanes, most.lanes - 1) AS n (lane)
+        CROSS JOIN LATERAL (
+            SELECT r.batch_id, r.session_key, r.lane FROM outbox.session_output r
+            WHERE r.lane = n.lane AND r.batch_id >= e.from_batch AND r.batch_id <= coalesce(e.to_batch, 9223372036854775807)
+              AND r.batch_id >= $1 AND r.batch_id <= $2
+            OFFSET 0
+        ) o
+        UNION ALL
+        SELECT o.batch_id, o.session_key, o.lane, e.epoch, e.lanes
+        FROM beyond b
+        CROSS JOIN LATERAL (
+            SELECT r.batch_id, r.session_key, r.lane FROM outbox.session_output r
+            WHERE r.lane = b.lane AND r.batch_id >= $1 AND r.batch_id <= $2
+            OFFSET 0
+        ) o
+        LEFT JOIN outbox.epoch_range e ON o.batch_id >= e.from_batch AND o.batch_id <= coalesce(e.to_batch, 9223372036854775807)
+        WHERE b.lane IS NOT NULL
+        UNION ALL
+        SELECT o.batch_id, o.session_key, o.lane, NULL::integer, NULL::integer
+        FROM most
+        CROSS JOIN LATERAL generate_series(0, most.lanes - 1) AS n (lane)
+        CROSS JOIN LATERAL (
+            SELECT r.batch_id, r.session_key, r.lane FROM outbox.session_output r
+            WHERE r.lane = n.lane AND r.batch_id < most.from_batch AND r.batch_id >= $1 AND r.batch_id <= $2
+            OFFSET 0
+        ) o
+    $query$ USING from_batch, to_batch;
+END $_$;
+
+--
+-- Name: FUNCTION check_stray_rows(from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) IS 'Check: rows of a range of batches whose lane their epoch does not have.';
 
 --
 -- Name: cursor_text(bigint, text); Type: FUNCTION; Schema: outbox; Owner: -
@@ -535,31 +874,6 @@ COMMENT ON COLUMN outbox.audit_ledger.last_missing IS 'last id left out';
 COMMENT ON COLUMN outbox.audit_ledger.detail IS 'in words';
 
 --
--- Name: delivery; Type: TABLE; Schema: outbox; Owner: -
---
-
-CREATE TABLE outbox.delivery (
-    epoch integer NOT NULL,
-    lane integer NOT NULL,
-    seq bigint NOT NULL,
-    after_batch bigint,
-    after_key text COLLATE pg_catalog."C",
-    to_batch bigint NOT NULL,
-    to_key text COLLATE pg_catalog."C",
-    sessions bigint NOT NULL,
-    events bigint NOT NULL,
-    kafka_offsets jsonb,
-    committed_at timestamp with time zone DEFAULT now() NOT NULL,
-    kind text DEFAULT 'delivery'::text NOT NULL,
-    note text,
-    CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
-    CONSTRAINT delivery_forward CHECK (((after_batch <= to_batch) OR (kind = 'resume'::text))),
-    CONSTRAINT delivery_kafka_offsets_object CHECK ((jsonb_typeof(kafka_offsets) = 'object'::text)),
-    CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
-    CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
-);
-
---
 -- Name: lane; Type: TABLE; Schema: outbox; Owner: -
 --
 
@@ -582,11 +896,13 @@ CREATE TABLE outbox.lane (
     stopped_why text,
     pruned_seq bigint DEFAULT 0 NOT NULL,
     taken bigint DEFAULT 0 NOT NULL,
+    pruned_parked bigint DEFAULT 0 NOT NULL,
     CONSTRAINT lane_cursor_committed CHECK (((cursor_batch = 0) = (cursor_commit_id IS NULL))),
     CONSTRAINT lane_cursor_key_in_batch CHECK (((cursor_batch > 0) OR (cursor_key IS NULL))),
     CONSTRAINT lane_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
     CONSTRAINT lane_natural CHECK ((LEAST((lane)::bigint, lease_token, seq, cursor_batch, sessions, events) >= 0)),
     CONSTRAINT lane_pruned_natural CHECK ((pruned_seq >= 0)),
+    CONSTRAINT lane_pruned_parked_natural CHECK ((pruned_parked >= 0)),
     CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL))),
     CONSTRAINT lane_taken_natural CHECK ((taken >= 0))
 );
@@ -602,6 +918,12 @@ COMMENT ON COLUMN outbox.lane.pruned_seq IS 'deliveries of this lane up to this 
 --
 
 COMMENT ON COLUMN outbox.lane.taken IS 'how often a publisher process took the lane, the same one again included; counted since schema 0007';
+
+--
+-- Name: COLUMN lane.pruned_parked; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.lane.pruned_parked IS 'parked rows of this lane that retention has deleted';
 
 --
 -- Name: check_delivery_chain; Type: VIEW; Schema: outbox; Owner: -
@@ -642,37 +964,6 @@ CREATE VIEW outbox.check_delivery_chain AS
 --
 
 COMMENT ON VIEW outbox.check_delivery_chain IS 'Check: deliveries that do not continue the one before them.';
-
---
--- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_delivery_counts AS
- SELECT d.epoch,
-    d.lane,
-    d.seq,
-    d.after_batch,
-    d.after_key,
-    d.to_batch,
-    d.to_key,
-    d.sessions,
-    d.events,
-    r.sessions AS row_sessions,
-    r.events AS row_events
-   FROM (outbox.delivery d
-     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
-            COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
-           FROM outbox.session_output o
-          WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
-                   FROM outbox.parked p
-                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))) r)
-  WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
-
---
--- Name: VIEW check_delivery_counts; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_delivery_counts IS 'What each delivery says it sent, beside what its cursor range holds.';
 
 --
 -- Name: check_mirror; Type: VIEW; Schema: outbox; Owner: -
@@ -719,55 +1010,6 @@ CREATE VIEW outbox.check_mirror AS
 --
 
 COMMENT ON VIEW outbox.check_mirror IS 'Check: lanes whose mirror is not their newest delivery, or not of this ledger.';
-
---
--- Name: check_parked; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_parked AS
- SELECT p.batch_id,
-    p.session_key,
-    p.epoch,
-    p.lane,
-    p.requeued_batch,
-    w.detail
-   FROM (((outbox.parked p
-     LEFT JOIN outbox.session_output o ON (((o.session_key = p.session_key) AND (o.batch_id = p.batch_id))))
-     LEFT JOIN outbox.session_output c ON (((c.session_key = p.session_key) AND (c.batch_id = p.requeued_batch))))
-     CROSS JOIN LATERAL ( SELECT
-                CASE
-                    WHEN ((p.state = 'parked'::text) AND (o.batch_id IS NULL)) THEN 'parked, but the row is gone'::text
-                    WHEN ((p.state = 'requeued'::text) AND (c.batch_id IS NULL)) THEN (('requeued as batch '::text || p.requeued_batch) || ', which does not hold it'::text)
-                    WHEN ((p.state = 'requeued'::text) AND (o.batch_id IS NOT NULL) AND (((((((((((c.revision IS DISTINCT FROM o.revision) OR (c.session_topic_ids IS DISTINCT FROM o.session_topic_ids)) OR (c.session_partitions IS DISTINCT FROM o.session_partitions)) OR (c.session_ends IS DISTINCT FROM o.session_ends)) OR (c.session_outputs IS DISTINCT FROM o.session_outputs)) OR (c.topics IS DISTINCT FROM o.topics)) OR (c."values" IS DISTINCT FROM o."values")) OR (c.keys IS DISTINCT FROM o.keys)) OR (c.headers IS DISTINCT FROM o.headers)) OR (c.partitions IS DISTINCT FROM o.partitions)) OR (c.timestamps_ms IS DISTINCT FROM o.timestamps_ms))) THEN (('its copy in batch '::text || p.requeued_batch) || ' differs'::text)
-                    ELSE NULL::text
-                END AS detail) w)
-  WHERE ((w.detail IS NOT NULL) AND ((p.state = 'parked'::text) OR (EXISTS ( SELECT
-           FROM outbox.output_partition k
-          WHERE ((NOT k.detaching) AND (p.requeued_batch >= k.from_batch) AND (p.requeued_batch <= k.to_batch))))));
-
---
--- Name: VIEW check_parked; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_parked IS 'Check: parked rows that are gone, requeued ones whose copy is missing or differs.';
-
---
--- Name: epoch_range; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.epoch_range AS
- SELECT epoch,
-    from_batch,
-    (lead(from_batch) OVER (ORDER BY epoch) - 1) AS to_batch,
-    lanes,
-    created_at
-   FROM outbox.lane_epoch e;
-
---
--- Name: VIEW epoch_range; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.epoch_range IS 'Lane epochs with their first and last batch; to_batch NULL: the newest epoch.';
 
 --
 -- Name: lane_position; Type: VIEW; Schema: outbox; Owner: -
@@ -833,77 +1075,6 @@ CREATE VIEW outbox.check_rows_kept AS
 COMMENT ON VIEW outbox.check_rows_kept IS 'Check: partitions of session_output that are not there, with rows that were not delivered.';
 
 --
--- Name: check_stray_row; Type: VIEW; Schema: outbox; Owner: -
---
-
-CREATE VIEW outbox.check_stray_row AS
- WITH RECURSIVE most AS (
-         SELECT COALESCE(max(e.lanes), 0) AS lanes,
-            COALESCE(min(e.from_batch), (0)::bigint) AS from_batch
-           FROM outbox.lane_epoch e
-        ), beyond(lane) AS (
-         SELECT ( SELECT min(r.lane) AS min
-                   FROM outbox.session_output r
-                  WHERE (r.lane >= most.lanes)) AS min
-           FROM most
-        UNION ALL
-         SELECT ( SELECT min(r.lane) AS min
-                   FROM outbox.session_output r
-                  WHERE (r.lane > b.lane)) AS min
-           FROM beyond b
-          WHERE (b.lane IS NOT NULL)
-        )
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    e.epoch,
-    e.lanes
-   FROM (((most
-     CROSS JOIN outbox.epoch_range e)
-     CROSS JOIN LATERAL generate_series(e.lanes, (most.lanes - 1)) n(lane))
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE ((r.lane = n.lane) AND (r.batch_id >= e.from_batch) AND (r.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))
-         OFFSET 0) o)
-UNION ALL
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    e.epoch,
-    e.lanes
-   FROM ((beyond b
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE (r.lane = b.lane)
-         OFFSET 0) o)
-     LEFT JOIN outbox.epoch_range e ON (((o.batch_id >= e.from_batch) AND (o.batch_id <= COALESCE(e.to_batch, '9223372036854775807'::bigint)))))
-  WHERE (b.lane IS NOT NULL)
-UNION ALL
- SELECT o.batch_id,
-    o.session_key,
-    o.lane,
-    NULL::integer AS epoch,
-    NULL::integer AS lanes
-   FROM ((most
-     CROSS JOIN LATERAL generate_series(0, (most.lanes - 1)) n(lane))
-     CROSS JOIN LATERAL ( SELECT r.batch_id,
-            r.session_key,
-            r.lane
-           FROM outbox.session_output r
-          WHERE ((r.lane = n.lane) AND (r.batch_id < most.from_batch))
-         OFFSET 0) o);
-
---
--- Name: VIEW check_stray_row; Type: COMMENT; Schema: outbox; Owner: -
---
-
-COMMENT ON VIEW outbox.check_stray_row IS 'Check: rows whose lane their epoch does not have.';
-
---
 -- Name: audit_reconcile(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -959,8 +1130,7 @@ CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, t
              WHEN (s.epoch IS NULL) THEN 'no epoch begins before it'::text
              ELSE (((('epoch '::text || s.epoch) || ' has '::text) || s.lanes) || ' lanes'::text)
          END AS "case"
-    FROM outbox.check_stray_row s
-   WHERE ((s.batch_id >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (s.batch_id <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)))
+    FROM outbox.check_stray_rows(COALESCE(audit_reconcile.from_batch, (0)::bigint), COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)) s(batch_id, session_key, lane, epoch, lanes)
  UNION ALL
   SELECT 'emitted_once'::text,
      'critical'::text,
@@ -988,12 +1158,8 @@ CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, t
      d.to_batch,
      NULL::text,
      ((((((((((((('delivery '::text || d.seq) || ' says '::text) || d.sessions) || ' sessions with '::text) || d.events) || ' outputs; its range from '::text) || outbox.cursor_text(d.after_batch, d.after_key)) || ' (exclusive) to '::text) || outbox.cursor_text(d.to_batch, d.to_key)) || ' holds '::text) || d.row_sessions) || ' with '::text) || d.row_events)
-    FROM outbox.check_delivery_counts d
-   WHERE ((int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) &&
-         CASE
-             WHEN (audit_reconcile.from_batch > audit_reconcile.to_batch) THEN 'empty'::int8range
-             ELSE int8range(audit_reconcile.from_batch, NULLIF(audit_reconcile.to_batch, '9223372036854775807'::bigint), '[]'::text)
-         END) AND (( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+    FROM outbox.check_delivery_counts(COALESCE(audit_reconcile.from_batch, (0)::bigint), COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)) d(epoch, lane, seq, after_batch, after_key, to_batch, to_key, sessions, events, row_sessions, row_events)
+   WHERE ((( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
             FROM outbox.output_partition p
            WHERE (NOT p.detaching)) @> int8range(LEAST((d.after_batch + ((d.after_key IS NULL))::integer), d.to_batch), d.to_batch, '[]'::text)) AND ((d.sessions IS DISTINCT FROM d.row_sessions) OR (d.events IS DISTINCT FROM d.row_events)))
  UNION ALL
@@ -1013,8 +1179,7 @@ CREATE FUNCTION outbox.audit_reconcile(from_batch bigint DEFAULT NULL::bigint, t
      p.batch_id,
      p.session_key,
      p.detail
-    FROM outbox.check_parked p
-   WHERE ((p.batch_id >= COALESCE(audit_reconcile.from_batch, (0)::bigint)) AND (p.batch_id <= COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)));
+    FROM outbox.check_parked_rows(COALESCE(audit_reconcile.from_batch, (0)::bigint), COALESCE(audit_reconcile.to_batch, '9223372036854775807'::bigint)) p(batch_id, session_key, epoch, lane, requeued_batch, detail);
 END;
 
 --
@@ -1062,8 +1227,15 @@ CREATE FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    batches_per_partition CONSTANT bigint := 10000;
+    unit CONSTANT bigint := 10000;
+    most_units CONSTANT bigint := 50;
+    most_sessions CONSTANT bigint := 10000000;
+    n bigint := first_batch / unit;
+    is_locked boolean := false;
     partition_name text;
+    covered_to bigint;
+    units bigint;
+    next_n bigint;
     made integer := 0;
 BEGIN
     -- The upper bound keeps the number in a partition's name within its eight digits.
@@ -1071,12 +1243,41 @@ BEGIN
         RAISE EXCEPTION 'ensure_partitions(%, %): not a range of at most a million batches from 1 on', first_batch, last_batch
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    FOR n IN first_batch / batches_per_partition .. last_batch / batches_per_partition LOOP
+    WHILE n <= last_batch / unit LOOP
         partition_name := 'session_output_p' || lpad(n::text, 8, '0');
-        CONTINUE WHEN to_regclass('outbox.' || partition_name) IS NOT NULL;
-        -- The lock that ATTACH takes anyway, taken before the second look: of two callers, one makes the partition.
-        LOCK TABLE outbox.session_output IN SHARE UPDATE EXCLUSIVE MODE;
-        CONTINUE WHEN to_regclass('outbox.' || partition_name) IS NOT NULL;
+        -- A partition is named after its first 10,000 batches, so the last name up to this one is the one that may hold them.
+        SELECT (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''(\d+)''\)'))[1]::bigint INTO covered_to
+        FROM pg_class c
+        WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relispartition
+          AND c.relname >= 'session_output_p'::name AND c.relname <= partition_name::name
+        ORDER BY c.relname DESC
+        LIMIT 1;
+        IF covered_to > n * unit THEN
+            n := covered_to / unit;
+            CONTINUE;
+        ELSIF to_regclass('outbox.' || partition_name) IS NOT NULL THEN
+            n := n + 1;
+            CONTINUE;
+        ELSIF NOT is_locked THEN
+            -- The lock that ATTACH takes anyway, taken before the second look: of two callers, one makes the partition.
+            LOCK TABLE outbox.session_output IN SHARE UPDATE EXCLUSIVE MODE;
+            is_locked := true;
+            CONTINUE;
+        END IF;
+        SELECT least(b.batches * 86400 / greatest(b.span_s, 1), most_sessions * b.batches / greatest(b.sessions, 1)) / unit INTO units
+        FROM (
+            SELECT count(*) AS batches, sum(l.sessions) AS sessions,
+                   extract(epoch FROM max(l.created_at) - min(l.created_at))::bigint AS span_s
+            FROM (SELECT x.sessions, x.created_at FROM outbox.batch x ORDER BY x.batch_id DESC LIMIT unit) l
+        ) b
+        WHERE b.batches = unit;
+        SELECT substr(c.relname, 17, 8)::bigint INTO next_n
+        FROM pg_class c
+        WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relispartition
+          AND c.relname > partition_name::name AND c.relname <= 'session_output_p99999999'::name
+        ORDER BY c.relname
+        LIMIT 1;
+        units := least(greatest(coalesce(units, 1), 1), most_units, next_n - n);
         -- Made apart and attached, because CREATE TABLE ... PARTITION OF would wait for the readers of every partition and block new ones.
         -- toast_tuple_target: rows up to a page stay in it, uncompressed, since they are written once and read once.
         EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.session_output INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
@@ -1086,7 +1287,7 @@ BEGIN
                        partition_name, partition_name || '_key');
         EXECUTE format('CREATE INDEX %I ON outbox.%I (lane, batch_id, session_key)', partition_name || '_cursor_idx', partition_name);
         EXECUTE format('ALTER TABLE outbox.session_output ATTACH PARTITION outbox.%I FOR VALUES FROM (%s) TO (%s)',
-                       partition_name, n * batches_per_partition, (n + 1) * batches_per_partition);
+                       partition_name, n * unit, (n + units) * unit);
         made := made + 1;
     END LOOP;
     RETURN made;
@@ -1130,7 +1331,7 @@ COMMENT ON FUNCTION outbox.lock_writer() IS 'Takes the writer lock until the tra
 CREATE FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 DECLARE
     new_batch bigint;
     marked bigint;
@@ -1155,27 +1356,33 @@ BEGIN
             USING ERRCODE = 'serialization_failure';
     END IF;
     PERFORM outbox.ensure_partitions(new_batch, new_batch);
-    INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
-        session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions,
-        timestamps_ms)
-    SELECT o.session_key, new_batch, w.lane, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts,
-        o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys,
-        o.headers, o.partitions, o.timestamps_ms
-    FROM unnest(session_keys, batch_ids, lanes) AS w (session_key, batch_id, lane)
-    JOIN outbox.session_output o ON o.session_key = w.session_key AND o.batch_id = w.batch_id;
+    -- EXECUTE plans it with the bounds as constants, so that only the partitions of these rows are locked.
+    EXECUTE $query$
+        INSERT INTO outbox.session_output (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
+            session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions,
+            timestamps_ms)
+        SELECT o.session_key, $4, w.lane, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts,
+            o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events, o.session_outputs, o.topics, o."values", o.keys,
+            o.headers, o.partitions, o.timestamps_ms
+        FROM unnest($1, $2, $3) AS w (session_key, batch_id, lane)
+        JOIN outbox.session_output o ON o.session_key = w.session_key AND o.batch_id = w.batch_id
+        WHERE o.batch_id >= $5 AND o.batch_id <= $6
+    $query$ USING session_keys, batch_ids, lanes, new_batch, (SELECT min(b) FROM unnest(batch_ids) b), (SELECT max(b) FROM unnest(batch_ids) b);
     GET DIAGNOSTICS copied = ROW_COUNT;
     IF copied <> marked THEN
         RAISE EXCEPTION 'outbox.session_output has % of % parked rows no longer', marked - copied, marked USING ERRCODE = 'no_data_found';
     END IF;
-    INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, transform_fingerprint)
-    SELECT new_batch, 'requeue', (SELECT max(g.generation) FROM outbox.generation g), requeue.run_id,
-           coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0),
-           coalesce(sum((SELECT sum(length(v)) FROM unnest(o."values") v)), 0), 'requeue'
-    FROM outbox.session_output o
-    WHERE o.batch_id = new_batch;
+    EXECUTE $query$
+        INSERT INTO outbox.batch (batch_id, kind, generation, run_id, sessions, output_events, output_bytes, transform_fingerprint)
+        SELECT $1, 'requeue', (SELECT max(g.generation) FROM outbox.generation g), $2,
+               coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0),
+               coalesce(sum((SELECT sum(length(v)) FROM unnest(o."values") v)), 0), 'requeue'
+        FROM outbox.session_output o
+        WHERE o.batch_id = $1
+    $query$ USING new_batch, run_id;
     PERFORM pg_notify('outbox_batch', '');
     RETURN new_batch;
-END $$;
+END $_$;
 
 --
 -- Name: server_identity(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -3247,6 +3454,69 @@ COMMENT ON COLUMN outbox.parked_topic.decided_at IS 'since when';
 COMMENT ON COLUMN outbox.parked_topic.ended_at IS 'when the decision was taken back; NULL: it stands';
 
 --
+-- Name: removed_letters; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.removed_letters (
+    reason text NOT NULL,
+    state text NOT NULL,
+    letters bigint NOT NULL,
+    events bigint NOT NULL,
+    newest_id bigint NOT NULL,
+    newest_at timestamp with time zone NOT NULL,
+    removed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT removed_letters_natural CHECK ((LEAST(letters, events, newest_id) > 0))
+);
+
+--
+-- Name: TABLE removed_letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.removed_letters IS 'Dead letters that retention has removed, counted by reason and by the state in which they were.';
+
+--
+-- Name: COLUMN removed_letters.reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.reason IS 'their reason';
+
+--
+-- Name: COLUMN removed_letters.state; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.state IS 'their state when they were removed';
+
+--
+-- Name: COLUMN removed_letters.letters; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.letters IS 'how many';
+
+--
+-- Name: COLUMN removed_letters.events; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.events IS 'events of theirs, those that were not kept included';
+
+--
+-- Name: COLUMN removed_letters.newest_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.newest_id IS 'the greatest number among them';
+
+--
+-- Name: COLUMN removed_letters.newest_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.newest_at IS 'when the newest of them was committed';
+
+--
+-- Name: COLUMN removed_letters.removed_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.removed_letters.removed_at IS 'when the last of them was removed';
+
+--
 -- Name: replay_replay_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -3290,6 +3560,41 @@ ALTER TABLE outbox.request ALTER COLUMN request_id ADD GENERATED ALWAYS AS IDENT
     NO MAXVALUE
     CACHE 1
 );
+
+--
+-- Name: retention; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.retention (
+    singleton boolean DEFAULT true NOT NULL,
+    ended_at timestamp with time zone,
+    failed text,
+    CONSTRAINT retention_one_row CHECK (singleton)
+);
+
+--
+-- Name: TABLE retention; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.retention IS 'How the newest run of `publisher retention` ended.';
+
+--
+-- Name: COLUMN retention.singleton; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.retention.singleton IS 'there is one row';
+
+--
+-- Name: COLUMN retention.ended_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.retention.ended_at IS 'when; NULL: none has run since schema 0009';
+
+--
+-- Name: COLUMN retention.failed; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.retention.failed IS 'why it could not end in order; NULL: it did';
 
 --
 -- Name: run; Type: TABLE; Schema: outbox; Owner: -
@@ -3641,6 +3946,13 @@ ALTER TABLE ONLY outbox.publisher_process
     ADD CONSTRAINT publisher_process_pkey PRIMARY KEY (process_id);
 
 --
+-- Name: removed_letters removed_letters_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.removed_letters
+    ADD CONSTRAINT removed_letters_pkey PRIMARY KEY (reason, state);
+
+--
 -- Name: replay_key replay_key_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -3667,6 +3979,13 @@ ALTER TABLE ONLY outbox.replay
 
 ALTER TABLE ONLY outbox.request
     ADD CONSTRAINT request_pkey PRIMARY KEY (request_id);
+
+--
+-- Name: retention retention_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (singleton);
 
 --
 -- Name: run run_number_key; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -3759,6 +4078,30 @@ CREATE INDEX delivery_batches_idx ON outbox.delivery USING gist (int8range(LEAST
 --
 
 CREATE INDEX delivery_committed_at_idx ON outbox.delivery USING btree (committed_at);
+
+--
+-- Name: parked_batch_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX parked_batch_idx ON outbox.parked USING btree (batch_id, session_key);
+
+--
+-- Name: parked_lane_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX parked_lane_idx ON outbox.parked USING btree (epoch, lane, batch_id, session_key);
+
+--
+-- Name: parked_open_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX parked_open_idx ON outbox.parked USING btree (batch_id, session_key) WHERE (state = 'parked'::text);
+
+--
+-- Name: parked_state_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX parked_state_idx ON outbox.parked USING btree (state, reason);
 
 --
 -- Name: publisher_process_alive_idx; Type: INDEX; Schema: outbox; Owner: -
@@ -3939,6 +4282,22 @@ GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigi
 GRANT ALL ON FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
+-- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_auditor;
+
+--
+-- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT,INSERT,DELETE ON TABLE outbox.delivery TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+
+--
 -- Name: TABLE parked; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -3959,6 +4318,20 @@ GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
 GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
 
 --
+-- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
+
+--
+-- Name: FUNCTION check_delivery_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT ALL ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
 -- Name: FUNCTION check_emitted_twice(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -3967,13 +4340,40 @@ GRANT ALL ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch big
 GRANT ALL ON FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
--- Name: FUNCTION cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text); Type: ACL; Schema: outbox; Owner: -
+-- Name: TABLE check_parked; Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_writer;
-GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_publisher;
-GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, to_batch bigint, to_key text, batch_id bigint, session_key text) TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
+
+--
+-- Name: FUNCTION check_parked_rows(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT ALL ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
+
+--
+-- Name: TABLE epoch_range; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_writer;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.epoch_range TO outbox_auditor;
+
+--
+-- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
+
+--
+-- Name: FUNCTION check_stray_rows(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT ALL ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
 -- Name: FUNCTION cursor_text(batch_id bigint, session_key text); Type: ACL; Schema: outbox; Owner: -
@@ -3998,13 +4398,6 @@ GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 
 GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
-
---
--- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT,INSERT,DELETE ON TABLE outbox.delivery TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
 
 --
 -- Name: TABLE lane; Type: ACL; Schema: outbox; Owner: -
@@ -4118,33 +4511,11 @@ GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.check_delivery_chain TO outbox_auditor;
 
 --
--- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
-
---
 -- Name: TABLE check_mirror; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT ON TABLE outbox.check_mirror TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
-
---
--- Name: TABLE check_parked; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_parked TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
-
---
--- Name: TABLE epoch_range; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_writer;
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.epoch_range TO outbox_auditor;
 
 --
 -- Name: TABLE lane_position; Type: ACL; Schema: outbox; Owner: -
@@ -4160,13 +4531,6 @@ GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
 
 GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.check_rows_kept TO outbox_auditor;
-
---
--- Name: TABLE check_stray_row; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
 
 --
 -- Name: FUNCTION audit_reconcile(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -4630,6 +4994,14 @@ GRANT UPDATE(decided_at) ON TABLE outbox.parked_topic TO outbox_publisher;
 GRANT UPDATE(ended_at) ON TABLE outbox.parked_topic TO outbox_publisher;
 
 --
+-- Name: TABLE removed_letters; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.removed_letters TO outbox_writer;
+GRANT SELECT ON TABLE outbox.removed_letters TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.removed_letters TO outbox_auditor;
+
+--
 -- Name: TABLE request; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4653,6 +5025,14 @@ GRANT UPDATE(outcome) ON TABLE outbox.request TO outbox_writer;
 --
 
 GRANT UPDATE(answer) ON TABLE outbox.request TO outbox_writer;
+
+--
+-- Name: TABLE retention; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.retention TO outbox_writer;
+GRANT SELECT ON TABLE outbox.retention TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.retention TO outbox_auditor;
 
 --
 -- Name: TABLE run; Type: ACL; Schema: outbox; Owner: -

@@ -68,7 +68,7 @@ def _check_counts(
 ) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     names = ("sessions", "output events", "output bytes")
-    for batch_id, orphan, *numbers in connection.execute(_LEDGER["batch_counts"], bounds):
+    for batch_id, orphan, *numbers in connection.execute(_LEDGER["batch_counts"], bounds, prepare=False):
         if orphan:
             orphans.add(f"batch {batch_id}: rows with {numbers[3]} sessions, and no ledger row")
             continue
@@ -82,7 +82,7 @@ def _check_counts(
 
 def _check_lanes(connection: psycopg.Connection[Any], batches: AuditedRange, check: Check) -> None:
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
-    for batch_id, key, lane, epoch, lanes in connection.execute(_ROWS["stray"], bounds):
+    for batch_id, key, lane, epoch, lanes in connection.execute(_ROWS["stray"], bounds, prepare=False):
         has = "no epoch begins before it" if epoch is None else f"epoch {epoch} has {lanes} lanes"
         check.add(f"batch {batch_id}, session {key!r}: lane {lane}, but {has}")
 
@@ -104,7 +104,7 @@ def _check_delivered(
         after_key,
         to,
         to_key,
-    ) in connection.execute(_DELIVERIES["counts"], bounds):
+    ) in connection.execute(_DELIVERIES["counts"], bounds, prepare=False):
         first = after if after_key is not None else after + 1
         if first <= to and not scope.holds(first, to):
             continue

@@ -1,7 +1,7 @@
 """What an audit looks at: the batches that are kept, and how far each lane is, frozen at its begin."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
@@ -16,7 +16,6 @@ from service.errors import SettingsError
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _LEDGER = queries("publisher.audit", "ledger")
 
-_PARTITION_BATCHES = 10_000
 RANGE_SESSIONS = 20_000
 _RANGE_BATCHES = 2_000
 _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -185,7 +184,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         cursors = connection.execute(_DELIVERIES["cursors"]).fetchall()
         resumes = connection.execute(_DELIVERIES["resumes"]).fetchall()
     end = ledger_to or 0
-    rows_from = max(1, partitions[0]) if partitions else None
+    rows_from = max(1, partitions[0][0]) if partitions else None
     # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
     kept = end + 1 if ledger_from is None or rows_from is None else rows_from
     if limits.since is not None and since is None:
@@ -208,11 +207,11 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
     )
 
 
-def kept_ranges(partitions: list[int], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the batches from `first` to `last` that these partitions hold, neighbours joined. `partitions`: first batches."""
+def kept_ranges(partitions: Sequence[Sequence[int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the batches from `first` to `last` that these partitions (first and last batch) hold, neighbours joined."""
     runs: list[tuple[int, int]] = []
-    for begin in partitions:
-        end = min(begin + _PARTITION_BATCHES - 1, last)
+    for begin, end in partitions:
+        end = min(end, last)
         begin = max(begin, first)
         if begin > end:
             continue

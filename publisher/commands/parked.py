@@ -36,6 +36,7 @@ app = typer.Typer(
     help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
 )
 
+_COUNT_LIMIT = 1_000_000
 _REASONS = ("too_large", "invalid", "topic_missing")
 
 Rows = Annotated[
@@ -67,7 +68,7 @@ def parked_list(
     """List parked rows, oldest first."""
     with database(load_settings(config), "parked list") as connection:
         rows = _as_dicts(connection.execute(_PARKED["list"], {"all_states": all_states, "rows": limit}))
-        counts = dict(connection.execute(_PARKED["counts"]).fetchall())
+        counts = dict(connection.execute(_PARKED["counts"], {"count_limit": _COUNT_LIMIT}).fetchall())
     if as_json:
         print_json(rows)
         return
@@ -99,7 +100,7 @@ def show(
     place = {"batch_id": name.batch_id, "session_key": name.session_key}
     with database(load_settings(config), "parked show") as connection:
         found = _as_dicts(connection.execute(_PARKED["row"], place))
-        events = _as_dicts(connection.execute(_PARKED["events"], place))
+        events = _as_dicts(connection.execute(_PARKED["events"], place, prepare=False))
     if not found:
         raise RowError(f"row {name} was never parked: `publisher parked list --all` lists what was")
     for event in events:

@@ -1,8 +1,10 @@
 """`publisher retention`."""
 
 import threading
+from dataclasses import asdict
 from typing import Annotated, Any
 
+import psycopg
 import structlog
 import typer
 
@@ -16,6 +18,7 @@ from publisher.retention.keeper import (
     require_rights,
     run_once,
 )
+from publisher.retention.letters import LettersSurvey, is_limited
 from publisher.retention.plan import Decision
 from publisher.retention.survey import RetentionSurvey, survey
 from publisher.shutdown import stop_on_signals
@@ -26,7 +29,7 @@ from service.commands.output import console, print_json
 from service.commands.tables import Table
 from service.commands.times import parse_pause
 from service.errors import FencedError, SettingsError, UnavailableError
-from service.settings import Settings, load_settings
+from service.settings import RetentionSettings, Settings, load_settings
 
 app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
 _log = structlog.get_logger()
@@ -95,6 +98,9 @@ def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
                 report = run_once(settings)
             except (UnavailableError, FencedError) as error:
                 _log.warning("retention_failed", reason=str(error))
+            except psycopg.Error as error:
+                # The next run may find another state; meanwhile the alert OutboxRetentionBlocked says it, by outbox.retention.
+                _log.error("retention_failed", reason=str(error).strip())
             else:
                 _log_report(report)
             stop.wait(pause_s)
@@ -159,6 +165,7 @@ def _growth_lines(settings: Settings, found: RetentionSurvey) -> list[str]:
         lines.append(
             f"partitions are there up to batch {found.last_batch_with_partition}, for {_span(ahead / by_batches)}; the job makes more"
         )
+    lines.append(_letters_line(retention, found.letters))
     if retention.keep_s is None and retention.keep_bytes is None:
         lines.append(
             "retention is off ([retention] keep_s, keep_bytes): nothing is ever dropped, and the disk of Postgres is the bound"
@@ -166,6 +173,22 @@ def _growth_lines(settings: Settings, found: RetentionSurvey) -> list[str]:
     elif retention.keep_bytes is not None and by_bytes and growth.bytes <= retention.keep_bytes:
         lines.append(f"keep_bytes is reached in {_span((retention.keep_bytes - growth.bytes) / by_bytes)}")
     return lines
+
+
+def _letters_line(retention: RetentionSettings, letters: LettersSurvey) -> str:
+    size = f"dead letters: {size_text(letters.disk_bytes)} on disk"
+    if not is_limited(retention):
+        return f"{size}, kept for ever ([retention] keep_letters_s, keep_letters_bytes)"
+    if letters.bytes is None:
+        return f"{size}; this login may not read how many are past their limit"
+    old_open = letters.old_open if retention.drop_open_letters else 0
+    excess = (
+        0 if retention.keep_letters_bytes is None else max(0, letters.bytes - retention.keep_letters_bytes)
+    )
+    return (
+        f"{size}, {size_text(letters.bytes)} in {letters.closed:,} resolved or discarded and {letters.open:,} open ones; to be removed: "
+        f"{(letters.old_closed or 0) + (old_open or 0):,} by age, {size_text(excess)} by size"
+    )
 
 
 def _span(days: float) -> str:
@@ -194,7 +217,8 @@ def _print_report(report: RetentionReport) -> None:
     out.print(
         f"partitions dropped: {len(report.dropped) + len(report.finished)} ({size_text(report.freed_bytes)}), refused: "
         f"{len(report.survey.refused)}, made ahead: {report.made}; rows pruned: {pruned.batches} of the ledger, "
-        f"{pruned.deliveries} deliveries, {pruned.epochs} lane epochs, {pruned.processes} processes, {pruned.replays} replays"
+        f"{pruned.deliveries} deliveries, {pruned.parked} parked rows, {pruned.letters} dead letters, {pruned.epochs} lane epochs, "
+        f"{pruned.processes} processes, {pruned.replays} replays"
     )
 
 
@@ -221,6 +245,7 @@ def _plan_json(found: RetentionSurvey) -> dict[str, Any]:
             for left in found.leftovers
         ],
         "bytes": growth.bytes,
+        "letters": asdict(found.letters),
         "newest_batch": growth.newest_batch,
         "last_batch_with_partition": found.last_batch_with_partition,
         "bytes_per_day": growth.per_day(growth.bytes),
@@ -239,6 +264,8 @@ def _report_json(report: RetentionReport) -> dict[str, Any]:
         "pruned": {
             "batches": pruned.batches,
             "deliveries": pruned.deliveries,
+            "parked": pruned.parked,
+            "letters": pruned.letters,
             "epochs": pruned.epochs,
             "processes": pruned.processes,
             "replays": pruned.replays,

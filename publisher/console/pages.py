@@ -21,6 +21,7 @@ from service.settings import Settings
 
 _DELIVERY = queries("publisher.console", "delivery")
 _LEDGER = queries("publisher.console", "ledger")
+_OUTBOX_LEDGER = queries("publisher", "ledger")
 
 ROWS = 50
 _LAST = 2**62
@@ -249,7 +250,10 @@ def _storage(asked: Asked) -> Found:
 
 
 def _checks(asked: Asked) -> Found:
-    rows = read(asked.connection, _LEDGER["findings"], batches=_CHECKED_BATCHES, rows=200)
+    newest = asked.connection.execute(_OUTBOX_LEDGER["end"]).fetchone()
+    last = 0 if newest is None else newest[0]
+    first = max(1, last - _CHECKED_BATCHES + 1)
+    rows = read(asked.connection, _LEDGER["findings"], from_batch=first, to_batch=last, rows=200)
     return {"checks": rows, "batches": _CHECKED_BATCHES}
 
 

@@ -83,7 +83,8 @@ class Reader:
 def read(connection: Connection, query: LiteralString, **values: object) -> list[Found]:
     """Return the rows of a query of the console by the names of their columns. Raises psycopg.Error."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query, values).fetchall()
+        # Not prepared: a plan for all values would name every partition there is (docs/decisions/0029).
+        return cursor.execute(query, values, prepare=False).fetchall()
 
 
 def permitted(connection: Connection, ask: Callable[[], T], otherwise: T) -> T:

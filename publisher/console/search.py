@@ -8,6 +8,7 @@ from db.statements import queries
 from publisher.console.reader import Connection, permitted
 from publisher.lookup.positions import Candidate, LetterThere, OutboxId, Position, find_there, parse_place
 from publisher.lookup.records import RecordThere, record_at
+from publisher.outbox import windows
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 
@@ -53,8 +54,11 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
 
 
 def _is_key(connection: Connection, query: str) -> bool:
-    row = connection.execute(_STORY["has_key"], {"key": query}).fetchone()
-    return (row is not None and row[0]) or permitted(
+    for window in reversed(windows.kept(connection)):
+        row = connection.execute(_STORY["has_key"], {"key": query} | window.bounds, prepare=False).fetchone()
+        if row is not None and row[0]:
+            return True
+    return permitted(
         connection,
         lambda: bool((connection.execute(_STORY["has_letter"], {"key": query}).fetchone() or [False])[0]),
         False,

@@ -1,6 +1,8 @@
 """One session's whole story: where it came from, its batch, its outputs and where each went, replays, parked rows, letters."""
 
-from typing import Any
+from collections.abc import Collection
+from functools import partial
+from typing import Any, LiteralString
 
 from db.statements import queries
 from publisher.console.masking import shown_detail, shown_headers, shown_key
@@ -8,6 +10,7 @@ from publisher.console.reader import Connection, Found, permitted, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
 from publisher.lookup.records import Copy
+from publisher.outbox import windows
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 
@@ -21,15 +24,28 @@ _MOST_RECORDS = 500_000
 def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> Found:
     """Return what the page of a session key shows: its newest sessions before a batch. Raises psycopg.Error."""
     show = shown.show
-    sessions = read(connection, _STORY["sessions"], key=key, before=before, rows=SESSIONS + 1)
+    sessions: list[Found] = []
+    for window in reversed(windows.kept(connection, last=before - 1)):
+        newest = window._replace(last=min(window.last, before - 1))
+        left = SESSIONS + 1 - len(sessions)
+        sessions += read(connection, _STORY["sessions"], key=key, **newest.bounds, rows=left)
+        if len(sessions) > SESSIONS:
+            break
     more = sessions[SESSIONS:]
     sessions = sessions[:SESSIONS]
     batch_ids = sorted({each["batch_id"] for each in sessions})
     outputs = outputs_of_key(connection, key, batch_ids=batch_ids, most=ROWS)
-    values = read(connection, _STORY["values"], key=key, batch_ids=batch_ids, rows=ROWS)
+    values = [
+        value
+        for window in windows.holding(connection, batch_ids)
+        for value in read(
+            connection, _STORY["values"], key=key, batch_ids=batch_ids, **window.bounds, rows=ROWS
+        )
+    ]
     by_output = {(each["batch_id"], each["outbox_id"], each["revision"]): each for each in values}
     letters = permitted(connection, lambda: read(connection, _STORY["letters"], key=key, rows=ROWS), None)
     parked = read(connection, _STORY["parked"], key=key, rows=ROWS)
+    known = {*batch_ids, *(each["batch_id"] for each in [*parked, *(letters or [])])}
     return {
         "key": key,
         "sessions": sessions,
@@ -37,20 +53,36 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
         "outputs": [_output(each, by_output, key, shown) for each in outputs],
         "outputs_cut": len(outputs) == ROWS,
         "found": outputs,
-        "history": _history(connection, key, show=show),
+        "history": _history(connection, key, known, show=show),
         "letters": None if letters is None else [_letter(each, show=show) for each in letters],
         "parked": [each | {"detail": shown_detail(each["detail"], "parked", show=show)} for each in parked],
-        "replays": permitted(
-            connection, lambda: read(connection, _STORY["replays"], key=key, rows=ROWS), None
-        )
-        or [],
+        "replays": _in_windows(connection, _STORY["replays"], key, batch_ids) or [],
     }
 
 
-def _history(connection: Connection, key: str, *, show: bool) -> list[Found] | None:
-    rows = permitted(connection, lambda: read(connection, _STORY["history"], key=key, rows=ROWS), None)
+def _in_windows(
+    connection: Connection, query: LiteralString, key: str, batch_ids: Collection[int]
+) -> list[Found] | None:
+    """Ask for what the outbox has of a key around these batches, newest first; None where the login may not read it."""
+    found: list[Found] = []
+    for window in reversed(windows.holding(connection, batch_ids)):
+        ask = partial(read, connection, query, key=key, **window.bounds, rows=ROWS)
+        rows = permitted(connection, ask, None)
+        if rows is None:
+            return None
+        found += rows
+        if len(found) >= ROWS:
+            break
+    return found[:ROWS]
+
+
+def _history(
+    connection: Connection, key: str, batch_ids: Collection[int], *, show: bool
+) -> list[Found] | None:
+    rows = _in_windows(connection, _STORY["history"], key, batch_ids)
     if rows is None:
         return None
+    rows.sort(key=lambda row: row["at"], reverse=True)
     for row in rows:
         # The only lines that may quote an event: the reason stands first, in our own words.
         if row["what"] in ("dead-lettered", "parked"):

@@ -18,11 +18,15 @@ from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.parked_topics import standing
 from publisher.protocol.cursor import Cursor
 from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
 from publisher.protocol.stop_reasons import TopicMissingError
 from service.output_topics import OutputTopics
 
 _PARKED = queries("publisher", "parked")
+
+_PARKED_AT_ONCE = 10_000
+"""Parked rows beyond the cursor that are remembered at a time; there may be millions."""
 
 _log = structlog.get_logger()
 
@@ -37,15 +41,36 @@ class LaneAdmission(Admission):
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._connection = connection
         self._lease: Lease | None = None
+        self._parked_after: Place | None = None
         self._bound_topics: dict[str, str] = {}
 
     def begin_tenure(self, connection: psycopg.Connection[Any], lease: Lease, cursor: Cursor) -> None:
         """Start over: read what is parked beyond the cursor, so that a retry skips the same rows."""
         self._lease = lease
         self._bound_topics = {}
-        from_batch, from_key = cursor.exclusive_bound()
-        parameters = lease.parameters | {"from_batch": from_batch, "from_key": from_key}
-        self.begin(connection.execute(_PARKED["ahead"], parameters).fetchall())
+        self._parked_after = cursor.exclusive_bound()
+        self.begin(self._read_parked(connection))
+
+    def admit(self, rows: list[Row]) -> list[Row]:
+        """As every admission; what is parked is read as far as the rows reach."""
+        while rows and self._parked_after is not None:
+            if (rows[-1].batch_id, rows[-1].session_key) <= self._parked_after:
+                break
+            self._aside.update(self._read_parked(self._connection.get()))
+        return super().admit(rows)
+
+    def _read_parked(self, connection: psycopg.Connection[Any]) -> list[Place]:
+        """Read the next parked rows. `_parked_after`: all up to this one have been read, None: all there are."""
+        assert self._lease is not None
+        assert self._parked_after is not None
+        from_batch, from_key = self._parked_after
+        found: list[Place] = connection.execute(
+            _PARKED["ahead"],
+            self._lease.parameters
+            | {"from_batch": from_batch, "from_key": from_key, "rows": _PARKED_AT_ONCE},
+        ).fetchall()
+        self._parked_after = found[-1] if len(found) == _PARKED_AT_ONCE else None
+        return found
 
     def _put_aside(self, place: Place, found: Refusal) -> None:
         """Park a row. Raises LeaseLostError."""

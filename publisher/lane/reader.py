@@ -108,6 +108,8 @@ class LaneReader:
                     "bytes": limits.bytes,
                     "expansion": self._fetch_size.expansion,
                 },
+                # A plan for all values would name every partition there is (docs/decisions/0029).
+                prepare=False,
             )
             connection.execute("COMMIT")
         return PendingChunk(connection, pipeline, position, limits, step, ledger, epoch_end, rows)

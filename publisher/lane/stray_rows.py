@@ -29,6 +29,7 @@ class StrayRows:
         row = connection.execute(
             _ROWS["stray"],
             {"lanes": self._epoch.lanes, "after_batch": self._checked, "to_batch": end.batch_id},
+            prepare=False,
         ).fetchone()
         if row is not None:
             batch_id, lane = row

@@ -12,6 +12,7 @@ from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.lookup.positions import OutboxId, find_there
 from publisher.lookup.records import Copy, Range, copies
+from publisher.outbox import windows
 from service import kafka_client
 from service.errors import UnavailableError
 from service.kafka_reading import Place
@@ -52,15 +53,25 @@ def outputs_of_key(
     batch_ids: Sequence[int] | None = None,
     most: int | None = None,
 ) -> list[Output]:
-    """Return each output of a session key, in order; `batch_ids`, `most`: not of all batches, not all. Raises psycopg.Error."""
+    """Return each output of a session key, in order; `batch_ids`, `most`: not of all batches, not all. Raises psycopg.Error.
+
+    Looks through the outbox some partitions at a time, so `connection` should not be within a transaction.
+    """
     wanted = {
         "session_key": session_key,
         "topic": topic,
         "batch_ids": None if batch_ids is None else [*batch_ids],
-        "rows": most,
     }
-    rows = connection.execute(_ROWS["outputs_of_key"], wanted)
-    return [Output(*row) for row in rows]
+    found: list[Output] = []
+    for window in windows.kept(connection) if batch_ids is None else windows.holding(connection, batch_ids):
+        left = None if most is None else most - len(found)
+        if left == 0:
+            break
+        rows = connection.execute(
+            _ROWS["outputs_of_key"], wanted | window.bounds | {"rows": left}, prepare=False
+        )
+        found += [Output(*row) for row in rows]
+    return found
 
 
 def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:

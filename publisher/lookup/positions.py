@@ -119,7 +119,7 @@ def find_there(
         for (batch_id,) in connection.execute(_POSITIONS["batches"], where).fetchall():
             limits = {"batch_id": batch_id, "batches": _BATCHES, "most_sessions": _SESSIONS}
             for key, batch, of, partition, start, end in connection.execute(
-                _POSITIONS["sessions"], where | limits
+                _POSITIONS["sessions"], where | limits, prepare=False
             ):
                 if end == place.offset or not only_ends:
                     exact = place.offset in (start, end)

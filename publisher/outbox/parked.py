@@ -4,7 +4,7 @@ A requeue copies rows into new batches of the ledger (function `outbox.requeue`)
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -13,6 +13,8 @@ import psycopg
 
 from db.lanes import lane_hash
 from db.statements import queries
+from publisher.outbox import windows
+from publisher.outbox.windows import Window
 from service.errors import ContinuityError
 from service.fault_points import reach
 
@@ -89,23 +91,32 @@ def requeue(
     """
     result = Requeued()
     run_id = uuid4()
-    # Each round takes one row of every key.
-    while _requeue_round(connection, choice, run_id, result, done):
-        pass
-    result.missing = [RowName(*row) for row in connection.execute(_PARKED["missing"], choice.parameters())]
+    for window in _windows(connection, choice):
+        # Each round takes one row of every key.
+        while _requeue_round(connection, choice, window, run_id, result, done):
+            pass
+        found = connection.execute(_PARKED["missing"], choice.parameters() | window.bounds, prepare=False)
+        result.missing += [RowName(*row) for row in found]
     return result
+
+
+def _windows(connection: psycopg.Connection[Any], choice: Choice) -> Iterator[Window]:
+    """Cut the batches of what is chosen, the oldest first, so that the rows of a key keep their order."""
+    row = connection.execute(_PARKED["span"], choice.parameters()).fetchone()
+    return iter(()) if row is None or row[0] is None else windows.cut(*row)
 
 
 def _requeue_round(
     connection: psycopg.Connection[Any],
     choice: Choice,
+    window: Window,
     run_id: UUID,
     result: Requeued,
     done: Callable[[int], None],
 ) -> bool:
-    """Requeue the oldest chosen row of every session key; return whether there was any."""
+    """Requeue the oldest chosen row of every session key in the window; return whether there was any."""
     after_key = ""
-    while step := _next_step(connection, choice, after_key):
+    while step := _next_step(connection, choice, window, after_key):
         try:
             batch_id = _requeue_step(connection, step, run_id)
         except psycopg.errors.SerializationFailure:
@@ -118,11 +129,13 @@ def _requeue_round(
     return after_key != ""
 
 
-def _next_step(connection: psycopg.Connection[Any], choice: Choice, after_key: str) -> list[RowName]:
+def _next_step(
+    connection: psycopg.Connection[Any], choice: Choice, window: Window, after_key: str
+) -> list[RowName]:
     step: list[RowName] = []
     size = 0
-    parameters = choice.parameters() | {"after_key": after_key, "rows": _BATCH_ROWS}
-    for batch_id, session_key, row_bytes in connection.execute(_PARKED["next"], parameters):
+    parameters = choice.parameters() | window.bounds | {"after_key": after_key, "rows": _BATCH_ROWS}
+    for batch_id, session_key, row_bytes in connection.execute(_PARKED["next"], parameters, prepare=False):
         size += row_bytes
         if step and size > _BATCH_BYTES:
             break

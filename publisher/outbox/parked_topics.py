@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
+from publisher.outbox import windows
 
 _TOPICS = queries("publisher", "parked_topics")
 
@@ -27,10 +28,16 @@ def standing(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
 
 
 def waiting(connection: psycopg.Connection[Any], topic: str) -> Waiting:
-    """Count the undelivered rows that go to a topic."""
-    row = connection.execute(_TOPICS["waiting"], {"topic": topic}).fetchone()
-    assert row is not None
-    return Waiting(*row)
+    """Count the undelivered rows that go to a topic. A session key counts again in each window of batches that has it."""
+    found = Waiting(0, 0, 0)
+    span = connection.execute(_TOPICS["span"]).fetchone()
+    for window in () if span is None or span[0] is None else windows.cut(*span):
+        row = connection.execute(
+            _TOPICS["waiting"], {"topic": topic} | window.bounds, prepare=False
+        ).fetchone()
+        assert row is not None
+        found = Waiting(*(old + new for old, new in zip(found, row, strict=True)))
+    return found
 
 
 def decide(connection: psycopg.Connection[Any], topic: str) -> None:

@@ -23,7 +23,7 @@ _REPLAYS = queries("publisher", "replays")
 
 # Places listed at once.
 LISTED_ROWS = 10_000
-# Batches looked through at once for the keys of a list: as many as a partition holds.
+# Batches looked through at once: as many as the narrowest partition holds.
 WINDOW_BATCHES = 10_000
 
 
@@ -75,9 +75,7 @@ class ReplayReader:
 
     def _list(self, cursor: psycopg.Cursor[Any]) -> None:
         replay = self._replay
-        upper = replay.to_batch
-        if replay.only_keys:
-            upper = min(upper, self._listed.batch_id + WINDOW_BATCHES)
+        upper = min(replay.to_batch, self._listed.batch_id + WINDOW_BATCHES)
         from_batch, from_key = self._listed.exclusive_bound()
         cursor.execute(
             _REPLAYS["next_of_keys"] if replay.only_keys else _REPLAYS["next"],
@@ -88,6 +86,7 @@ class ReplayReader:
                 "to_batch": upper,
                 "rows": LISTED_ROWS,
             },
+            prepare=False,
         )
         self._places = [_Place._make(row) for row in cursor.fetchall()]
         self._taken = 0
@@ -139,6 +138,7 @@ class ReplayReader:
                 "bytes": most_bytes,
                 "expansion": self._fetch_size.expansion,
             },
+            prepare=False,
         )
         fetched = cursor.fetchall()
         found = {(row[0], row[1]): Row._make(row[:-1]) for row in fetched}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
+from publisher.outbox import windows
 from publisher.replay.filters import Filters
 from service.commands.times import Moment
 
@@ -135,12 +136,14 @@ def unknown_keys(connection: psycopg.Connection[Any], batches: ReplayRange, filt
     """Return those of the filter's session keys that have no row in the batches."""
     if filters.keys is None:
         return []
-    rows = connection.execute(
-        _REPLAYS["unknown_keys"],
-        {"from_batch": batches.first, "to_batch": batches.last, "keys": list(filters.keys)},
-        prepare=False,
-    )
-    return [key for (key,) in rows]
+    unknown = list(filters.keys)
+    for window in windows.cut(batches.first, batches.last):
+        if unknown:
+            rows = connection.execute(
+                _REPLAYS["unknown_keys"], window.bounds | {"keys": unknown}, prepare=False
+            )
+            unknown = [key for (key,) in rows]
+    return unknown
 
 
 def _windows(batches: ReplayRange) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ import psycopg
 from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
+from publisher.outbox import windows
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import Mirror
@@ -136,17 +137,23 @@ class ResumeSurvey:
             return 0, 0
         from_batch, from_key = rows.after.exclusive_bound()
         to_batch, to_key = rows.to.exclusive_bound()
-        sessions, events = _one(
-            self._connection,
-            _RESUMES["count_rows"],
-            {
-                "lane": lane,
-                "from_batch": from_batch,
-                "from_key": from_key,
-                "to_batch": to_batch,
-                "to_key": to_key,
-            },
-        )
+        sessions = events = 0
+        for window in windows.cut(from_batch, to_batch):
+            row = self._connection.execute(
+                _RESUMES["count_rows"],
+                {
+                    "lane": lane,
+                    "first_batch": window.first,
+                    "last_batch": window.last,
+                    "from_batch": from_batch,
+                    "from_key": from_key,
+                    "to_batch": to_batch,
+                    "to_key": to_key,
+                },
+                prepare=False,
+            ).fetchone()
+            assert row is not None
+            sessions, events = sessions + row[0], events + row[1]
         return sessions, events
 
     def _own(

@@ -12,6 +12,7 @@ from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
 from publisher.retention.drop import drop_partition, finish_leftovers, unmark
+from publisher.retention.letters import is_limited
 from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
 from publisher.retention.survey import RetentionSurvey, survey
@@ -48,10 +49,11 @@ def postgres_settings(settings: Settings) -> PostgresSettings:
 
 def require_limit(settings: Settings) -> None:
     """Raise SettingsError unless retention is switched on."""
-    if settings.retention.keep_s is None and settings.retention.keep_bytes is None:
+    retention = settings.retention
+    if retention.keep_s is None and retention.keep_bytes is None and not is_limited(retention):
         raise SettingsError(
             "retention is off: set [retention] keep_s (OUTBOX_RETENTION__KEEP_S, seconds) or keep_bytes "
-            "(OUTBOX_RETENTION__KEEP_BYTES). Nothing was done"
+            "(OUTBOX_RETENTION__KEEP_BYTES), or for dead letters keep_letters_s or keep_letters_bytes. Nothing was done"
         )
 
 
@@ -61,7 +63,7 @@ def run_once(settings: Settings) -> RetentionReport:
     Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
     """
     require_limit(settings)
-    with _session(settings) as connection:
+    with _session(settings) as connection, _recorded(connection):
         retention = settings.retention
         row = connection.execute(_PARTITIONS["ensure"], {"ahead_batches": retention.ahead_batches}).fetchone()
         made = 0 if row is None else row[0]
@@ -72,7 +74,7 @@ def run_once(settings: Settings) -> RetentionReport:
         else:
             report = RetentionReport(survey(connection, retention), finished, made)
             _drop_all(connection, report)
-        report.pruned = prune(connection, retention.keep_ledger_s, settings.publisher.keep_deliveries_s)
+        report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
     return report
 
 
@@ -94,6 +96,21 @@ def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport) -> N
         _log.info(
             "partition_dropped", table=f"outbox.{partition.name}", bytes=partition.size, because=decision.due
         )
+
+
+@contextmanager
+def _recorded(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Write down how the run ended, for the alert."""
+    failed: str | None = None
+    try:
+        yield
+    except Exception as error:
+        failed = str(error).strip()
+        raise
+    finally:
+        # A lost connection can write nothing, and is an alert of its own.
+        if not connection.closed:
+            connection.execute(_SESSION["ended"], {"failed": failed})
 
 
 @contextmanager

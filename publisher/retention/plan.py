@@ -91,14 +91,18 @@ def closed(partition: Partition, newest_batch: int) -> bool:
 
 
 def decide(
-    partitions: Sequence[Partition], needs: Needs, keep_s: int | None, keep_bytes: int | None
+    partitions: Sequence[Partition],
+    needs: Needs,
+    keep_s: int | None,
+    keep_bytes: int | None,
+    letters_bytes: int = 0,
 ) -> list[Decision]:
     """Return a decision for each partition, oldest first.
 
-    By time: the newest batch is older than `keep_s` seconds. By size: the oldest go until all take at most `keep_bytes` bytes; one that
-    is refused counts on. None: no limit.
+    By time: the newest batch is older than `keep_s` seconds. By size: the oldest go until all, with `letters_bytes` of dead
+    letters, take at most `keep_bytes` bytes; one that is refused counts on. None: no limit.
     """
-    total = sum(partition.size for partition in partitions)
+    total = letters_bytes + sum(partition.size for partition in partitions)
     decisions = []
     for partition in sorted(partitions, key=lambda p: p.first):
         if not closed(partition, needs.newest_batch):

@@ -7,7 +7,9 @@ import psycopg
 
 from db.statements import queries
 from publisher.retention.deliveries import DeliveryPruning
+from publisher.retention.letters import remove_letters
 from service.fault_points import reach
+from service.settings import RetentionSettings
 
 _PRUNING = queries("publisher.retention", "pruning")
 
@@ -21,6 +23,8 @@ class Pruned:
 
     batches: int = 0
     deliveries: int = 0
+    parked: int = 0
+    letters: int = 0
     epochs: int = 0
     processes: int = 0
     replays: int = 0
@@ -28,20 +32,23 @@ class Pruned:
 
 def prune(
     connection: psycopg.Connection[Any],
-    keep_s: int,
+    retention: RetentionSettings,
     keep_deliveries_s: int,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Pruned:
-    """Delete what is older than `keep_s` seconds (deliveries: `keep_deliveries_s`) and named by nothing. Raises psycopg.Error.
+    """Delete what is older than `keep_ledger_s` (deliveries: `keep_deliveries_s`; letters: by their own limits) and named by nothing.
 
-    `connection` in autocommit mode. What stays, whatever its age, is in the queries: sql/pruning.sql.
+    `connection` in autocommit mode. What stays, whatever its age, is in the queries: sql/pruning.sql. Raises psycopg.Error.
     """
+    keep_s = retention.keep_ledger_s
     row = connection.execute(_PRUNING["floor"]).fetchone()
     floor: int | None = None if row is None else row[0]
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
-    batches = epochs = 0
+    letters = remove_letters(connection, retention)
+    batches = parked = epochs = 0
     if floor is not None:
         connection.execute(_PRUNING["resumes"], {"floor": floor})
+        parked = _repeat(connection, _PRUNING["parked"], rows_at_once, floor=floor, keep_s=keep_s)
         # Before the ledger: an epoch and its lanes name rows of it.
         epochs = _prune_epochs(connection, floor, keep_s)
         batches = _prune_batches(connection, floor, keep_s, rows_at_once)
@@ -49,7 +56,7 @@ def prune(
     processes = _repeat(connection, _PRUNING["processes"], rows_at_once, keep_s=keep_s)
     _repeat(connection, _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
     replays = _repeat(connection, _PRUNING["replays"], rows_at_once, keep_s=keep_s)
-    return Pruned(batches, deliveries, epochs, processes, replays)
+    return Pruned(batches, deliveries, parked, letters, epochs, processes, replays)
 
 
 def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) -> int:

@@ -8,6 +8,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
+from publisher.retention.letters import LettersSurvey, survey_letters
 from publisher.retention.plan import (
     Decision,
     DropVerdict,
@@ -59,6 +60,7 @@ class RetentionSurvey:
     decisions: list[Decision]
     leftovers: list[Leftover]
     growth: Growth
+    letters: LettersSurvey
 
     @property
     def to_drop(self) -> list[Decision]:
@@ -91,7 +93,9 @@ def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> 
         ]
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
-    return RetentionSurvey(decide(partitions, needs, settings.keep_s, settings.keep_bytes), found, growth)
+        letters = survey_letters(connection, settings)
+    decisions = decide(partitions, needs, settings.keep_s, settings.keep_bytes, letters.disk_bytes)
+    return RetentionSurvey(decisions, found, growth, letters)
 
 
 def leftovers(connection: psycopg.Connection[Any]) -> list[Leftover]:

@@ -49,22 +49,37 @@ SELECT
     l.held, l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason, l.stopped_why,
     (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq),
     greatest(0, l.last_batch - greatest(l.cursor_batch, l.from_batch - 1)),
-    (SELECT count(*) FROM (
-        SELECT FROM outbox.session_output o
-        WHERE o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
-          AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
-        LIMIT %(count_limit)s) undelivered),
-    extract(epoch FROM now() - (SELECT b.created_at FROM outbox.batch b WHERE b.batch_id = (
-        SELECT o.batch_id FROM outbox.session_output o
-        WHERE o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
-          AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
-        ORDER BY o.batch_id LIMIT 1)))::double precision,
+    l.from_batch,
+    l.last_batch,
     EXISTS (SELECT FROM lane h WHERE h.epoch < l.epoch AND h.held)
 FROM lane l
 WHERE l.stopped_reason IS NOT NULL
    OR l.epoch >= (SELECT max(k.epoch) FROM outbox.lane_epoch k)
    OR l.cursor_batch < l.last_batch OR l.cursor_key IS NOT NULL
 ORDER BY l.epoch, l.lane
+
+-- name: backlog
+-- How many rows lanes have left in a range of batches, counted up to a limit for each, and how old the batch of the first one is; in the order
+-- of the lanes. The bounds of the range stand there as constants, and again as each lane's own: the former prune partitions.
+SELECT n.rows, extract(epoch FROM now() - b.created_at)::double precision AS age_s
+FROM unnest(%(lanes)s::integer[], %(after_batches)s::bigint[], %(after_keys)s::text[], %(last_batches)s::bigint[], %(limits)s::bigint[])
+    WITH ORDINALITY AS l (lane, after_batch, after_key, last_batch, count_limit, place)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows FROM (
+        SELECT FROM outbox.session_output o
+        WHERE o.lane = l.lane AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
+          AND o.batch_id <= l.last_batch AND (o.batch_id, o.session_key) > (l.after_batch, l.after_key)
+        LIMIT l.count_limit) undelivered
+) n
+LEFT JOIN LATERAL (
+    SELECT o.batch_id FROM outbox.session_output o
+    WHERE o.lane = l.lane AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
+      AND o.batch_id <= l.last_batch AND (o.batch_id, o.session_key) > (l.after_batch, l.after_key)
+    ORDER BY o.batch_id, o.session_key
+    LIMIT 1
+) f ON n.rows > 0
+LEFT JOIN outbox.batch b ON b.batch_id = f.batch_id
+ORDER BY l.place
 
 -- name: times_taken
 SELECT coalesce(sum(l.taken), 0)::bigint FROM outbox.lane l

@@ -12,6 +12,8 @@ FOR SHARE OF l
 SELECT p.batch_id, p.session_key
 FROM outbox.parked p
 WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s AND (p.batch_id, p.session_key) > (%(from_batch)s, %(from_key)s)
+ORDER BY p.batch_id, p.session_key
+LIMIT %(rows)s
 
 -- name: within
 SELECT count(*)
@@ -21,7 +23,8 @@ WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s
   AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
 
 -- name: up_to
-SELECT count(*)
+-- Those that retention has deleted were before every cursor.
+SELECT count(*) + coalesce((SELECT l.pruned_parked FROM outbox.lane l WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s), 0)
 FROM outbox.parked p
 WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
 
@@ -44,7 +47,14 @@ WHERE e.batch_id = %(batch_id)s AND e.session_key = %(session_key)s
 ORDER BY e.input_topic_id, e.input_partition, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer
 
 -- name: counts
-SELECT p.state, count(*) FROM outbox.parked p GROUP BY p.state ORDER BY p.state
+-- Counted up to a limit; a state with no rows is left out.
+SELECT s.state, n.rows
+FROM unnest(ARRAY['discarded', 'parked', 'requeued']) AS s (state)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows FROM (SELECT FROM outbox.parked p WHERE p.state = s.state LIMIT %(count_limit)s) counted
+) n
+WHERE n.rows > 0
+ORDER BY s.state
 
 -- name: bounded_counts
 -- A 0 for each reason, so that the first parked row is an increase.
@@ -61,27 +71,40 @@ WHERE p.state = 'parked'
   AND (%(batch_ids)s::bigint[] IS NULL
        OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
 
--- name: missing
--- Chosen rows that the outbox no longer holds, so that there is nothing to send again.
-SELECT p.batch_id, p.session_key
+-- name: span
+-- The batches of the chosen rows.
+SELECT min(p.batch_id), max(p.batch_id)
 FROM outbox.parked p
 WHERE p.state = 'parked'
   AND p.batch_id <= %(to_batch)s
   AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
   AND (%(batch_ids)s::bigint[] IS NULL
        OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
-  AND NOT EXISTS (SELECT FROM outbox.session_output o WHERE o.batch_id = p.batch_id AND o.session_key = p.session_key)
+
+-- name: missing
+-- Chosen rows of a range of batches that the outbox no longer holds, so that there is nothing to send again.
+SELECT p.batch_id, p.session_key
+FROM outbox.parked p
+WHERE p.state = 'parked'
+  AND p.batch_id >= %(from_batch)s AND p.batch_id <= %(to_batch)s
+  AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
+  AND (%(batch_ids)s::bigint[] IS NULL
+       OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
+  AND NOT EXISTS (SELECT FROM outbox.session_output o
+                  WHERE o.batch_id = p.batch_id AND o.session_key = p.session_key
+                    AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s)
 ORDER BY p.batch_id, p.session_key
 LIMIT 1000
 
 -- name: next
--- The oldest chosen row of each session key, key by key: two rows of one key cannot be in one batch, and keep their order.
+-- Of a range of batches the oldest chosen row of each session key, key by key: two rows of one key cannot be in one batch, and keep their order.
 SELECT DISTINCT ON (p.session_key) p.batch_id, p.session_key, pg_column_size(o."values")
 FROM outbox.parked p
 JOIN outbox.session_output o ON o.batch_id = p.batch_id AND o.session_key = p.session_key
+                             AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
 WHERE p.state = 'parked'
   AND p.session_key > %(after_key)s
-  AND p.batch_id <= %(to_batch)s
+  AND p.batch_id >= %(from_batch)s AND p.batch_id <= %(to_batch)s
   AND (%(reasons)s::text[] IS NULL OR p.reason = ANY (%(reasons)s))
   AND (%(batch_ids)s::bigint[] IS NULL
        OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))

@@ -3,14 +3,19 @@
 -- name: standing
 SELECT t.topic, t.decided_at FROM outbox.parked_topic t WHERE t.ended_at IS NULL ORDER BY t.topic
 
+-- name: span
+-- The batches that the lanes have not passed.
+SELECT min(greatest(l.cursor_batch, l.from_batch)), max(l.last_batch) FROM outbox.lane_position l WHERE NOT l.ended
+
 -- name: waiting
--- The rows beyond the lanes' cursors, as `statuses` in lanes.sql counts them, but for those that are parked already.
+-- Of a range of batches the rows beyond the lanes' cursors, as `backlog` in lanes.sql counts them, but for those that are parked already.
 SELECT count(*), count(DISTINCT o.session_key), coalesce(sum(cardinality(o.topics)), 0)::bigint
 FROM outbox.lane_position l
 JOIN outbox.session_output o
   ON o.lane = l.lane AND o.batch_id >= greatest(l.cursor_batch, l.from_batch) AND o.batch_id <= l.last_batch
  AND (o.batch_id > l.cursor_batch OR o.session_key > l.cursor_key)
 WHERE NOT l.ended
+  AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
   AND %(topic)s::text = ANY (o.topics)
   AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
 

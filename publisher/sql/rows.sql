@@ -7,7 +7,7 @@ SET LOCAL enable_sort = off
 
 -- name: of_lane
 -- The upper bound comes out of the ledger and the epochs themselves, so that nothing has to be read before the rows.
--- batch_id twice: the row comparison walks the index, the plain one prunes partitions.
+-- batch_id again: the row comparison walks the index, the plain ones prune partitions.
 -- Bounded by what the rows take, too, before any wide column is fetched: a row is left out where those before it reach `bytes`.
 -- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
@@ -21,7 +21,8 @@ FROM (
         FROM outbox.session_output o
         WHERE o.lane = %(lane)s
           AND o.batch_id >= %(from_batch)s
-          AND o.batch_id <= least(%(to_batch)s, (SELECT max(b.batch_id) FROM outbox.batch b),
+          AND o.batch_id <= %(to_batch)s
+          AND o.batch_id <= least((SELECT max(b.batch_id) FROM outbox.batch b),
                                   (SELECT min(e.from_batch) - 1 FROM outbox.lane_epoch e WHERE e.epoch > %(epoch)s))
           AND (o.batch_id, o.session_key) > (%(from_batch)s, %(from_key)s)
         ORDER BY o.batch_id, o.session_key
@@ -65,12 +66,19 @@ FROM (
 ) k
 ORDER BY 1
 
+-- name: kept_partitions
+-- First and last batch of each partition that has any of these batches, oldest first.
+SELECT p.from_batch, p.to_batch
+FROM outbox.output_partition p
+WHERE NOT p.detaching AND p.to_batch >= %(from_batch)s AND (%(to_batch)s::bigint IS NULL OR p.from_batch <= %(to_batch)s::bigint)
+ORDER BY p.from_batch
+
 -- name: hold_off_retention
 -- Until the connection ends. Retention holds the same lock alone from its decision to the drop.
 SELECT pg_advisory_lock_shared(hashtextextended('outbox.retention', 0))
 
 -- name: outputs_of_key
--- Each output of a session key, in order, with the offsets of the transaction that carried it: NULL where that is not recorded (any more).
+-- Each output of a session key in a range of batches, in order, with the offsets of the transaction that carried it: NULL where that is not recorded (any more).
 SELECT e.batch_id, e.outbox_id, e.revision, e.topic,
        CASE WHEN e.delivery_state = 'delivered' AND d.seq IS NULL AND e.skipped THEN 'skipped' ELSE e.delivery_state END AS state,
        d.committed_at AS delivered_at,
@@ -81,6 +89,7 @@ SELECT e.batch_id, e.outbox_id, e.revision, e.topic,
 FROM outbox.event e
 LEFT JOIN outbox.delivery d ON d.epoch = e.epoch AND d.lane = e.lane AND d.seq = e.delivery_seq
 WHERE e.session_key = %(session_key)s
+  AND e.batch_id >= %(from_batch)s AND e.batch_id <= %(to_batch)s
   AND (%(topic)s::text IS NULL OR e.topic = %(topic)s::text)
   AND (%(batch_ids)s::bigint[] IS NULL OR e.batch_id = ANY (%(batch_ids)s::bigint[]))
 ORDER BY e.batch_id, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer

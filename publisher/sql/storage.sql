@@ -7,5 +7,6 @@ SELECT count(*) FILTER (WHERE NOT p.detaching) AS kept, count(*) FILTER (WHERE p
        coalesce(extract(epoch FROM now() - (
            SELECT b.created_at FROM outbox.batch b
            WHERE b.batch_id <= min(p.to_batch) FILTER (WHERE NOT p.detaching)
-           ORDER BY b.batch_id DESC LIMIT 1)), 0)::double precision AS oldest_s
+           ORDER BY b.batch_id DESC LIMIT 1)), 0)::double precision AS oldest_s,
+       (SELECT count(r.failed) FROM outbox.retention r) AS failed
 FROM outbox.output_partition p

@@ -38,6 +38,7 @@ _GAUGES: Gauges = {
         "Age of the newest batch in the oldest kept partition, which is what retention goes by.",
         (),
     ),
+    "outbox_retention_failed": ("Whether the newest run of retention could not end in order.", ()),
     "outbox_database_bytes": ("Size of the outbox's database.", ()),
 }
 
@@ -86,9 +87,10 @@ def _of_rows(
         yield "outbox_replay_events_left", [state], events
 
 
-def _of_storage(storage: Sequence[tuple[int, int, int, float]]) -> Iterator[Sample]:
-    for kept, detaching, size, oldest_s in storage:
+def _of_storage(storage: Sequence[tuple[int, int, int, float, int]]) -> Iterator[Sample]:
+    for kept, detaching, size, oldest_s, failed in storage:
         yield "outbox_partitions", ["kept"], kept
         yield "outbox_partitions", ["detaching"], detaching
         yield "outbox_oldest_partition_seconds", (), oldest_s
+        yield "outbox_retention_failed", (), failed
         yield "outbox_database_bytes", (), size

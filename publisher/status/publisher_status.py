@@ -11,6 +11,9 @@ from db.statements import queries
 from publisher.assignment.membership import Process, read_living
 from publisher.outbox import parked_topics
 from publisher.outbox.identity import OutboxIdentity, read_identity
+from publisher.protocol.cursor import Cursor
+from publisher.status import backlog
+from publisher.status.backlog import Backlog
 
 _DELIVERIES = queries("publisher", "deliveries")
 _LANES = queries("publisher", "lanes")
@@ -69,7 +72,7 @@ class DeliveryRate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatus:
-    """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason, counted up to `PARKED_LIMIT`.
+    """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason; both counted up to `PARKED_LIMIT`.
 
     `lanes_taken`: how often a lane went to a process, the same one again included; `replays`: those not at their end, by state.
     """
@@ -116,7 +119,7 @@ def read_status(connection: psycopg.Connection[Any]) -> PublisherStatus:
     """Read the status in one snapshot."""
     with snapshot(connection):
         lanes = read_lanes(connection, COUNT_LIMIT)
-        parked = dict(connection.execute(_PARKED["counts"]).fetchall())
+        parked = dict(connection.execute(_PARKED["counts"], {"count_limit": PARKED_LIMIT}).fetchall())
         identity = read_identity(connection)
         processes = read_living(connection)
         rates = [DeliveryRate(*row) for row in connection.execute(_DELIVERIES["rates"])]
@@ -141,7 +144,10 @@ def read_status(connection: psycopg.Connection[Any]) -> PublisherStatus:
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
     """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
-    rows = connection.execute(_LANES["statuses"], {"count_limit": count_limit})
+    rows = connection.execute(_LANES["statuses"]).fetchall()
+    # Nothing of an epoch is before its first batch.
+    backlogs = [Backlog(row[1], max(Cursor(row[5], row[6]), Cursor(row[13] - 1)), row[14]) for row in rows]
+    backlog.count(connection, backlogs, count_limit)
     return [
         LaneStatus(
             epoch=epoch,
@@ -156,8 +162,8 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             stopped_why=stopped_why,
             last_delivery_at=last_delivery_at,
             lag_batches=lag_batches,
-            lag_rows=lag_rows,
-            oldest_undelivered_s=None if age is None else round(age, 3),
+            lag_rows=left.rows,
+            oldest_undelivered_s=None if left.age_s is None else round(left.age_s, 3),
             waiting=waiting,
         )
         for (
@@ -174,8 +180,8 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
             stopped_why,
             last_delivery_at,
             lag_batches,
-            lag_rows,
-            age,
+            _,
+            _,
             waiting,
-        ) in rows
+        ), left in zip(rows, backlogs, strict=True)
     ]

@@ -10,7 +10,13 @@ class RetentionSettings(Section):
     keep_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
     """Seconds for which delivered outputs are kept, by the newest batch of their table partition. Empty: for ever."""
     keep_bytes: int | None = Field(default=None, ge=0)
-    """Bytes that the outputs may take on disk, indexes included; the oldest table partitions go first. Empty: no bound."""
+    """Bytes that outputs and dead letters may take on disk, indexes included; the oldest table partitions go first. Empty: no bound."""
+    keep_letters_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
+    """Seconds for which dead letters are kept after they were resolved or discarded. Empty: for ever."""
+    keep_letters_bytes: int | None = Field(default=None, ge=0)
+    """Bytes that the kept dead letters may take; the oldest resolved and discarded ones go first. Empty: no bound."""
+    drop_open_letters: bool = False
+    """Let `keep_letters_s` (counted from their batch) and `keep_letters_bytes` remove open dead letters, too, after all others."""
     keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
     """Seconds for which ledger rows, ended lane epochs, processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)

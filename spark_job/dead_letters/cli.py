@@ -260,7 +260,9 @@ def _check_exist(connection: Connection, ids: list[int] | None) -> None:
         return
     found = {row["dead_letter_id"] for row in store.find(connection, Filter(ids=tuple(ids)), len(ids))}
     if missing := sorted(set(ids) - found):
-        raise LetterError(f"there is no letter {', '.join(map(str, missing))}. Nothing was done.")
+        removed = store.removed_up_to(connection)
+        why = "" if removed is None else f" Retention has removed letters up to {removed}."
+        raise LetterError(f"there is no letter {', '.join(map(str, missing))}.{why} Nothing was done.")
 
 
 def _confirm(connection: Connection, which: Filter, verb: str, *, yes: bool) -> None:

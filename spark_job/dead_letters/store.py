@@ -18,6 +18,9 @@ OPEN = "open"
 REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed")
 STATES = (OPEN, "resolved", "discarded")
 
+LETTERS_AT_ONCE = 5_000
+"""Letters that one transaction discards at the most."""
+
 
 @dataclass(frozen=True)
 class Filter:
@@ -97,11 +100,25 @@ def to_retry(connection: Connection, which: Filter) -> list[tuple[int, int, int]
 
 
 def discard(connection: Connection, which: Filter) -> list[int]:
-    """Discard the open letters among them; return their ids.
+    """Discard the open letters among them that are there now; return their ids.
 
-    Under the writer lock, as every change of a letter's state: a batch, a retry and this one never wait for each other's rows.
+    Under the writer lock, as every change of a letter's state: a batch, a retry and this one never wait for each other's rows. In steps,
+    because a batch waits for the lock, and gives up after `lock_timeout_ms`; they are looked for without it.
     """
-    with ownership.certain(connection):
-        ownership.lock(connection)
-        rows = connection.execute(_LETTERS["discard"], which.parameters()).fetchall()
-    return sorted(row[0] for row in rows)
+    row = connection.execute(_LETTERS["newest"]).fetchone()
+    step: dict[str, Any] = {"after": 0, "newest": 0 if row is None else row[0], "rows": LETTERS_AT_ONCE}
+    discarded: list[int] = []
+    while found := connection.execute(_LETTERS["to_discard"], which.parameters() | step).fetchall():
+        ids = [letter_id for (letter_id,) in found]
+        with ownership.certain(connection):
+            ownership.lock(connection)
+            done = connection.execute(_LETTERS["discard"], {"ids": ids}).fetchall()
+        discarded += [letter_id for (letter_id,) in done]
+        step["after"] = ids[-1]
+    return sorted(discarded)
+
+
+def removed_up_to(connection: Connection) -> int | None:
+    """Return the greatest number among the letters that retention has removed, None where it has removed none."""
+    row = connection.execute(_LETTERS["removed_up_to"]).fetchone()
+    return None if row is None else row[0]

@@ -157,12 +157,27 @@ FROM outbox.session_output o,
 WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND d.dead_letter_id = ANY (%(ids)s::bigint[]) AND d.state = 'open'
     AND d.session_key = o.session_key AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset = s.first_offset
 
--- name: discard
-UPDATE outbox.dead_letter
-SET state = 'discarded', state_changed_at = clock_timestamp()
-WHERE state = 'open'
+-- name: newest
+SELECT coalesce(max(dead_letter_id), 0) FROM outbox.dead_letter
+
+-- name: to_discard
+-- The next open letters of a choice, by number.
+SELECT dead_letter_id
+FROM outbox.dead_letter
+WHERE dead_letter_id > %(after)s AND dead_letter_id <= %(newest)s AND state = 'open'
     AND (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
     AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
     AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+ORDER BY dead_letter_id
+LIMIT %(rows)s
+
+-- name: discard
+UPDATE outbox.dead_letter
+SET state = 'discarded', state_changed_at = clock_timestamp()
+WHERE dead_letter_id = ANY (%(ids)s::bigint[]) AND state = 'open'
 RETURNING dead_letter_id
+
+-- name: removed_up_to
+-- The greatest number among the letters that retention has removed; NULL: it has removed none.
+SELECT max(newest_id) FROM outbox.removed_letters

@@ -136,6 +136,7 @@ class Explainer:
                 _ROWS["of_lane"],
                 {"lane": output.lane, "from_batch": output.batch_id, "to_batch": output.batch_id},
                 binary=True,
+                prepare=False,
             )
             columns = next(islice(rows, output.row, None), None)
             self._rows[place] = None if columns is None else Row(*columns[:-2])

@@ -12,6 +12,7 @@ import psycopg
 
 from db.statements import queries
 from publisher.audit.readback.digest import ExpectedOutput
+from publisher.outbox import windows
 
 _ROWS = queries("publisher.audit", "rows")
 
@@ -70,7 +71,7 @@ class LostRows:
 
 def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
     """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
-    rows = connection.execute(_ROWS["keys"], {"batch_id": batch_id, "lane": lane})
+    rows = connection.execute(_ROWS["keys"], {"batch_id": batch_id, "lane": lane}, prepare=False)
     return [key for (key,) in rows]
 
 
@@ -87,8 +88,7 @@ def mending_command(
         return None
     first, last = lost.batches()
     command = ["publisher", "replay", "start", "--from-batch", str(first), "--to-batch", str(last)]
-    row = connection.execute(_ROWS["count"], {"from_batch": first, "to_batch": last}).fetchone()
-    if row is None or row[0] != count:
+    if _kept_rows(connection, first, last) != count:
         keys = sorted(set(lost.keys(connection)))
         named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if "\n" in key or "\r" in key]
         # One word with the option, because a key may begin with a dash.
@@ -100,6 +100,15 @@ def mending_command(
         for topic in sorted(lost.topics):
             command += ["--topic", topics[topic]]
     return " ".join(map(shell_word, [*command, "--yes"]))
+
+
+def _kept_rows(connection: psycopg.Connection[Any], first: int, last: int) -> int:
+    """Return how many rows of these batches are not put aside."""
+    total = 0
+    for window in windows.cut(first, last):
+        row = connection.execute(_ROWS["count"], window.bounds, prepare=False).fetchone()
+        total += 0 if row is None else row[0]
+    return total
 
 
 def shell_word(text: str) -> str:

@@ -28,8 +28,7 @@ ORDER BY k.from_batch
 
 -- name: stray
 SELECT r.batch_id, r.session_key, r.lane, r.epoch, r.lanes
-FROM outbox.check_stray_row r
-WHERE r.batch_id >= %(from_batch)s AND r.batch_id <= %(to_batch)s
+FROM outbox.check_stray_rows(%(from_batch)s, %(to_batch)s) r
 ORDER BY r.batch_id, r.session_key
 
 -- name: emitted_twice
@@ -42,12 +41,15 @@ ORDER BY t.last_batch, t.session_key
 -- Rows that are put aside, and what is wrong with any that were.
 SELECT p.batch_id, p.session_key, p.state = 'parked', p.requeued_batch, c.detail
 FROM outbox.parked p
-LEFT JOIN outbox.check_parked c ON c.session_key = p.session_key AND c.batch_id = p.batch_id
+LEFT JOIN outbox.check_parked_rows(%(from_batch)s, %(to_batch)s) c ON c.session_key = p.session_key AND c.batch_id = p.batch_id
 WHERE p.batch_id >= %(from_batch)s AND p.batch_id <= %(to_batch)s AND (p.state = 'parked' OR c.detail IS NOT NULL)
 ORDER BY p.batch_id, p.session_key
 
 -- name: may_read_letters
 SELECT has_table_privilege('outbox.dead_letter', 'SELECT')
+
+-- name: removed_letters
+SELECT r.reason, r.state, r.letters, r.newest_at FROM outbox.removed_letters r ORDER BY r.reason, r.state
 
 -- name: letters
 SELECT d.reason, count(*) FROM outbox.dead_letter d WHERE d.state = 'open' GROUP BY d.reason ORDER BY d.reason

@@ -231,6 +231,14 @@ def _rows(seen: Observed) -> Iterable[ConsoleFinding]:
             "publisher retention plan",
             "storage",
         )
+    if seen.retention_failed is not None:
+        yield ConsoleFinding(
+            "warning",
+            f"the newest run of retention failed: {seen.retention_failed}",
+            "OutboxRetentionBlocked",
+            "publisher retention plan",
+            "storage",
+        )
 
 
 def _letters(seen: Observed) -> Iterable[ConsoleFinding]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from db.statements import queries
 from publisher.console.reader import Connection, Found, may_read_all, permitted, read
-from publisher.outbox import parked_topics
+from publisher.outbox import parked_topics, windows
 from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.settings import Settings
 
@@ -50,13 +50,15 @@ class Observed:
     oldest_partition_s: float | None = None
     keep_s: float | None = None
     """`[retention] keep_s` of this process."""
+    retention_failed: str | None = None
+    """Why the newest run of retention could not end in order."""
 
 
 def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, Found]:
     """Look once; return what was seen, and the latency of the last five minutes. Raises psycopg.Error."""
     _, is_auditor = may_read_all(connection)
     services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
-    latency = read(connection, _FLOW["latency"], **_LATENCY)[0]
+    latency = _latency(connection)
     replays = permitted(connection, lambda: read(connection, _FLOW["interrupted_replays"]), None)
     signs = read(connection, _SIGNS["of_delivery"])[0]
     job = permitted(connection, lambda: read(connection, _SIGNS["of_job"], span_s=RESTARTS_S)[0], None)
@@ -76,8 +78,19 @@ def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> 
         largest_open=None if largest is None else largest / settings.session.max_open_bytes,
         oldest_partition_s=signs["oldest_partition_s"],
         keep_s=settings.retention.keep_s,
+        retention_failed=signs["retention_failed"],
     )
     return seen, latency
+
+
+def _latency(connection: Connection) -> Found:
+    span = read(
+        connection, _FLOW["latency_range"], deliveries=_LATENCY["deliveries"], span_s=_LATENCY["span_s"]
+    )[0]
+    last = span["to_batch"] or 0
+    # A delivery that went over very many batches has its newest looked at.
+    first = max(span["from_batch"] or 0, last - windows.BATCHES)
+    return read(connection, _FLOW["latency"], **_LATENCY, from_batch=first, to_batch=last)[0]
 
 
 def _letters(connection: Connection, span_s: float | None) -> dict[str, int]:

@@ -29,6 +29,15 @@ LIMIT 100
 -- name: interrupted_replays
 SELECT r.replay_id FROM outbox.audit_replay r WHERE r.state = 'interrupted' ORDER BY r.replay_id LIMIT 20
 
+-- name: latency_range
+-- The batches of the deliveries that `latency` looks at.
+SELECT min(d.after_batch) AS from_batch, max(d.to_batch) AS to_batch
+FROM (
+    SELECT n.after_batch, n.to_batch FROM outbox.delivery n
+    WHERE n.kind = 'delivery' AND n.sessions > 0 AND n.committed_at > now() - make_interval(secs => %(span_s)s)
+    ORDER BY n.committed_at DESC LIMIT %(deliveries)s
+) d
+
 -- name: latency
 -- From a session's end event until its outputs were delivered, of up to %(rows)s rows of each of the newest deliveries; by the index of the lane's
 -- cursor. `ended`: the end event's time as the job read it; a time of the future, or of another day, is no measure.
@@ -46,6 +55,7 @@ CROSS JOIN LATERAL (
     FROM outbox.session_output o
     -- batch_id twice: the row comparison begins in the index where the delivery did, the plain one prunes partitions.
     WHERE o.lane = d.lane AND o.batch_id >= d.after_batch AND o.batch_id <= d.to_batch
+      AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
       AND (o.batch_id, o.session_key) > (d.after_batch + (d.after_key IS NULL)::integer, coalesce(d.after_key, ''))
       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
     ORDER BY o.batch_id, o.session_key LIMIT %(rows)s

@@ -102,10 +102,9 @@ ORDER BY r.lane, r.session_key, r.end_offset
 LIMIT %(rows)s
 
 -- name: findings
--- What `audit_reconciliation` says of the newest batches.
+-- What `audit_reconciliation` says of a range of batches.
 SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key, r.detail
-FROM (SELECT max(b.batch_id) AS batch_id FROM outbox.batch b) n
-CROSS JOIN LATERAL outbox.audit_reconcile(greatest(1, n.batch_id - %(batches)s + 1), n.batch_id) r
+FROM outbox.audit_reconcile(%(from_batch)s, %(to_batch)s) r
 LIMIT %(rows)s
 
 -- name: last_restore

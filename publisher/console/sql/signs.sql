@@ -10,7 +10,8 @@ FROM unnest(ARRAY['malformed', 'no_start', 'restarted', 'timed_out', 'too_large'
 
 -- name: of_delivery
 -- The age of a partition is that of its newest batch, which is what retention goes by.
-SELECT extract(epoch FROM now() - (SELECT d.committed_at FROM outbox.delivery d ORDER BY d.committed_at DESC LIMIT 1))::double precision AS delivered_s_ago,
+SELECT (SELECT r.failed FROM outbox.retention r) AS retention_failed,
+       extract(epoch FROM now() - (SELECT d.committed_at FROM outbox.delivery d ORDER BY d.committed_at DESC LIMIT 1))::double precision AS delivered_s_ago,
        extract(epoch FROM now() - (
            SELECT b.created_at FROM outbox.batch b
            WHERE b.batch_id <= (SELECT min(p.to_batch) FROM outbox.output_partition p WHERE NOT p.detaching)

@@ -1,7 +1,8 @@
--- One session key's whole story, by its key's indexes.
+-- One session key's whole story, by its key's indexes; what reads outputs does it some partitions at a time.
 
 -- name: has_key
-SELECT EXISTS (SELECT FROM outbox.session_output o WHERE o.session_key = %(key)s)
+SELECT EXISTS (SELECT FROM outbox.session_output o
+               WHERE o.session_key = %(key)s AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s)
 
 -- name: has_letter
 SELECT EXISTS (SELECT FROM outbox.dead_letter d WHERE d.session_key = %(key)s)
@@ -10,18 +11,20 @@ SELECT EXISTS (SELECT FROM outbox.dead_letter d WHERE d.session_key = %(key)s)
 SELECT s.*, extract(epoch FROM s.delivered_at - s.committed_at)::double precision AS delivered_s,
        extract(epoch FROM s.delivered_at - s.ended_at)::double precision AS ended_s
 FROM outbox.audit_session s
-WHERE s.session_key = %(key)s AND s.batch_id < %(before)s
+WHERE s.session_key = %(key)s AND s.batch_id >= %(from_batch)s AND s.batch_id <= %(to_batch)s
 ORDER BY s.batch_id DESC, s.end_offset DESC
 LIMIT %(rows)s
 
 -- name: history
-SELECT h.at, h.what, h.detail, h.batch_id FROM outbox.audit_history h WHERE h.session_key = %(key)s ORDER BY h.at DESC LIMIT %(rows)s
+SELECT h.at, h.what, h.detail, h.batch_id FROM outbox.audit_history h
+WHERE h.session_key = %(key)s AND h.batch_id >= %(from_batch)s AND h.batch_id <= %(to_batch)s
+ORDER BY h.at DESC LIMIT %(rows)s
 
 -- name: values
 -- What the outputs of some batches carry, in order.
 SELECT e.outbox_id, e.revision, e.batch_id, e.key, e.value, e.headers
 FROM outbox.event e
-WHERE e.session_key = %(key)s AND e.batch_id = ANY (%(batch_ids)s)
+WHERE e.session_key = %(key)s AND e.batch_id = ANY (%(batch_ids)s) AND e.batch_id >= %(from_batch)s AND e.batch_id <= %(to_batch)s
 ORDER BY e.batch_id, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer
 LIMIT %(rows)s
 
@@ -43,6 +46,6 @@ LIMIT %(rows)s
 -- name: replays
 SELECT r.replay_id, r.replay_uuid, r.batch_id, r.began_at, r.ended_at, r.output_events, r.target_topic, r.certain
 FROM outbox.audit_replayed r
-WHERE r.session_key = %(key)s
+WHERE r.session_key = %(key)s AND r.batch_id >= %(from_batch)s AND r.batch_id <= %(to_batch)s
 ORDER BY r.replay_id DESC
 LIMIT %(rows)s

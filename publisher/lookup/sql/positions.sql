@@ -56,10 +56,11 @@ FROM (
     ) n
     WHERE coalesce(n.before, 0) < %(most_sessions)s
 ) bound
-CROSS JOIN LATERAL outbox.batch_rows(%(batch_id)s, bound.last_batch) o
+CROSS JOIN outbox.batch_rows(%(batch_id)s, %(batch_id)s + %(batches)s) o
 CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends)
     AS s (topic_id, partition, start_offset, end_offset)
-WHERE s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.start_offset <= %(offset)s AND s.end_offset >= %(offset)s
+WHERE o.batch_id <= bound.last_batch
+  AND s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.start_offset <= %(offset)s AND s.end_offset >= %(offset)s
 ORDER BY s.end_offset <> %(offset)s, s.start_offset <> %(offset)s, s.start_offset, o.batch_id
 LIMIT %(rows)s
 

@@ -86,15 +86,35 @@ USING outbox.lane l
 WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
   AND greatest(d.after_batch, d.to_batch) < %(floor)s
 
+-- name: parked
+-- One step through the rows that were requeued or discarded. They stay while their output or their copy is kept, because the audit needs them.
+-- The lane counts them: Kafka's progress records do, too.
+WITH deleted AS (
+    DELETE FROM outbox.parked d
+    WHERE (d.batch_id, d.session_key) IN (
+        SELECT p.batch_id, p.session_key FROM outbox.parked p
+        WHERE p.batch_id < %(floor)s AND p.state <> 'parked' AND coalesce(p.requeued_batch, 0) < %(floor)s
+          AND p.state_changed_at < now() - make_interval(secs => %(keep_s)s)
+        ORDER BY p.batch_id, p.session_key
+        LIMIT %(rows)s)
+    RETURNING d.epoch, d.lane
+), counted AS (
+    UPDATE outbox.lane l SET pruned_parked = l.pruned_parked + n.rows
+    FROM (SELECT d.epoch, d.lane, count(*) AS rows FROM deleted d GROUP BY d.epoch, d.lane) n
+    WHERE l.epoch = n.epoch AND l.lane = n.lane
+)
+SELECT FROM deleted
+
 -- name: epochs
 -- Lane epochs before the newest whose rows are gone, whose every lane came to the end, and which ended long ago: the oldest ones, so that what is
--- left has no hole. With their lanes and what is left of their deliveries.
+-- left has no hole. With their lanes and what is left of their deliveries. One with parked rows waits until these are gone.
 WITH ended AS MATERIALIZED (
     SELECT e.epoch
     FROM outbox.epoch_range e
     WHERE e.to_batch < %(floor)s
       AND (SELECT min(n.created_at) FROM outbox.lane_epoch n WHERE n.epoch > e.epoch) < now() - make_interval(secs => %(keep_s)s)
       AND e.epoch < ALL (SELECT p.epoch FROM outbox.lane_position p WHERE NOT p.ended OR p.stopped_why IS NOT NULL OR p.held)
+      AND (e.epoch < (SELECT min(p.epoch) FROM outbox.parked p)) IS NOT FALSE
 ), deliveries AS (
     DELETE FROM outbox.delivery d USING ended e WHERE d.epoch = e.epoch
 ), lanes AS (

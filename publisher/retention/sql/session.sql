@@ -20,8 +20,12 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = 
 SELECT current_user::text, c.relname::text, pg_get_userbyid(c.relowner)::text
 FROM pg_class c
 WHERE c.relnamespace = 'outbox'::regnamespace
-  AND (c.relname IN ('session_output', 'batch', 'delivery', 'lane', 'lane_epoch', 'publisher_process', 'replay', 'replay_key') OR c.relname ~ '^session_output_p\d{8}$')
+  AND (c.relname IN ('session_output', 'batch', 'delivery', 'lane', 'lane_epoch', 'parked', 'publisher_process', 'replay', 'replay_key', 'dead_letter',
+                     'retention', 'removed_letters') OR c.relname ~ '^session_output_p\d{8}$')
   AND c.relkind IN ('r', 'p')
   AND NOT pg_has_role(c.relowner, 'USAGE')
 ORDER BY c.relname
 LIMIT 1
+
+-- name: ended
+UPDATE outbox.retention SET ended_at = clock_timestamp(), failed = %(failed)s

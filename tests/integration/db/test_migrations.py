@@ -154,7 +154,11 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
     assert part.returncode == 0, part.stderr
     assert part.stdout.splitlines()[-1] == f"the outbox is at revision 0006; this release needs {HEAD}"
     up = outbox_migrate(blank_database, "up")
-    assert [line.split(":")[0] for line in up.stdout.splitlines()[:-1]] == ["applied 0007", "applied 0008"]
+    assert [line.split(":")[0] for line in up.stdout.splitlines()[:-1]] == [
+        "applied 0007",
+        "applied 0008",
+        "applied 0009",
+    ]
     assert (
         outbox_migrate(blank_database, "up").stdout
         == f"the outbox is at revision {HEAD}, which this release needs\n"

@@ -50,6 +50,59 @@ def test_making_partitions_twice_makes_them_once(outbox: OutboxRows) -> None:
     ]
 
 
+def commit_batches(outbox: OutboxRows, *, each_s: float, sessions: int, count: int = 10_000) -> None:
+    """Fill the ledger with batches, one every so many seconds."""
+    outbox.insert("generation")
+    outbox.connection.execute(
+        "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state, sessions,"
+        " transform_fingerprint, created_at) SELECT n, 'stream', 1, n, gen_random_uuid(), '{}', '{}', '{}', %s, 'test',"
+        " now() - make_interval(secs => (%s - n) * %s::float8) FROM generate_series(1, %s) n",
+        (sessions, count, each_s, count),
+    )
+
+
+@pytest.mark.parametrize(
+    ("each_s", "sessions", "batches"),
+    [
+        (0.2, 2, 430_000),  # five a second: a day
+        (60.0, 2, 10_000),  # fewer in a day than the narrowest has
+        (0.2, 200, 50_000),  # ten million sessions
+        (0.2, 20_000, 10_000),
+        (0.01, 0, 500_000),  # the widest
+    ],
+)
+def test_a_partition_is_as_wide_as_a_day_or_ten_million_sessions(
+    outbox: OutboxRows, each_s: float, sessions: int, batches: int
+) -> None:
+    """Five years at five batches a second are 1,835 partitions instead of 78,894."""
+    commit_batches(outbox, each_s=each_s, sessions=sessions)
+    assert outbox.value("SELECT outbox.ensure_partitions(20000, 29999)") == 1
+    assert (
+        partitions(outbox)[-1]
+        == f"session_output_p00000002 FOR VALUES FROM ('20000') TO ('{20_000 + batches}')"
+    )
+    last = 20_000 + batches - 1
+    assert outbox.value("SELECT outbox.ensure_partitions(1, %s)", last) == 0
+    assert outbox.value("SELECT outbox.ensure_partitions(%s::bigint, %s::bigint)", last, last + 1) == 1
+
+
+def test_a_wide_partition_ends_where_the_next_one_begins_and_a_young_outbox_has_narrow_ones(
+    outbox: OutboxRows,
+) -> None:
+    commit_batches(outbox, each_s=0.2, sessions=2, count=9_999)
+    assert outbox.value("SELECT outbox.ensure_partitions(40000, 40000)") == 1
+    outbox.connection.execute(
+        "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+        " transform_fingerprint) VALUES (10000, 'stream', 1, 0, gen_random_uuid(), '{}', '{}', '{}', 'test')"
+    )
+    assert outbox.value("SELECT outbox.ensure_partitions(20000, 60000)") == 2
+    assert [each.split(" FROM ")[1] for each in partitions(outbox)[2:]] == [
+        "('20000') TO ('40000')",
+        "('40000') TO ('50000')",
+        "('50000') TO ('480000')",
+    ]
+
+
 def test_of_many_callers_at_once_one_makes_each_partition(outbox: OutboxRows) -> None:
     def call(_: int) -> int:
         with psycopg.connect(outbox.dsn) as connection:

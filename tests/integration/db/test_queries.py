@@ -3,7 +3,6 @@
 No list of queries to keep: what is in a `.sql` file is run here. Only the kinds of statement that cannot be prepared are named.
 """
 
-import re
 from typing import LiteralString
 
 import psycopg
@@ -13,7 +12,7 @@ from psycopg import sql
 from db.migrate import ROLES
 from spark_job.assembly import pgcopy
 from tests.support.outbox.valid_rows import OutboxRows
-from tests.support.query_files import QueryFile, query_files
+from tests.support.query_files import QueryFile, kind, numbered, query_files
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 ROLE_OF = {"spark_job": WRITER, "publisher": PUBLISHER, "publisher.audit": AUDITOR, "db": AUDITOR}
@@ -26,31 +25,6 @@ COPIED = "COPY"
 QUERIES = [(file, name) for file in query_files() for name in file.load()]
 STAGE = QueryFile("spark_job", "letters").load()["create_stage"]
 """Makes the temporary table of the queries that read pg_temp."""
-
-_COMMENT = re.compile(r"--[^\n]*")
-_PLACEHOLDER = re.compile(r"%\((\w+)\)s|%%|%")
-
-
-def kind(query: str) -> str:
-    """Return the first word of a statement, which says what it is."""
-    return _COMMENT.sub("", query).split()[0]
-
-
-def numbered(query: LiteralString) -> tuple[str, int]:
-    """Return the query as PREPARE takes it, with `$1` for the first of its names and so on, and how many they are."""
-    if "%(" not in query:
-        return query, 0  # psycopg leaves a query without parameters as it is
-    names: list[str] = []
-
-    def number(found: re.Match[str]) -> str:
-        if found[0] == "%%":
-            return "%"
-        assert found[1] is not None, f"a % that is neither a placeholder nor doubled: {query}"
-        if found[1] not in names:
-            names.append(found[1])
-        return f"${names.index(found[1]) + 1}"
-
-    return _PLACEHOLDER.sub(number, query), len(names)
 
 
 def plan(connection: psycopg.Connection[tuple[object, ...]], query: LiteralString) -> None:

@@ -11,7 +11,7 @@ from tests.support.outbox.valid_rows import VALID, OutboxRows
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 
-TABLES = ("identity", "writer", *VALID)
+TABLES = ("identity", "writer", "retention", "removed_letters", *VALID)
 READABLE = {
     WRITER: {*TABLES} - {"delivery", "parked_topic", "publisher_process", "replay", "replay_key"},
     PUBLISHER: {
@@ -25,8 +25,10 @@ READABLE = {
         "parked",
         "parked_topic",
         "publisher_process",
+        "removed_letters",
         "replay",
         "replay_key",
+        "retention",
     },
     AUDITOR: {*TABLES},
 }
@@ -209,7 +211,10 @@ def test_the_auditor_calls_only_functions_that_read(outbox: OutboxRows) -> None:
         "cursor_text",
         "batch_rows",
         "check_batch_counts",
+        "check_delivery_counts",
         "check_emitted_twice",
+        "check_parked_rows",
+        "check_stray_rows",
         "audit_reconcile",
     }
 

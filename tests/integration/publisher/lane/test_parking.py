@@ -8,11 +8,13 @@ import pytest
 from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
+from publisher.delivery.admission import Admission
+from publisher.lane import parking
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
 from publisher.protocol.records import OutputRecord, batch_size
 from service.settings import Settings
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.outbox.restoring import progress_topic
 from tests.support.processes.publishers import RelayThread, settings_for
@@ -198,3 +200,35 @@ def test_with_compression_the_broker_decides_what_is_too_large(
         wait_until(lambda: drained(outbox.dsn), "what fits compressed")
     assert_exactly_once(outbox, watcher)
     assert parked(outbox.dsn) == [("a", 2, "too_large")]
+
+
+def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
+    outbox: Outbox, settings: Settings, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a resume to before a topic that was missing for a week."""
+    monkeypatch.setattr(parking, "_PARKED_AT_ONCE", 7)
+    batches, keys = 20, 6
+    for batch in range(1, batches + 1):
+        outbox.batch(simple(batch, keys))
+    parks = "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail) SELECT o.session_key, o.batch_id,"
+    query(outbox.dsn, "INSERT INTO outbox.lane (epoch, lane) VALUES (1, 0), (1, 1)")
+    query(
+        outbox.dsn,
+        parks + " 1, o.lane, 1, 'invalid', 'test' FROM outbox.session_output o WHERE mod(o.batch_id, 3) > 0",
+    )
+    sent = {
+        f"{batch * 100_000 + key * 100 + 99}" for batch in range(3, batches + 1, 3) for key in range(keys)
+    }
+    outbox.written = [each for each in outbox.written if each[2].split("/")[2] in sent]
+    read: list[int] = []
+    begin = Admission.begin
+
+    def counted(self: Admission, aside: list[tuple[int, str]]) -> None:
+        read.append(len(aside))
+        begin(self, aside)
+
+    monkeypatch.setattr(Admission, "begin", counted)
+    with RelayThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the parked rows")
+    assert_exactly_once(outbox, watcher)
+    assert max(read) == 7

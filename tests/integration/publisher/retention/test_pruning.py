@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+import pytest
 
 from db.statements import queries
 from publisher.audit.scope import Limits
+from publisher.outbox.deliveries import parked_up_to
+from publisher.protocol.cursor import Cursor
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
+from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.settings import Settings
 from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, failed, fill, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
@@ -104,6 +108,80 @@ def test_lane_epochs_go_with_what_they_delivered_and_the_ledger_rows_that_only_t
     assert query(database, "SELECT count(*) FROM outbox.batch WHERE batch_id IN (5000, 15000)") == [(0,)]
     for check in ("check_delivery_chain", "check_stray_row", "check_rows_kept"):
         assert query(database, f"SELECT * FROM outbox.{check}") == []  # noqa: S608
+
+
+PARK = (
+    "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail, state, requeued_batch, state_changed_at)"
+    " VALUES (%s, 10, 1, 0, 1, 'too_large', 'test', %s, %s, now() - make_interval(secs => %s))"
+)
+
+
+def test_parked_rows_end_with_what_the_audit_needs_them_for_and_their_epoch_after_them(
+    database: str,
+) -> None:
+    """A row of the ended epoch was parked: the epoch could never be deleted, and every later run failed at it."""
+    outbox = Outbox(database, "out")
+    outbox.batch(simple(1, 3))
+    add_batches(database, 3 * PARTITION + 5, every=500)
+    outbox.add_epoch(2, 5_001, 4)
+    query(database, "UPDATE outbox.lane_epoch SET created_at = now() - interval '9 days'")
+    query(
+        database,
+        "INSERT INTO outbox.lane (epoch, lane, seq, cursor_batch, cursor_commit_id)"
+        " SELECT p.epoch, p.lane, 1, p.last_batch, gen_random_uuid() FROM outbox.lane_position p",
+    )
+    day_s = 86_400
+    rows: list[tuple[str, str, int | None, int]] = [
+        ("old", "discarded", None, 9 * day_s),
+        ("copied", "requeued", 20, 9 * day_s),
+        ("copied late", "requeued", 3 * PARTITION + 1, 9 * day_s),
+        ("young", "discarded", None, 60),
+    ]
+    for key, state, requeued, age_s in rows:
+        query(database, PARK, key, state, requeued, age_s)
+    kept = retention_settings(database, keep_ledger_s=3_600)
+    pruned = run_once(kept).pruned
+    assert (pruned.parked, pruned.epochs) == (2, 0)
+    left = "SELECT session_key FROM outbox.parked ORDER BY session_key"
+    assert query(database, left) == [("copied late",), ("young",)]
+    with psycopg.connect(database, autocommit=True) as connection:
+        # What Kafka's record counts is still accounted for, or a resume would take the database for an older one.
+        assert parked_up_to(connection, 1, 0, Cursor(5_000)) == 4
+    query(database, "DELETE FROM outbox.parked WHERE session_key = 'copied late'")
+    query(database, "UPDATE outbox.parked SET state_changed_at = now() - interval '9 days'")
+    pruned = run_once(kept).pruned
+    assert (pruned.parked, pruned.epochs) == (1, 1)
+    assert query(database, "SELECT epoch FROM outbox.lane_epoch") == [(2,)]
+
+
+def test_a_run_that_failed_says_so_where_the_metrics_find_it(database: str) -> None:
+    Outbox(database, "out")
+    add_batches(database, 5)
+    said = "SELECT failed, ended_at IS NOT NULL FROM outbox.retention"
+    assert query(database, said) == [(None, False)]
+    query(
+        database,
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;"
+        " CREATE TRIGGER keep BEFORE DELETE ON outbox.publisher_process FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()",
+    )
+    with pytest.raises(psycopg.errors.RaiseException):
+        run_once(retention_settings(database))
+    ((failed, ended),) = query(database, said)
+    assert (failed.startswith("not this one"), ended) == (True, True)
+    gauges = PublisherOutboxMetrics(60.0)
+
+    def failed_says() -> list[float]:
+        samples = [sample for family in gauges.collect() for sample in family.samples]
+        return [sample.value for sample in samples if sample.name == "outbox_retention_failed"]
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        gauges.poll(connection)
+        assert failed_says() == [1]
+        query(database, "DROP TRIGGER keep ON outbox.publisher_process")
+        run_once(retention_settings(database))
+        gauges.poll(connection)
+    assert failed_says() == [0]
+    assert query(database, said) == [(None, True)]
 
 
 def test_the_publisher_keeps_its_log_short_by_itself_and_the_audit_stays_right(

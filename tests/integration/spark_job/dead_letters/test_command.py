@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from service.errors import OutboxError
 from spark_job.cli import app
+from spark_job.dead_letters import store
 from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
 from tests.support.sink.batches import letter
@@ -184,6 +185,22 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(
         command(*arguments)
     assert refused.value.exit_code == 2
     assert states(connection) == before
+
+
+def test_letters_are_discarded_in_steps_each_with_the_writer_lock_for_itself(
+    command: Command, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one transaction, 850,000 letters held up the job's batch for longer than its lock timeout."""
+    monkeypatch.setattr(store, "LETTERS_AT_ONCE", 2)
+    every = ids(command("list", "--json"))
+    assert len(every) > 4
+    result = command("discard", "--all", "--yes", "--json")
+    assert json.loads(result.output) == {"discarded": every, "not_open": []}
+    steps = connection.execute(
+        "SELECT count(*) FROM outbox.dead_letter WHERE state = 'discarded' GROUP BY xmin::text"
+    ).fetchall()
+    assert len(steps) == (len(every) + 1) // 2
+    assert max(count for (count,) in steps) == 2
 
 
 def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(

@@ -26,7 +26,7 @@ from tests.support.histories.verdict import wrong_letters, wrong_outputs
 _PRUNING = queries("publisher.retention", "pruning")
 
 HISTORIES = int(os.environ.get("HISTORIES", "9"))
-_ALL_DUE = RetentionSettings(keep_bytes=0)
+_ALL_DUE = RetentionSettings(keep_bytes=0).model_copy(update={"keep_ledger_s": 0})
 
 RunHistory = Callable[[int], list[str]]
 
@@ -70,7 +70,7 @@ class KeptShort(History):
         for session in super().sessions_written():
             before.remove(session)
         self.dropped += before
-        self.pruned += pruning.prune(self.owner, 0, 0, rows_at_once=3).batches
+        self.pruned += pruning.prune(self.owner, _ALL_DUE, 0, rows_at_once=3).batches
 
 
 @pytest.fixture

@@ -22,9 +22,12 @@ def scope(kept: list[tuple[int, int]], epochs: list[tuple[int, int, int]]) -> Sc
 
 
 def test_what_retention_dropped_in_the_middle_is_left_out() -> None:
-    assert kept_ranges([0, 10_000, 30_000, 40_000], 1, 34_567) == [(1, 19_999), (30_000, 34_567)]
-    assert kept_ranges([0, 10_000], 15_000, 15_010) == [(15_000, 15_010)]
-    assert kept_ranges([10_000], 1, 9_000) == []
+    assert kept_ranges([(0, 9_999), (10_000, 19_999), (30_000, 39_999), (40_000, 49_999)], 1, 34_567) == [
+        (1, 19_999),
+        (30_000, 34_567),
+    ]
+    assert kept_ranges([(0, 9_999), (10_000, 429_999)], 15_000, 15_010) == [(15_000, 15_010)]
+    assert kept_ranges([(10_000, 19_999)], 1, 9_000) == []
     holed = scope([(1, 19_999), (30_000, 34_567)], [(1, 1, 2)])
     assert (holed.complete, holed.last_run) == (False, 30_000)
     assert [holed.holds(5, 19_999), holed.holds(19_999, 30_000)] == [True, False]

@@ -1,0 +1,59 @@
+"""Cuts batches into windows, one for each statement: what names its batches by constants locks the partitions of its window only.
+
+`session_output` gains partitions for as long as the outbox lives, and Postgres locks each one that a plan names, with its two indexes.
+So every statement on it gets the first and the last batch as values that are known when it is planned (`prepare=False`: a prepared
+statement may get a plan for all values, which names every partition). What looks further asks window after window, each in a
+transaction of its own.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import queries
+
+_ROWS = queries("publisher", "rows")
+
+BATCHES = 100_000
+"""Batches of a window where partitions are not asked for: ten of the narrowest."""
+_PARTITIONS = 16
+
+
+class Window(NamedTuple):
+    """Batches `first` to `last`, both inclusive."""
+
+    first: int
+    last: int
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The parameters that bound a statement."""
+        return {"from_batch": self.first, "to_batch": self.last}
+
+
+def cut(first: int, last: int) -> Iterator[Window]:
+    """Cut a range of batches, oldest first. The cuts are where partitions may end."""
+    while first <= last:
+        end = min(last, first // BATCHES * BATCHES + BATCHES - 1)
+        yield Window(first, end)
+        first = end + 1
+
+
+def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None = None) -> list[Window]:
+    """Return the batches from `first` to `last` whose rows are kept, some partitions to a window, oldest first. Raises psycopg.Error."""
+    partitions = connection.execute(
+        _ROWS["kept_partitions"], {"from_batch": first, "to_batch": last}
+    ).fetchall()
+    return [
+        Window(part[0][0], part[-1][1])
+        for part in (partitions[n : n + _PARTITIONS] for n in range(0, len(partitions), _PARTITIONS))
+    ]
+
+
+def holding(connection: psycopg.Connection[Any], batch_ids: Collection[int]) -> list[Window]:
+    """Return the windows that hold any of these batches, oldest first. Raises psycopg.Error."""
+    if not batch_ids:
+        return []
+    windows = kept(connection, min(batch_ids), max(batch_ids))
+    return [w for w in windows if any(w.first <= batch_id <= w.last for batch_id in batch_ids)]

@@ -1,0 +1,77 @@
+"""Dead letters end: resolved and discarded ones first, open ones only where that was asked for, in short transactions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from db.statements import queries
+from service.fault_points import reach
+from service.settings import RetentionSettings
+
+_LETTERS = queries("publisher.retention", "letters")
+
+_LETTERS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LettersSurvey:
+    """What dead letters take. `disk_bytes`: with indexes and free space. The others are None where the login may not read letters.
+
+    `bytes`: of their rows; `old_closed`, `old_open`: past `keep_letters_s`.
+    """
+
+    disk_bytes: int
+    closed: int | None = None
+    open: int | None = None
+    bytes: int | None = None
+    old_closed: int | None = None
+    old_open: int | None = None
+
+
+def survey_letters(connection: psycopg.Connection[Any], settings: RetentionSettings) -> LettersSurvey:
+    """Look at the letters; reads every row once where there is a limit for them. Raises psycopg.Error."""
+    row = connection.execute(_LETTERS["disk"]).fetchone()
+    assert row is not None
+    disk_bytes, is_readable = row
+    if not is_readable or not is_limited(settings):
+        return LettersSurvey(disk_bytes)
+    kept = connection.execute(_LETTERS["kept"], {"keep_s": settings.keep_letters_s}).fetchone()
+    assert kept is not None
+    return LettersSurvey(disk_bytes, *kept)
+
+
+def is_limited(settings: RetentionSettings) -> bool:
+    """Whether letters end at all."""
+    return settings.keep_letters_s is not None or settings.keep_letters_bytes is not None
+
+
+def remove_letters(
+    connection: psycopg.Connection[Any], settings: RetentionSettings, rows_at_once: int = _LETTERS_AT_ONCE
+) -> int:
+    """Remove what is past the limits; return how many letters. `connection` in autocommit mode. Raises psycopg.Error."""
+    if not is_limited(settings):
+        return 0
+    excess = 0
+    if settings.keep_letters_bytes is not None:
+        excess = max(0, (survey_letters(connection, settings).bytes or 0) - settings.keep_letters_bytes)
+    removed = 0
+    for is_open in (False, True) if settings.drop_open_letters else (False,):
+        after, more = 0, True
+        while more:
+            row = connection.execute(
+                _LETTERS["remove"],
+                {
+                    "keep_s": settings.keep_letters_s,
+                    "open": is_open,
+                    "after": after,
+                    "excess": excess,
+                    "rows": rows_at_once,
+                },
+            ).fetchone()
+            assert row is not None
+            deleted, freed, after, more = row
+            removed, excess = removed + deleted, max(0, excess - freed)
+            if deleted:
+                reach("retention.during_pruning")
+    return removed

@@ -1,0 +1,58 @@
+"""How many rows lanes have left, and since when: counted from each lane's cursor on, up to a limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from db.statements import queries
+from publisher.outbox import windows
+from publisher.protocol.cursor import Cursor
+
+_LANES = queries("publisher", "lanes")
+
+_MOST_WINDOWS = 20
+"""Looked through for rows, two million batches: only a lane without a row in all of them, which nobody runs, has more."""
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What a lane has left after `cursor` up to `last_batch`. `age_s`: of its oldest batch, None where no row is left."""
+
+    lane: int
+    cursor: Cursor
+    last_batch: int
+    rows: int = 0
+    age_s: float | None = None
+
+    def is_counted(self, count_limit: int) -> bool:
+        """Whether there is no more to count."""
+        return self.rows >= count_limit or self.cursor >= Cursor(self.last_batch)
+
+
+def count(connection: psycopg.Connection[Any], lanes: Sequence[Backlog], count_limit: int) -> None:
+    """Count the rows of each, up to `count_limit`. Lanes are close together as a rule: one window then counts them all."""
+    for _ in range(_MOST_WINDOWS):
+        left = [lane for lane in lanes if not lane.is_counted(count_limit)]
+        if not left:
+            return
+        first = min(lane.cursor.exclusive_bound()[0] for lane in left)
+        window = next(windows.cut(first, max(lane.last_batch for lane in left)))
+        asked = [lane for lane in left if lane.cursor.exclusive_bound()[0] <= window.last]
+        rows = connection.execute(
+            _LANES["backlog"],
+            window.bounds
+            | {
+                "lanes": [lane.lane for lane in asked],
+                "after_batches": [lane.cursor.exclusive_bound()[0] for lane in asked],
+                "after_keys": [lane.cursor.exclusive_bound()[1] for lane in asked],
+                "last_batches": [lane.last_batch for lane in asked],
+                "limits": [count_limit - lane.rows for lane in asked],
+            },
+            prepare=False,
+        )
+        for lane, (found, age_s) in zip(asked, rows, strict=True):
+            lane.rows += found
+            lane.age_s = age_s if lane.age_s is None else lane.age_s
+            lane.cursor = Cursor(min(window.last, lane.last_batch))
