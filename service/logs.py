@@ -14,6 +14,7 @@ from typing import IO, Any
 import structlog
 
 from service.json_text import json_text
+from service.printable import printable, printable_json
 from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
@@ -92,6 +93,7 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _ordered,
+            _printable,
             renderer,
         ],
         wrapper_class=_best_effort(logging.getLevelNamesMapping()[settings.level]),
@@ -131,5 +133,13 @@ def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) ->
     return {name: line[name] for name in _FIRST if name in line} | dict(line)
 
 
+def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Foreign text is in many lines, and people read them on a terminal. What is no text is shown by its `repr`, which escapes."""
+    return {
+        name: printable(value, keep="\n\t") if isinstance(value, str) else value
+        for name, value in line.items()
+    }
+
+
 def _json(line: object, **_: object) -> str:
-    return json_text(line)
+    return printable_json(json_text(line))

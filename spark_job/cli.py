@@ -119,11 +119,13 @@ def run(
     # Imported here: help and completion need neither Spark nor the settings.
     from service import logs, tracing
     from service.settings import load_settings
+    from service.transport import name_unprotected
     from spark_job import job
     from spark_job.recovery.findings import AcceptedRisks
 
     settings = load_settings(config)
     logs.configure(settings.log)
+    name_unprotected(settings)
     accepted = AcceptedRisks(
         outbox_behind=accept_outbox_behind,
         new_topic=accept_new_topic,

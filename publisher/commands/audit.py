@@ -20,7 +20,7 @@ from service import logs
 from service.commands.options import Config, Json
 from service.commands.output import console, document, print_json
 from service.commands.progress import progress_bar
-from service.commands.tables import Table, printable
+from service.commands.tables import Table
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
 from service.settings import load_settings
@@ -110,7 +110,7 @@ def _print(found: AuditReport) -> None:
     table.print(out)
     for check in found.checks:
         for example in check.examples:
-            out.print(f"{check.name}: {printable(example)}", style="red" if check.failed else "")
+            out.print(f"{check.name}: {example}", style="red" if check.failed else "")
         if len(check.examples) == EXAMPLES < check.count:
             out.print(f"{check.name}: the first {EXAMPLES} of {check.count}")
     if found.mend:

@@ -25,7 +25,7 @@ from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
 from service.commands.output import console, print_json
 from service.commands.progress import progress_bar
-from service.commands.tables import Table, print_fields, printable
+from service.commands.tables import Table, print_fields
 from service.errors import OutboxError, UnavailableError
 from service.settings import load_settings
 
@@ -115,7 +115,7 @@ def show(
         out.print()
         value = "tombstone" if event["value"] is None else event.pop("value")
         print_fields(out, ((name.replace("_", " "), _cell(field)) for name, field in event.items()))
-        out.print(printable(value, keep="\n\t"))
+        out.print(value)
 
 
 @app.command("requeue")
@@ -226,7 +226,7 @@ def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> N
         )
         out.print(", ".join(shown))
         for row, reason in refused.items():
-            out.print(f"left out {printable(row)}: {reason}")
+            out.print(f"left out {row}: {reason}")
     if refused:
         raise typer.Exit(1)
 

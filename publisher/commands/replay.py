@@ -26,7 +26,6 @@ from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
-from service.commands.tables import printable
 from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach
@@ -163,13 +162,13 @@ def start(
         compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)
     if dry_run:
         if compacted and not accept_compacted:
-            sys.stderr.write(f"{_compacted_text(sorted(compacted))} (docs/compacted-outputs.md)\n")
+            error_console().print(f"{_compacted_text(sorted(compacted))} (docs/compacted-outputs.md)")
         return
     _confirm_compacted(sorted(compacted), accepted=accept_compacted)
     with database(settings, "replay start") as connection:
         replay = make(connection, plan, target)
     reach("replay.after_creation")
-    sys.stderr.write(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}\n")
+    error_console().print(f"replay {replay.replay_id} begins; header outbox-replay: {replay.replay_uuid}")
     _work(target, replay, as_json, paused_too=False, skip_refused=skip_refused)
 
 
@@ -269,7 +268,7 @@ def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
     if not topics or accepted:
         return
     if sys.stdin.isatty():
-        sys.stderr.write(f"{_compacted_text(topics)}\n")
+        error_console().print(f"{_compacted_text(topics)}")
     confirm(
         False,
         "Send them all the same?",
@@ -337,7 +336,7 @@ def _warn_of_unknown_keys(plan: ReplayPlan) -> None:
     keys = plan.unknown_keys
     for key in keys[:_SHOWN_KEYS]:
         error_console().print(
-            f"session key {printable(key)!r} has no row in these batches: is it spelled correctly?",
+            f"session key {key!r} has no row in these batches: is it spelled correctly?",
             style="yellow",
         )
     if len(keys) > _SHOWN_KEYS:

@@ -17,6 +17,7 @@ from service import fault_points, logs, tracing
 from service.allocators import suit_transactions
 from service.commands.options import Config
 from service.settings import Settings, load_settings
+from service.transport import name_unprotected
 
 _log = structlog.get_logger()
 
@@ -31,6 +32,7 @@ def run(config: Config = None) -> None:
     """
     settings = load_settings(config)
     logs.configure(settings.log)
+    name_unprotected(settings)
     fault_points.arm(settings.testing.fault_file)
     suit_transactions()
     stop = threading.Event()

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from service.commands.version import Version
 from service.errors import OutboxError
+from service.printable import printable
 
 
 class DeferredCommand(TyperCommand):
@@ -70,5 +71,6 @@ def run_command(app: Callable[[], object], name: str) -> None:
     except OutboxError as error:
         # Without a terminal, or with a full disk behind it, the exit code still says what it is.
         with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"{name}: {error}\n")
+            text = printable(str(error), keep="\n\t")
+            sys.stderr.write(f"{name}: {text}\n")
         sys.exit(error.exit_code)

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
+from service.printable import printable
+
 Cell = str | int | datetime | Text | None
 """An int is aligned to the right with its thousands apart; a number that is a name (an id) is given as str. None is empty."""
 
@@ -102,22 +104,6 @@ def print_fields(out: Console, fields: Iterable[tuple[str, Cell]]) -> None:
         out.print(Text(f"{name:<{width}}{_GAP}").append_text(shown))
         for line in rest:
             out.print(line)
-
-
-def printable(text: str, *, keep: str = "") -> str:
-    """Return text with control characters as escapes, which could change a terminal; those of `keep` stay."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if (character >= " " and not "\x7f" <= character < "\xa0") or character in keep
-        else _escape(character)
-        for character in text
-    )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _text(cell: Cell) -> Text:

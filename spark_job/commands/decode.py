@@ -7,6 +7,7 @@ import typer
 
 from service.commands.options import Config
 from service.errors import RefusedError, SettingsError, UnavailableError
+from service.printable import printable, printable_json
 from service.schemas.registry import schemas_of
 from service.schemas.values import readable
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
@@ -33,7 +34,8 @@ def decode(
         for line in values or sys.stdin:
             text = _shown(line.strip(), schemas)
             failed = failed or text is None
-            sys.stdout.write(f"{line.strip() if text is None else text}\n")
+            shown = printable(line.strip()) if text is None else printable_json(text)
+            sys.stdout.write(f"{shown}\n")
     except RegistryAwayError as error:
         raise UnavailableError(str(error)) from error
     except (RegistryRefusedError, ModuleNotFoundError) as error:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.commands.options import Config, Json
-from service.commands.output import print_json
+from service.commands.output import console, print_json
 from service.settings import load_settings
 
 
@@ -48,7 +48,7 @@ def fork(
     if as_json:
         print_json(preview.report(generation))
         return
-    print(
+    console().print(
         f"generation {generation.number} opened: {generation.explanation}\n"
         f"continues at {', '.join(generation.start.named(generation.topics))}; `spark-job run` continues with it"
     )

@@ -72,7 +72,7 @@ def _print(generation: Generation, foreseen: preview.Preview, *, running: bool, 
         found = {**preview.report(generation), "running": running, "foreseen": foreseen.to_json()}
         print_json(found)
         return
-    print(
+    console().print(
         f"generation {generation.number} opened: {generation.explanation}\n"
         f"continues at {', '.join(generation.start.named(generation.topics))}; revision {generation.revision}\n"
         + ("the job runs on with it" if running else "`spark-job run` continues with it")

@@ -39,7 +39,7 @@ def create(name: Name, config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print_json(made.to_json())
     else:
-        print(f"savepoint {made.name!r}: {made.place}")
+        console().print(f"savepoint {made.name!r}: {made.place}")
 
 
 @app.command("list")
@@ -78,7 +78,7 @@ def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
     if as_json:
         print_json({"deleted": name})
     else:
-        print(f"savepoint {name!r} deleted")
+        console().print(f"savepoint {name!r} deleted")
 
 
 @app.command()

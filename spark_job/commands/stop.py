@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from service.commands.options import Config, Json
-from service.commands.output import print_json
+from service.commands.output import console, print_json
 from service.errors import SettingsError
 from service.settings import load_settings
 from spark_job.commands import request_client
@@ -109,6 +109,6 @@ def _print(text: str, made: Savepoint | None, *, stopped: bool, as_json: bool) -
         }
         print_json(found)
         return
-    print(text)
+    console().print(text)
     if made:
-        print(f"savepoint {made.name!r}: {made.place}")
+        console().print(f"savepoint {made.name!r}: {made.place}")

@@ -183,7 +183,7 @@ def retry(
         print_json(shown.outcome_json(done, dry_run=dry_run))
     else:
         for line in shown.outcome_lines(done, dry_run=dry_run):
-            print(line)
+            console().print(line)
     raise typer.Exit(1 if done.failed or (ids and done.refused) else 0)
 
 
@@ -211,9 +211,9 @@ def discard(
     if as_json:
         print_json({"discarded": discarded, "not_open": left})
     else:
-        print(f"letters discarded: {len(discarded)}")
+        console().print(f"letters discarded: {len(discarded)}")
         if left:
-            print(f"not open, left as they are: {', '.join(map(str, left))}")
+            console().print(f"not open, left as they are: {', '.join(map(str, left))}")
     raise typer.Exit(1 if left else 0)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from rich.console import Console
 
-from service.commands.tables import Table, print_fields, printable
+from service.commands.tables import Table, print_fields
 from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
@@ -108,7 +108,7 @@ def print_letter(
         ],
     )
     out.print()
-    out.print(printable(letter.detail.rstrip(), keep="\n\t"))
+    out.print(letter.detail.rstrip())
     out.print()
     events = Table(["offset", "time", "type"])
     for event in letter_json(letter, types, readable)["events"]:

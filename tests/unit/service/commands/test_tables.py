@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from service.commands.output import console, print_json
-from service.commands.tables import Table, print_fields, printable
+from service.commands.tables import Table, print_fields
+from service.printable import printable
 
 LONG = "x" * 300
 
@@ -95,7 +96,7 @@ def test_a_value_cannot_change_the_terminal_or_the_table(capsys: pytest.CaptureF
     table = Table(["key"])
     table.add("a\x1b[31m\nb\u202e[red]:smile:")
     table.print(console())
-    assert capsys.readouterr().out == "key\na\\x1b[31m\\nb\u202e[red]:smile:\n"
+    assert capsys.readouterr().out == "key\na\\x1b[31m\\nb\\u202e[red]:smile:\n"
     assert printable("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
 
 

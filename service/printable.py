@@ -1,0 +1,39 @@
+"""Foreign text on a terminal: session keys, topics, error messages and payloads may hold what a terminal acts on."""
+
+import unicodedata
+
+# Control characters, marks that turn or hide text, half characters, and what ends a line.
+_ACTS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return text with what a terminal could act on as escapes; characters of `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        _escape(character)
+        if unicodedata.category(character) in _ACTS and character not in keep
+        else character
+        for character in text
+    )
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON document that says the same, with such characters as JSON's own escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        _json_escape(character)
+        if unicodedata.category(character) in _ACTS and character not in "\n\t"
+        else character
+        for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

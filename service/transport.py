@@ -1,0 +1,57 @@
+"""Connections to other machines that anybody on the way could read, or answer: named once, at the start of a service."""
+
+import ipaddress
+import os
+from collections.abc import Iterator
+
+import structlog
+from psycopg.conninfo import conninfo_to_dict
+
+from service.settings import Settings
+
+_log = structlog.get_logger()
+
+_PLAIN = "without TLS: whoever is on the way can read and change all of it"
+_UNVERIFIED = "with TLS that does not verify who answers: whoever is on the way can pretend to be it"
+_NO = ("", "none", "false", "0")
+
+
+def name_unprotected(settings: Settings) -> None:
+    """Log each server that is reached so."""
+    for server, address, why in unprotected(settings):
+        _log.warning(
+            "connection_unprotected", server=server, address=address, reason=f"{server} is reached {why}"
+        )
+
+
+def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yield (server, address, why) of each. A server of this host, or behind a socket of it, is none."""
+    kafka = {name: str(value).lower() for name, value in settings.kafka.client().items()}
+    brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
+    if not all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
+        if kafka.get("security.protocol", "plaintext") not in ("ssl", "sasl_ssl"):
+            yield "Kafka", settings.kafka.bootstrap_servers, _PLAIN
+        elif (
+            kafka.get("enable.ssl.certificate.verification", "true") in _NO
+            or kafka.get("ssl.endpoint.identification.algorithm", "https") in _NO
+        ):
+            yield "Kafka", settings.kafka.bootstrap_servers, _UNVERIFIED
+    dsn = {
+        name: str(value) for name, value in conninfo_to_dict(settings.postgres.dsn.get_secret_value()).items()
+    }
+    hosts = (dsn.get("hostaddr") or dsn.get("host") or os.environ.get("PGHOST", "")).split(",")
+    mode = dsn.get("sslmode") or os.environ.get("PGSSLMODE") or "prefer"
+    has_root = bool(dsn.get("sslrootcert") or os.environ.get("PGSSLROOTCERT"))
+    if not all(map(_is_local, hosts)):
+        if mode in ("disable", "allow", "prefer"):
+            yield "Postgres", settings.postgres.address(), f"{_PLAIN} (sslmode={mode})"
+        elif mode == "require" and not has_root:
+            yield "Postgres", settings.postgres.address(), f"{_UNVERIFIED} (sslmode=require)"
+
+
+def _is_local(host: str) -> bool:
+    host = host.strip().strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost") or host.startswith(("/", "@"))

@@ -1,0 +1,64 @@
+"""What travels to another machine unprotected is named at the start, and nothing else is."""
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from service.settings import KafkaSettings, PostgresSettings, Settings
+from service.transport import name_unprotected, unprotected
+
+KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
+TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
+VERIFIED = f"{POSTGRES}?sslmode=verify-full"
+
+
+def settings(kafka: str, options: dict[str, Any], dsn: str) -> Settings:
+    return Settings.model_construct(
+        kafka=KafkaSettings(bootstrap_servers=kafka, options=options),
+        postgres=PostgresSettings(dsn=SecretStr(dsn)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kafka", "options", "dsn", "found"),
+    [
+        (KAFKA, TLS, VERIFIED, []),
+        (KAFKA, {}, VERIFIED, ["Kafka without TLS"]),
+        (
+            "localhost:1,broker.example:2",
+            {"security.protocol": "SASL_PLAINTEXT"},
+            VERIFIED,
+            ["Kafka without TLS"],
+        ),
+        (KAFKA, TLS | {"enable.ssl.certificate.verification": False}, VERIFIED, ["Kafka with TLS that"]),
+        (KAFKA, TLS | {"ssl.endpoint.identification.algorithm": "none"}, VERIFIED, ["Kafka with TLS that"]),
+        ("[::1]:9092,127.0.0.2:1", {}, VERIFIED, []),
+        ("10.0.0.1:9092", {}, VERIFIED, ["Kafka without TLS"]),
+        (KAFKA, TLS, POSTGRES, ["Postgres without TLS"]),
+        (KAFKA, TLS, f"{POSTGRES}?sslmode=require", ["Postgres with TLS that"]),
+        (KAFKA, TLS, f"{POSTGRES}?sslmode=require&sslrootcert=system", []),
+        (KAFKA, TLS, "host=localhost,db.example dbname=outbox", ["Postgres without TLS"]),
+        (KAFKA, TLS, "host=/run/postgresql dbname=outbox", []),
+        (KAFKA, TLS, "postgresql:///outbox", []),
+        (KAFKA, {}, POSTGRES, ["Kafka without TLS", "Postgres without TLS"]),
+    ],
+)
+def test_each_server_is_named(
+    kafka: str, options: dict[str, Any], dsn: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGSSLMODE", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+    named = [f"{server} {why}" for server, _, why in unprotected(settings(kafka, options, dsn))]
+    assert len(named) == len(found)
+    assert all(text.startswith(wanted) for text, wanted in zip(named, found, strict=True))
+
+
+def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with capture_logs() as logged:
+        name_unprotected(settings(KAFKA, TLS, POSTGRES))
+        monkeypatch.setenv("PGSSLMODE", "verify-full")
+        name_unprotected(settings(KAFKA, TLS, POSTGRES))
+    assert [(line["event"], line["server"]) for line in logged] == [("connection_unprotected", "Postgres")]
+    assert "secret" not in str(logged)
