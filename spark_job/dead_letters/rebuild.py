@@ -1,23 +1,35 @@
-"""From the events that a letter keeps to the session that they are. Pure: no server is asked, no transform is run.
+"""From the events that letters keep to the sessions that they are. Pure: no server is asked, no transform is run.
 
 The events go through the job's own reader with the settings of the generation that judged them. Those that make a session with a start
-and an end are whole; nothing is guessed where one is missing.
+and an end are whole; nothing is guessed where one is missing. Where a schema could not be used, each event of its sessions is a letter
+`malformed` of its own: these are read again together.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import pyarrow as pa
 
 from service.schemas.writer import NO_SCHEMAS, Schemas
 from spark_job.dead_letters.store import StoredLetter
+from spark_job.sessions.assembler import assemble
 from spark_job.sessions.events import END, ENTRY, START, Events
+from spark_job.sessions.parsing.formats import has_schemas
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 
 _UNENDED = ("restarted", "timed_out")
+_MALFORMED = "a malformed record is no session. Fix its producer, then `spark-job dead-letters discard`"
+_HEADER = "a malformed record is no session, and the header with its schema's id is not kept: `spark-job dead-letters discard` puts it away"
+_PART = (
+    "it can be read now, but is no part of a session that is whole among the letters that are retried together. Retry all of them; "
+    "where the session's other events were read, `spark-job savepoint restore --policy reissue` reads the input again"
+)
 _NEVER = {
-    "malformed": "a malformed record is no session. Fix its producer, then `spark-job dead-letters discard`",
+    "malformed": _MALFORMED,
     "no_start": "an event without its session's start is no session. `spark-job dead-letters discard` puts it away",
 }
 
@@ -59,6 +71,38 @@ def session_of(
         )
     _check_shape(letter, records.events, assembly, incomplete=incomplete)
     return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names)
+
+
+def events_of(letters: Sequence[StoredLetter]) -> pa.Table:
+    """Return the events of some letters of one partition, as the assembler's reader takes them."""
+    return pa.concat_tables([_table(letter) for letter in sorted(letters, key=attrgetter("first_offset"))])
+
+
+def sessions_of(
+    letters: Sequence[StoredLetter], assembly: AssemblySettings, schemas: Schemas = NO_SCHEMAS
+) -> tuple[list[tuple[ClosedSession, list[StoredLetter]]], dict[int, str]]:
+    """Return the sessions whose events are letters `malformed` of one partition, with these letters; and why the others are part of none.
+
+    `assembly`, `schemas`: as for `session_of`.
+    """
+    if assembly.schema_id_in_header:
+        return [], {letter.dead_letter_id: _HEADER for letter in letters}
+    by_offset = {letter.first_offset: letter for letter in letters}
+    found = assemble(OpenState.empty(), events_of(letters), assembly, schemas)
+    sessions = [(closed, [by_offset[offset] for offset in closed.offsets()]) for closed in found.closed]
+    unread = {each.first_offset: each.detail for each in found.letters if each.reason == "malformed"}
+    refused = {
+        letter.dead_letter_id: _still_malformed(unread[offset], assembly) if offset in unread else _PART
+        for offset, letter in by_offset.items()
+    }
+    for _, mine in sessions:
+        for letter in mine:
+            del refused[letter.dead_letter_id]
+    return sessions, refused
+
+
+def _still_malformed(detail: str, assembly: AssemblySettings) -> str:
+    return f"{_MALFORMED} ({detail})" if has_schemas(assembly.format) else _MALFORMED
 
 
 def _check_shape(

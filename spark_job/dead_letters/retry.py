@@ -12,6 +12,7 @@ sink that covers the letter, and a crash at any moment leave its outputs there o
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from uuid import uuid4
 
 from psycopg.rows import dict_row
@@ -26,12 +27,14 @@ from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
+from spark_job.assembly.refused_ids import NOTHING_REFUSED
+from spark_job.assembly.schemas import judged
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.dead_letters import store
-from spark_job.dead_letters.rebuild import NotWholeError, session_of
-from spark_job.dead_letters.store import Filter, StoredLetter
-from spark_job.input.offsets import Offsets
+from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
+from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
+from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.recovery import ownership
 from spark_job.recovery.positions import generations, position
 from spark_job.recovery.positions.generations import Connection
@@ -46,6 +49,12 @@ from spark_job.sink.ledger import LedgerEntry
 _LETTERS = queries("spark_job", "letters")
 
 _STORED_BYTES_PER_BATCH = 8 << 20
+_EVENT_BYTES_PER_BATCH = 64 << 20
+"""Of letters `malformed`: the events of a session are far apart."""
+_READ = (
+    "other events of its session were read: they are in an output, in another letter, or still open. "
+    "`spark-job savepoint restore --policy reissue` reads the input again"
+)
 _PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
 
 
@@ -68,10 +77,15 @@ class Failed:
 
 @dataclass(frozen=True)
 class Ready:
-    """A letter's session with its new outputs."""
+    """A session with its new outputs, and the letters that keep its events: one, or one `malformed` for each event."""
 
-    letter: StoredLetter
+    letters: tuple[StoredLetter, ...]
     session: SessionRow
+
+    @property
+    def letter(self) -> StoredLetter:
+        """The first one."""
+        return self.letters[0]
 
 
 @dataclass
@@ -92,7 +106,7 @@ class RetryOutcome:
     def add(self, other: "RetryOutcome") -> None:
         """Take in what became of some more."""
         self.retried += other.retried
-        self.refused += other.refused
+        self.refused = sorted(self.refused + other.refused, key=attrgetter("dead_letter_id"))
         self.failed += other.failed
         self.batches += other.batches
         self.superseded += other.superseded
@@ -118,15 +132,13 @@ class Retry:
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
         """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
-        result: list[list[int]] = []
-        size, of = 0, -1
-        for dead_letter_id, revision, stored_bytes in store.to_retry(self._connection, which):
-            size += stored_bytes
-            if revision != of or len(result[-1]) == letters_per_batch or size > _STORED_BYTES_PER_BATCH:
-                result.append([])
-                size, of = stored_bytes, revision
-            result[-1].append(dead_letter_id)
-        return result
+        found = store.to_retry(self._connection, which)
+        sessions = [each for each in found if each.reason != "malformed"]
+        events = [each for each in found if each.reason == "malformed"]
+        return [
+            *_steps(sessions, letters_per_batch, _STORED_BYTES_PER_BATCH),
+            *_steps(events, len(events), _EVENT_BYTES_PER_BATCH),
+        ]
 
     def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> RetryOutcome:
         """Retry the letters of one step. A dry run transforms them too and writes nothing.
@@ -137,31 +149,80 @@ class Retry:
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
-        for letter in letters:
-            if letter.dead_letter_id in refusals:
-                continue
+        for mine, closed in self._sessions(letters, refusals):
             try:
                 with _registry_errors():
-                    assembly = self._assembly(letter.generation)
-                    closed = session_of(
-                        letter, assembly, self._schemas(assembly), incomplete=self._incomplete
-                    )
-                    ready.append(Ready(letter, self._transformed(letter, closed)))
-            except NotWholeError as error:
-                refusals[letter.dead_letter_id] = str(error)
+                    ready.append(Ready(mine, self._transformed(mine[0], closed)))
             except (UnavailableError, RefusedError, SettingsError):
                 raise  # the registry's: no fault of the session
             except (Exception, SystemExit) as error:
                 if transform.lacking_resource(error) is not None:
                     raise
                 text = f"{type(error).__name__}: {error}"
-                outcome.failed.append(Failed(letter.dead_letter_id, text, transform.failure_text(error)))
+                outcome.failed += [
+                    Failed(letter.dead_letter_id, text, transform.failure_text(error)) for letter in mine
+                ]
         outcome.refused = [Refused(number, because) for number, because in refusals.items()]
         if dry_run:
             outcome.retried = ready
         elif ready:
             self._write(ready, outcome)
         return outcome
+
+    def _sessions(
+        self, letters: Sequence[StoredLetter], refusals: dict[int, str]
+    ) -> Iterator[tuple[tuple[StoredLetter, ...], ClosedSession]]:
+        """The sessions that the letters keep, of those that are not refused; adds why the others are none."""
+        events: dict[tuple[int, TopicPartition], list[StoredLetter]] = {}
+        for letter in letters:
+            if letter.dead_letter_id in refusals:
+                continue
+            if letter.reason == "malformed":
+                events.setdefault((letter.generation, letter.where), []).append(letter)
+                continue
+            assembly = self._assembly(letter.generation)
+            try:
+                with _registry_errors():
+                    closed = session_of(
+                        letter, assembly, self._schemas(assembly), incomplete=self._incomplete
+                    )
+            except NotWholeError as error:
+                refusals[letter.dead_letter_id] = str(error)
+            else:
+                yield (letter,), closed
+        for (generation, _), some in events.items():
+            assembly = self._assembly(generation)
+            with _registry_errors():
+                schemas = self._schemas(assembly)
+                if not assembly.schema_id_in_header:
+                    schemas = judged(schemas, events_of(some), assembly, NOTHING_REFUSED).schemas
+                found, refused = sessions_of(some, assembly, schemas)
+            refusals |= refused
+            for closed, mine in found:
+                if self._was_read(closed.key, mine):
+                    refusals |= {letter.dead_letter_id: _READ for letter in mine}
+                else:
+                    yield tuple(mine), closed
+
+    def _was_read(self, key: str, letters: Sequence[StoredLetter]) -> bool:
+        """Whether events of a session were read by others than its letters `malformed`; a last word under the writer lock only."""
+        first, last = letters[0], letters[-1]
+        now = position.read(self._connection)
+        if now is not None and last.first_offset >= now.safe(first.where):
+            return True
+        row = self._connection.execute(
+            _LETTERS["was_read"],
+            {
+                "key": key,
+                "topic_id": first.topic_id,
+                "partition": first.partition,
+                "first": first.first_offset,
+                "last": last.first_offset,
+            },
+            prepare=False,  # a generic plan would lock every partition of session_output
+        ).fetchone()
+        assert row is not None
+        return bool(row[0])
 
     def _transformed(self, letter: StoredLetter, closed: ClosedSession) -> SessionRow:
         assembly = self._assembly(letter.generation)
@@ -191,8 +252,13 @@ class Retry:
         ledger.ensure_partitions(connection, next_batch, next_batch + len(ready) + _PARTITIONS_AHEAD)
         with ownership.certain(connection):
             ownership.lock(connection)
-            refusals = self._refusals([one.letter for one in ready])
-            retried = [one for one in ready if one.letter.dead_letter_id not in refusals]
+            refusals = self._refusals([letter for one in ready for letter in one.letters])
+            for one in ready:
+                if one.letter.reason == "malformed" and self._was_read(one.session.key.decode(), one.letters):
+                    refusals |= {letter.dead_letter_id: _READ for letter in one.letters}
+            retried = [
+                one for one in ready if not any(letter.dead_letter_id in refusals for letter in one.letters)
+            ]
             if retried:
                 outcome.batches, outcome.superseded = self._store(retried)
         outcome.retried = retried
@@ -209,10 +275,17 @@ class Retry:
         revision = ready[0].letter.revision
         for part, rows in enumerate(parts):
             storing.copy_rows(connection, rows, first_id + part, now.lanes, revision)
-        ids = [one.letter.dead_letter_id for one in ready]
+        of_letters = [(letter.dead_letter_id, one.session) for one in ready for letter in one.letters]
+        ids = [number for number, _ in of_letters]
         resolved = connection.execute(
             _LETTERS["resolve_retried"],
-            {"ids": ids, "first_batch": first_id, "last_batch": last_id},
+            {
+                "ids": ids,
+                "keys": [session.key.decode() for _, session in of_letters],
+                "starts": [session.start for _, session in of_letters],
+                "first_batch": first_id,
+                "last_batch": last_id,
+            },
             prepare=False,  # a generic plan would lock every partition of session_output
         ).rowcount
         assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
@@ -249,6 +322,19 @@ class Retry:
             description = generations.assembly_of_generation(self._connection, generation)
             self._assemblies[generation] = assembly_of(description).settings
         return self._assemblies[generation]
+
+
+def _steps(found: Sequence[LetterToRetry], most: int, most_bytes: int) -> list[list[int]]:
+    """Ids of letters of one revision, no more than so many and of so many bytes."""
+    result: list[list[int]] = []
+    size, of = 0, -1
+    for each in found:
+        size += each.stored_bytes
+        if each.revision != of or len(result[-1]) == most or size > most_bytes:
+            result.append([])
+            size, of = each.stored_bytes, each.revision
+        result[-1].append(each.dead_letter_id)
+    return result
 
 
 @contextmanager

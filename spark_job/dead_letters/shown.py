@@ -124,7 +124,9 @@ def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
         "dry_run": dry_run,
         "batches": outcome.batches,
         "retried": [
-            {"id": one.letter.dead_letter_id, "output_events": one.session.outputs} for one in outcome.retried
+            {"id": letter.dead_letter_id, "output_events": one.session.outputs if letter is one.letter else 0}
+            for one in outcome.retried
+            for letter in one.letters
         ],
         "output_events": outcome.output_events,
         "also_resolved": outcome.superseded,
@@ -139,7 +141,9 @@ def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
 def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
     """Return what a retry did, for people; what is refused or fails for one reason stands together."""
     which = "that would be retried" if dry_run else "retried"
-    lines = [f"letters {which}: {len(outcome.retried)}, output events: {outcome.output_events}"]
+    lines = [
+        f"letters {which}: {sum(len(one.letters) for one in outcome.retried)}, output events: {outcome.output_events}"
+    ]
     if outcome.batches:
         lines[0] += (
             f", batches {outcome.batches[0]} to {outcome.batches[-1]}"

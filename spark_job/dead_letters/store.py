@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.rows import class_row, dict_row
 
@@ -76,6 +76,15 @@ class StoredLetter:
         return TopicPartition(self.topic_id, self.partition)
 
 
+class LetterToRetry(NamedTuple):
+    """A letter before its events are read. `stored_bytes`: of these."""
+
+    dead_letter_id: int
+    reason: str
+    revision: int
+    stored_bytes: int
+
+
 def find(connection: Connection, which: Filter, limit: int) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first."""
     with connection.cursor(row_factory=dict_row) as cursor:
@@ -94,9 +103,10 @@ def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
         return cursor.execute(_LETTERS["read"], {"ids": list(ids)}).fetchall()
 
 
-def to_retry(connection: Connection, which: Filter) -> list[tuple[int, int, int]]:
-    """Return (id, revision, bytes of its events as stored) in the order in which they are to be retried."""
-    return connection.execute(_LETTERS["to_retry"], which.parameters()).fetchall()
+def to_retry(connection: Connection, which: Filter) -> list[LetterToRetry]:
+    """Return them in the order in which they are to be retried."""
+    with connection.cursor(row_factory=class_row(LetterToRetry)) as cursor:
+        return cursor.execute(_LETTERS["to_retry"], which.parameters()).fetchall()
 
 
 def discard(connection: Connection, which: Filter) -> list[int]:

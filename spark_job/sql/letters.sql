@@ -127,7 +127,7 @@ FROM unnest(%(reasons)s::text[]) AS r (reason)
 
 -- name: to_retry
 -- In the order in which their outputs go out; a batch holds one revision.
-SELECT dead_letter_id, revision, pg_column_size(event_values) AS stored_bytes
+SELECT dead_letter_id, reason, revision, pg_column_size(event_values) AS stored_bytes
 FROM outbox.dead_letter
 WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
@@ -148,14 +148,27 @@ SELECT d.dead_letter_id, d.state, d.resolved_batch,
 FROM outbox.dead_letter d
 WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
+-- name: was_read
+-- Whether events of a session were read by others than the letters that say they could not be: an output or another letter has them.
+SELECT EXISTS (
+        SELECT FROM outbox.dead_letter d
+        WHERE d.session_key = %(key)s AND d.topic_id = %(topic_id)s AND d.partition = %(partition)s AND d.reason <> 'malformed'
+            AND d.first_offset <= %(last)s AND d.last_offset >= %(first)s)
+    OR EXISTS (
+        SELECT FROM outbox.session_output o,
+            unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
+        WHERE o.session_key = %(key)s AND s.topic_id = %(topic_id)s AND s.partition = %(partition)s
+            AND s.first_offset <= %(last)s AND s.end_offset >= %(first)s)
+
 -- name: resolve_retried
--- Each by the batch that holds its session: one that starts with the letter's first event.
+-- Each by the batch that holds its session. Of a session's events that were malformed, each has a letter of its own.
 UPDATE outbox.dead_letter d
 SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
-FROM outbox.session_output o,
+FROM unnest(%(ids)s::bigint[], %(keys)s::text[], %(starts)s::bigint[]) AS r (dead_letter_id, session_key, first_offset),
+    outbox.session_output o,
     unnest(o.session_topic_ids, o.session_partitions, o.session_starts) AS s (topic_id, partition, first_offset)
-WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND d.dead_letter_id = ANY (%(ids)s::bigint[]) AND d.state = 'open'
-    AND d.session_key = o.session_key AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset = s.first_offset
+WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND d.dead_letter_id = r.dead_letter_id AND d.state = 'open'
+    AND o.session_key = r.session_key AND d.topic_id = s.topic_id AND d.partition = s.partition AND s.first_offset = r.first_offset
 
 -- name: newest
 SELECT coalesce(max(dead_letter_id), 0) FROM outbox.dead_letter

@@ -28,6 +28,11 @@ def good(session: Session) -> Iterable[OutputEvent]:
     return [OutputEvent("t", {"key": session.key, "ends": session.end.offset, "events": events})]
 
 
+def counted(session: Session) -> Iterable[OutputEvent]:
+    """An output for events in any format."""
+    return [OutputEvent("t", {"key": session.key, "events": [event.type for event in session.events]})]
+
+
 def moody(session: Session) -> Iterable[OutputEvent]:
     """Fails for keys that begin with `bad`."""
     if session.key.startswith("bad"):

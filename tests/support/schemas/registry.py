@@ -42,8 +42,12 @@ class Registry:
     def options(self, **changed: float) -> Options:
         """Of a client that does not wait long. `changed`: other options."""
         found: Options = {"url": self.url, "timeout": 5, "max.retries": 0, **changed}
-        self._clients.append(found)
+        self.use(found)
         return found
+
+    def use(self, options: Options) -> None:
+        """Close what this process keeps open of these options, at the end."""
+        self._clients.append(options)
 
     def register(
         self, subject: str, kind: str, text: str, references: dict[str, tuple[str, int]] | None = None
