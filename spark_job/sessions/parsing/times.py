@@ -18,6 +18,7 @@ _SHAPE = (
 _HAS_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
 _BELOW_MS = r"(\.\d{3})\d+"
 
+_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _HOUR, _SIXTY, _FRACTION = r"(?:[01]\d|2[0-3])", r"[0-5]\d", r"(?:[.,](?P<fraction>\d{1,9}))?"
 _EXTENDED = (
     r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])[T ]"
@@ -81,14 +82,28 @@ def _read(texts: pa.Array, shape: str, rows: Int, out: Int, good: Bool) -> None:
 
 
 def _cast(texts: pa.Array, rows: npt.NDArray[Any], out: Int, good: Bool) -> None:
-    """Cast all at once; where that fails, halves, down to the single impossible day."""
+    """Cast all at once; where that fails, those of days that their months have."""
     try:
         times = pc.cast(pc.cast(texts, pa.timestamp("ms", "UTC")), pa.int64())
     except pa.ArrowInvalid:
-        if len(texts) > 1:
+        real = _has_day(texts)
+        if not real.all():
+            _cast(texts.filter(pa.array(real)), rows[real], out, good)
+        elif len(texts) > 1:
             middle = len(texts) // 2
             _cast(texts[:middle], rows[:middle], out, good)
             _cast(texts[middle:], rows[middle:], out, good)
         return
     out[rows] = times.to_numpy(zero_copy_only=False)
     good[rows] = True
+
+
+def _has_day(texts: pa.Array) -> Bool:
+    """Whether the month of each `YYYY-MM-DD…` has that day."""
+
+    def part(start: int, stop: int) -> Int:
+        return pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    year, month, day = part(0, 4), part(5, 7), part(8, 10)
+    leap = (month == 2) & (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    return day <= _DAYS[month] + leap  # type: ignore[no-any-return]

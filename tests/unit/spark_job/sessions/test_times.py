@@ -1,7 +1,8 @@
 """A configured time field decides the order of time; texts and numbers become exact epoch milliseconds."""
 
 from dataclasses import replace
-from typing import Literal
+from datetime import date
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_job.sessions.parsing import times
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.reference.assembled import assembled, expected_outcome
@@ -136,3 +138,33 @@ def test_the_configured_field_and_not_the_record_decides_the_time(
         ("malformed", 3),
     ]
     assert found == expected_outcome(expected_sessions(log, rules))
+
+
+def test_days_that_no_month_has_cost_no_cast_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    casts = []
+    cast = times._cast
+
+    def counted(texts: pa.Array, *others: Any) -> None:
+        casts.append(len(texts))
+        cast(texts, *others)
+
+    monkeypatch.setattr(times, "_cast", counted)
+    days = [
+        f"{year}-{month:02}-{day:02}"
+        for year in (1900, 2000, 2023, 2024)
+        for month in range(1, 13)
+        for day in (28, 29, 30, 31)
+    ]
+    found, good = iso8601_ms(pa.array([f"{each}T10:15:30Z" for each in days], pa.string()))
+    assert [each for each, right in zip(days, good, strict=True) if right] == [
+        each for each in days if is_day(each)
+    ]
+    assert len(casts) < 5
+    assert found[days.index("2024-02-29")] == 1_709_201_730_000
+
+
+def is_day(text: str) -> bool:
+    try:
+        return bool(date.fromisoformat(text))
+    except ValueError:
+        return False
