@@ -48,6 +48,11 @@ _OPTIONS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.ui.enabled": "false",
+    # What the web interface would show is kept in the heap without it as well, by default of a thousand batches.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
     "spark.python.worker.reuse": "true",
     # Over TCP each exchange with a Python worker waits for a delayed acknowledgement.
     UNIX_SOCKETS: "true",
