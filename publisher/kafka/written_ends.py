@@ -44,9 +44,9 @@ class WrittenEnds:
         with self._lock:
             self._read |= {(topic, partition): end for partition, end in ends.items()}
             older = [
-                (partition, end, self._ends[topic, partition])
+                (partition, end, written)
                 for partition, end in ends.items()
-                if end < self._ends.get((topic, partition), 0)
+                if end < (written := self._ends.get((topic, partition), 0))
             ]
         if older:
             partition, end, written = older[0]

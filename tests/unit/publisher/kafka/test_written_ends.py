@@ -17,6 +17,8 @@ def test_an_end_below_what_was_written_is_refused_and_names_both() -> None:
     assert raised.value.args[0].code() == -185  # _TIMED_OUT: tried again
     with pytest.raises(KafkaException):
         written.check("out", {1: 4})
+    with pytest.raises(KafkaException):  # no end at all, of a partition that was never written
+        written.check("out", {7: -1001})
 
 
 def test_a_topic_that_was_made_again_begins_anew() -> None:
