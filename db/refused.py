@@ -5,7 +5,6 @@ that refuses a login quotes the role, or names pg_hba.conf.
 """
 
 import re
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from service.errors import CredentialsRefusedError, HostUnknownError, UnavailableError
+from service.host_names import none_exists
 from service.settings import PostgresSettings
 
 _QUOTES = "\"'`´«»„“”‘’「」"
@@ -32,23 +32,10 @@ def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[
         return CredentialsRefusedError
     if error.pgconn is not None and error.pgconn.needs_password:
         return CredentialsRefusedError
-    return HostUnknownError if _is_unknown(str(given.get("host") or "")) else UnavailableError
+    hosts = [host for host in str(given.get("host") or "").split(",") if not host.startswith(("/", "@"))]
+    return HostUnknownError if none_exists(hosts) else UnavailableError
 
 
 def _names_role(error: psycopg.Error, given: Mapping[str, Any], said: str) -> bool:
     role = given.get("user") or (error.pgconn and error.pgconn.user.decode())
     return bool(role) and re.search(rf"[{_QUOTES}]\s?{re.escape(str(role))}\s?[{_QUOTES}]", said) is not None
-
-
-def _is_unknown(hosts: str) -> bool:
-    """Whether no host of a DSN has an address, by a name server that answers."""
-    names = [host for host in hosts.split(",") if host and not host.startswith(("/", "@"))]
-    return bool(names) and all(map(_has_no_address, names))
-
-
-def _has_no_address(name: str) -> bool:
-    try:
-        socket.getaddrinfo(name, None)
-    except socket.gaierror as error:
-        return error.errno == socket.EAI_NONAME
-    return False

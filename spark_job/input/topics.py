@@ -11,11 +11,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from service.errors import (
     ContinuityError,
     CredentialsRefusedError,
+    HostUnknownError,
     OutboxError,
     RefusedError,
     SettingsError,
     UnavailableError,
 )
+from service.host_names import hosts_of, none_exists
 from service.kafka_client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka_topics import existing_topics, partition_offsets, topic_configs
 from service.renewable_client import Complaints, RenewableClient
@@ -184,5 +186,9 @@ class KafkaInput:
                 f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs DescribeConfigs and Read on the "
                 "input topics (docs/ecosystem.md has all rights)"
             )
-        refused = told.code() in (*UNAUTHENTICATED, KafkaError._SSL)
-        return (CredentialsRefusedError if refused else UnavailableError)(no_answer(self._kafka, told))
+        kind: type[UnavailableError] = UnavailableError
+        if told.code() in (*UNAUTHENTICATED, KafkaError._SSL):
+            kind = CredentialsRefusedError
+        elif none_exists(hosts_of(self._kafka.bootstrap_servers)):
+            kind = HostUnknownError
+        return kind(no_answer(self._kafka, told))
