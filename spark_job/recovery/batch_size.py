@@ -4,7 +4,7 @@
 - Four batches later it takes four times as many, up to half of what failed.
 - That is the ceiling. It is raised to twice as much after many batches, twice as many for each time that this has failed before: a backlog
   that does not fit costs a number of failures that grows with the logarithm of its batches.
-- A run that was stopped as asked ends the memory: the next one takes what the settings allow.
+- A run that was stopped, or whose process ended for another reason, ends the memory: the next one takes what the settings allow.
 """
 
 from collections.abc import Iterable, Sequence

@@ -143,19 +143,23 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
     return f"{type(error).__name__}: {size}{error}"[:_BECAUSE_CHARS]
 
 
-def sizes(connection: Connection, end: Offsets) -> list[PastRun]:
-    """Return what the newest runs tell of the size of batches, the newest first. `end`: where the next one begins."""
+def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:
+    """Return what the newest runs tell of the size of batches, the newest first. `end` and `attempt`: of the one that begins.
+
+    A run whose process ended by itself, for what size does not explain, counts as stopped: a person may have mended the cause.
+    """
     found = []
     rows = connection.execute(_RUNS["sizes"], {"limit": _REMEMBERED}).fetchall()
-    for max_events, ended_because, resumes_at in rows:
+    for max_events, ended_because, resumes_at, its_attempt in rows:
         began = Offsets.from_json(resumes_at)
         if max_events is not None:
             failed_at = _failed_at(ended_because)
             if ended_because is None and all(began.at(where) == offset for where, offset in end.items()):
                 # Killed without a batch: for want of memory, perhaps.
                 failed_at = max_events
-            found.append(PastRun(max_events, failed_at, ended_because == STOPPED))
-        end = began
+            gave_up = attempt == 1 and ended_because is not None and failed_at is None
+            found.append(PastRun(max_events, failed_at, ended_because == STOPPED or gave_up))
+        end, attempt = began, its_attempt
     return found
 
 

@@ -159,7 +159,7 @@ class Start:
             begun = Begun(generation, restored, generation.start, generation.open, text, most, read)
             return at, begun, BatchSize(most, most)
         assert at is not None, "only an existing position is gone on from"
-        size = next_size(runs.sizes(connection, decision.resumes_at), most)
+        size = next_size(runs.sizes(connection, decision.resumes_at, self.attempt), most)
         text = decision.text
         if size.max_events < most:
             text += f"; larger batches have failed, so this run takes {size.max_events} events at once, and more after successes"

@@ -18,7 +18,6 @@ from spark_job.spark.errors import (
     DiskFullError,
     ExhaustedError,
     JobFailedError,
-    SmallestBatchError,
     SparkLostError,
     SparkStartError,
     WorkerDiedError,
@@ -39,7 +38,7 @@ _PASSING = (
 )
 SMALLER_MAY_PASS = (BatchTooLargeError, WorkerDiedError)
 """An attempt that ends so may pass with fewer events; where it took one event only, it does not."""
-_OF_SIZE = (*SMALLER_MAY_PASS, SmallestBatchError, DiskFullError, SparkLostError)
+_OF_SIZE = (*SMALLER_MAY_PASS, DiskFullError, SparkLostError)
 
 
 def is_of_size(error: OutboxError) -> bool:

@@ -18,7 +18,7 @@ ORDER BY r.number DESC
 LIMIT 1
 
 -- name: sizes
-SELECT max_events, ended_because, resumes_at
+SELECT max_events, ended_because, resumes_at, attempt
 FROM outbox.run
 ORDER BY number DESC
 LIMIT %(limit)s

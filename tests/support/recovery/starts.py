@@ -68,6 +68,7 @@ def start(
     request: JobRequest | None = None,
     take_over: bool = False,
     former: tuple[UUID, ...] = (),
+    attempt: int = 1,
 ) -> Started:
     """Start a job; it stops at once. `accepted`: names of `Accepted`."""
     kafka = kafka or Input()
@@ -75,7 +76,7 @@ def start(
     begin = Start(
         of or settings(),
         run_id,
-        1,
+        attempt,
         "transform",
         AcceptedRisks(**dict.fromkeys(accepted, True)),
         take_over,

@@ -71,18 +71,31 @@ def test_a_partition_that_was_added_begins_at_its_earliest_record(
 
 
 @pytest.mark.parametrize(
-    ("because", "before", "takes"),
+    ("because", "before", "attempt", "takes"),
     [
-        (runs.because(BatchTooLargeError("x"), MOST), MOST, MOST // 4),
-        (runs.because(BatchTooLargeError("x"), 800), 200, 200),  # it had grown meanwhile
-        (runs.because(UnavailableError("gone"), None), MOST, MOST),
-        (runs.because(UnavailableError("gone"), None), 200, 200),
-        (None, 200, 50),  # killed
-        (runs.STOPPED, 200, MOST),
+        (runs.because(BatchTooLargeError("x"), MOST), MOST, 2, MOST // 4),
+        (runs.because(BatchTooLargeError("x"), MOST), MOST, 1, MOST // 4),  # by a strategy that gives up
+        (runs.because(BatchTooLargeError("x"), 800), 200, 2, 200),  # it had grown meanwhile
+        (runs.because(UnavailableError("gone"), None), MOST, 2, MOST),
+        (runs.because(UnavailableError("gone"), None), 200, 2, 200),
+        (
+            runs.because(UnavailableError("gone"), None),
+            200,
+            1,
+            MOST,
+        ),  # a process of its own: a person was there
+        (None, 200, 1, 50),  # killed
+        (runs.STOPPED, 200, 1, MOST),
     ],
 )
 def test_a_run_whose_batches_were_too_large_makes_the_next_one_take_fewer_events(
-    sink_run: SinkRun, connection: Connection, database: str, because: str | None, before: int, takes: int
+    sink_run: SinkRun,
+    connection: Connection,
+    database: str,
+    because: str | None,
+    before: int,
+    attempt: int,
+    takes: int,
 ) -> None:
     start(connection)
     with psycopg.connect(database, autocommit=True) as owner:
@@ -91,7 +104,7 @@ def test_a_run_whose_batches_were_too_large_makes_the_next_one_take_fewer_events
             " WHERE number = (SELECT max(number) FROM outbox.run)",
             [because, because, before],
         )
-    assert start(connection).begun.max_events == takes
+    assert start(connection, attempt=attempt).begun.max_events == takes
     assert run_row(connection)["max_events"] == takes
 
 
