@@ -24,7 +24,7 @@ class WrittenEnds:
     def identify(self, topic: str, topic_id: str) -> None:
         """Take the id that the topic has now: one that was made again has other offsets."""
         with self._lock:
-            if self._ids.get(topic) != topic_id:
+            if self._ids.setdefault(topic, topic_id) != topic_id:
                 self._ids[topic] = topic_id
                 self._ends = {place: end for place, end in self._ends.items() if place[0] != topic}
 

@@ -23,7 +23,7 @@ def test_an_end_below_what_was_written_is_refused_and_names_both() -> None:
 
 def test_a_topic_that_was_made_again_begins_anew() -> None:
     written = WrittenEnds()
-    written.identify("progress", "A")
+    # The process has made the topic itself, and learns its id later.
     written.take({("progress", 0): 9, ("out", 0): 9})
     written.identify("progress", "A")
     with pytest.raises(KafkaException):
