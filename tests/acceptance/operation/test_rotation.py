@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pipeline import verdict
 from tests.support.pipeline.pipeline import Pipeline
+from tests.support.reading import end_offsets
 from tests.support.secured.servers import Servers, secured_servers
 
 SERVICES = ("job", "publisher")
@@ -113,4 +115,12 @@ def test_new_passwords_and_a_new_certificate_reach_both_services_while_they_run(
             kafka.kafka.start()
             secrets.trust()
             progress(pipeline)
-        pipeline.finish()
+        expected = pipeline.expectation()
+        pipeline.complete(expected)
+        pipeline.stop()
+        ends = end_offsets(pipeline.bootstrap, pipeline.outputs, committed=True)
+        pipeline.wait_until(lambda: pipeline.watcher.has_read_to(ends), "all outputs")
+        # Lanes may still say that their transactions are small since the last refusal.
+        verdict.assert_delivered(expected, pipeline.watcher.seen)
+        verdict.assert_outbox(pipeline.dsn, expected)
+        verdict.assert_ledger_agrees(pipeline.dsn)
