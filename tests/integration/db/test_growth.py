@@ -90,12 +90,14 @@ BOUNDED: dict[str, dict[str, Any]] = {
     | {"topic_id": TOPIC_ID, "partition": 0, "offset": 1},
     "spark_job/letters/drop_settled": {"start": Jsonb({}), "since": "last"},
     "spark_job/letters/resolve_covered": {"first_batch": "last", "last_batch": "last", "keys": ["k0001"]},
-    "spark_job/letters/resolve_retried": {"first_batch": "last", "last_batch": "last", "ids": [1]},
+    "spark_job/letters/resolve_retried": {"first_batch": "last", "last_batch": "last", "ids": [1]}
+    | {"keys": ["k0001"], "starts": [1]},
 }
 """Statements that get their batches as constants, with values: "first" and "last" stand for the ends of a window."""
 
 EXEMPT = {
     "publisher.audit/rows/emitted_twice": "two may be any number of batches apart: an audit reads all that is kept, once",
+    "spark_job/letters/was_read": "any batch that is kept may have it; once for each session of malformed letters that a person retries",
 }
 
 NOT_PLANNED = ("LISTEN", "SET", "CREATE", "COPY")
@@ -228,7 +230,7 @@ def test_many_readers_at_once_leave_the_lock_table_to_the_others(
 ) -> None:
     """Six that asked for `publisher status` took it all: "out of shared memory" for everybody, commits included."""
     names = [name for name in BOUNDED if "pg_temp." not in STATEMENTS[name]]
-    ready = threading.Barrier(READERS + 1, timeout=60)
+    ready = threading.Barrier(READERS + 1, timeout=300)
 
     def read(_: int) -> None:
         with psycopg.connect(old.dsn) as connection:
