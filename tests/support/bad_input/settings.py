@@ -27,7 +27,7 @@ def check_settings(data: bytes) -> Settings | None:
                 _use(settings)
             except SettingsError:
                 return None
-    assert tomllib.loads(text.decode()).keys() <= Settings.model_fields.keys(), (
+    assert tomllib.loads(text.decode("utf-8-sig")).keys() <= Settings.model_fields.keys(), (
         "an unknown key was not refused"
     )
     return settings
