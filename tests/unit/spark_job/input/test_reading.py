@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from service import kafka_reading
 from spark_job.input import reading
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
-from tests.support.ranges import EOF, Answer, ScriptedConsumer
+from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
 
 Reading = Callable[..., list[int]]
 

@@ -17,7 +17,7 @@ from service.kafka_reading import EndNotReachedError, Place, RangeReader
 from service.settings import KafkaSettings
 from spark_job.recovery import published
 from spark_job.recovery.published import Delivered
-from tests.support.ranges import EOF, Answer, ScriptedConsumer
+from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
 
 COMMIT = "00000000-0000-0000-0000-000000000007"
 RECORD = b'{"version":1,"epoch":1,"cursor":[7,"key"],"commit_id":"%b"}' % COMMIT.encode()
