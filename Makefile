@@ -93,7 +93,6 @@ faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zom
 .PHONY: soak
 soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under load, judged after every five; writes docs/soak.md
 	$(BIN)/python -m tests.soak --minutes 100 --report docs/soak.md
-	KEPT_ATTEMPTS=200 KEPT_BATCHES=5000 $(BIN)/pytest -q tests/acceptance/operation/test_nothing_is_kept.py
 
 .PHONY: soak-short
 soak-short: $(INSTALLED) ## The same for ten minutes
