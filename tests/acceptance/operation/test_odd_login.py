@@ -4,8 +4,8 @@ from pathlib import Path
 
 from db.migrate import ROLES
 from devstack.kafka import KafkaServer
+from tests.support.outbox.odd_login import odd_login
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.servers.odd_login import odd_login
 
 
 def test_each_output_comes_once_although_every_parameter_of_the_login_is_odd(

@@ -22,10 +22,10 @@ from devstack.databases import PostgresServer
 from devstack.postgres import Postgres
 from service.errors import SchemaError, UnavailableError
 from tests.support.outbox.audited import fill_audited_outbox
+from tests.support.outbox.odd_login import odd_login
 from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.paths import ROOT
 from tests.support.queries import query
-from tests.support.servers.odd_login import odd_login
 
 
 def leftovers(dsn: str) -> list[str]:

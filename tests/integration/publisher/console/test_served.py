@@ -12,8 +12,8 @@ from tests.support.console import Console
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import drained
 from tests.support.outbox.replays import ConsoleProcess
+from tests.support.pages.connections import silent_clients
 from tests.support.processes.publishers import publisher_service
-from tests.support.servers.connections import silent_clients
 from tests.support.waiting import wait_until
 
 

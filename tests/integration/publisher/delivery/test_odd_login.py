@@ -13,11 +13,11 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from spark_job import OutputEvent
 from tests.support.outbox.deliveries import drained
+from tests.support.outbox.odd_login import odd_login
 from tests.support.processes.commands import run_command
 from tests.support.processes.environment import variables_of
 from tests.support.processes.publishers import publisher_service, settings_for
 from tests.support.queries import query
-from tests.support.servers.odd_login import odd_login
 from tests.support.sink.batches import SinkRun, letter, session
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher

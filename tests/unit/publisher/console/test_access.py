@@ -20,7 +20,7 @@ from publisher.console.server import served, serving
 from service.errors import SettingsError
 from service.settings import ConsoleSettings, PostgresSettings, Settings
 from tests.support.console import Console, console_of
-from tests.support.servers.connections import accepted, silent_clients
+from tests.support.pages.connections import accepted, silent_clients
 from tests.support.waiting import wait_until
 
 TOKEN = "correct horse battery"

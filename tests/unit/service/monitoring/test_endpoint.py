@@ -22,7 +22,7 @@ from service.monitoring.http_server import MOST_CONNECTIONS, REQUEST_S, Answer, 
 from service.monitoring.verdict import HealthVerdict
 from service.probe import probe
 from service.settings import MetricsSettings
-from tests.support.servers.connections import accepted, silent_clients
+from tests.support.pages.connections import accepted, silent_clients
 from tests.support.waiting import wait_until
 
 ANOTHER = "[metrics] port (OUTBOX_METRICS__PORT)"
