@@ -3,6 +3,7 @@
 import ipaddress
 import os
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import structlog
 from psycopg.conninfo import conninfo_to_dict
@@ -13,7 +14,9 @@ _log = structlog.get_logger()
 
 _PLAIN = "without TLS: whoever is on the way can read and change all of it"
 _UNVERIFIED = "with TLS that does not verify who answers: whoever is on the way can pretend to be it"
+_OPEN = "without authentication or encryption: whoever reaches its ports can read the events and run code"
 _NO = ("", "none", "false", "0")
+_SPARK = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
 def name_unprotected(settings: Settings) -> None:
@@ -26,6 +29,24 @@ def name_unprotected(settings: Settings) -> None:
 
 def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield (server, address, why) of each. A server of this host, or behind a socket of it, is none."""
+    yield from _kafka(settings)
+    yield from _postgres(settings)
+    registry = settings.schema_registry.url
+    if any(
+        urlsplit(url).scheme == "http" and not _is_local(urlsplit(url).hostname or "")
+        for url in registry.split(",")
+    ):
+        yield "the schema registry", registry, _PLAIN
+    job = settings.job
+    if (
+        job.master.startswith("spark://")
+        and not _is_local(job.master.removeprefix("spark://").rpartition(":")[0])
+        and any(job.spark_options.get(name, "false").lower() != "true" for name in _SPARK)
+    ):
+        yield "Spark's cluster", job.master, f"{_OPEN} ({', '.join(_SPARK)})"
+
+
+def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
     kafka = {name: str(value).lower() for name, value in settings.kafka.client().items()}
     brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
     if not all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
@@ -36,6 +57,9 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
             or kafka.get("ssl.endpoint.identification.algorithm", "https") in _NO
         ):
             yield "Kafka", settings.kafka.bootstrap_servers, _UNVERIFIED
+
+
+def _postgres(settings: Settings) -> Iterator[tuple[str, str, str]]:
     dsn = {
         name: str(value) for name, value in conninfo_to_dict(settings.postgres.dsn.get_secret_value()).items()
     }

@@ -6,7 +6,13 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from service.settings import KafkaSettings, PostgresSettings, Settings
+from service.settings import (
+    JobSettings,
+    KafkaSettings,
+    PostgresSettings,
+    SchemaRegistrySettings,
+    Settings,
+)
 from service.transport import name_unprotected, unprotected
 
 KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
@@ -14,8 +20,10 @@ TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
 VERIFIED = f"{POSTGRES}?sslmode=verify-full"
 
 
-def settings(kafka: str, options: dict[str, Any], dsn: str) -> Settings:
+def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "", **job: Any) -> Settings:
     return Settings.model_construct(
+        schema_registry=SchemaRegistrySettings(url=registry),
+        job=JobSettings(**job),
         kafka=KafkaSettings(bootstrap_servers=kafka, options=options),
         postgres=PostgresSettings(dsn=SecretStr(dsn)),
     )
@@ -53,6 +61,31 @@ def test_each_server_is_named(
     named = [f"{server} {why}" for server, _, why in unprotected(settings(kafka, options, dsn))]
     assert len(named) == len(found)
     assert all(text.startswith(wanted) for text, wanted in zip(named, found, strict=True))
+
+
+AUTHENTICATED = {"spark.authenticate": "true"}
+ENCRYPTED = AUTHENTICATED | {"spark.network.crypto.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("registry", "job", "found"),
+    [
+        ("http://registry.example:8081", {}, ["the schema registry"]),
+        ("https://a.example,http://b.example", {}, ["the schema registry"]),
+        ("https://registry.example", {}, []),
+        ("http://localhost:8081,http://[::1]:8082", {}, []),
+        ("", {"master": "spark://master.example:7077"}, ["Spark's cluster"]),
+        ("", {"master": "spark://master.example:7077", "spark_options": AUTHENTICATED}, ["Spark's cluster"]),
+        ("", {"master": "spark://master.example:7077", "spark_options": ENCRYPTED}, []),
+        ("", {"master": "spark://localhost:7077"}, []),
+        ("", {"master": "local[4]"}, []),
+    ],
+)
+def test_a_registry_and_a_spark_cluster_are_named(
+    registry: str, job: dict[str, Any], found: list[str]
+) -> None:
+    named = [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, registry, **job))]
+    assert named == found
 
 
 def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
