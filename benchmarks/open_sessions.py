@@ -119,7 +119,6 @@ def measure(sessions: int, sizes: list[int], batches: int, most_filled: int = EV
     settings = TaskSettings(
         outbox_uuid="bench",
         cache=str(folder),
-        max_open_bytes=1 << 40,
         transform=TransformOf(_TRANSFORM, transform.fingerprint(transform.load(_TRANSFORM)), True, 1 << 26),
         code=task_code_fingerprint(),
     )

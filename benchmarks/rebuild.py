@@ -78,7 +78,6 @@ def _rebuild(here: Servers, topic: str, end: int, digest: str | None) -> Rebuilt
     task = TaskSettings(
         outbox_uuid="bench",
         cache=str(here.folder / "cache"),
-        max_open_bytes=1 << 40,
         transform=TransformOf("benchmarks.transforms:twenty", "", False, 1 << 26),
         code="",
         kafka=kafka.client(),

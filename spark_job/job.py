@@ -189,7 +189,6 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
     return TaskSettings(
         outbox_uuid=str(outbox_uuid),
         cache=settings.job.cache,
-        max_open_bytes=settings.session.max_open_bytes,
         transform=TransformOf(
             settings.transform.function,
             transform_fingerprint,

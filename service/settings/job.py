@@ -63,7 +63,7 @@ class SessionSettings(Section):
     max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
     max_open_bytes: int = Field(default=1_073_741_824, ge=65_536)
-    """Bytes of open sessions' events one input partition may hold; beyond, the job stops with an explanation before memory runs out."""
+    """Bytes of open sessions' events one input partition may hold; beyond, its oldest sessions become dead letters `too_large`."""
 
     @field_validator("key")
     @classmethod

@@ -29,7 +29,7 @@ from spark_job.assembly.slices import Slice
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import OpenSessions, digest
+from spark_job.sessions.state.open_sessions import digest
 from spark_job.sessions.state.open_state import OpenState
 
 _MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
@@ -56,8 +56,8 @@ class SessionCache:
             table, names = self._read(wanted)
             if digest(table) != wanted:
                 raise DamagedStateError("its contents are not what its name says")
-            sessions = OpenSessions.decoded(table)
             chunks = [EventChunk.decoded(_mapped(self._folder / name)) for name in names]
+            state = OpenState.decoded(table, chunks)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, DamagedStateError) as error:
@@ -66,7 +66,7 @@ class SessionCache:
             return None
         self._remember(chunks, names)
         self._at_hand = wanted
-        return OpenState(sessions, tuple(chunks))
+        return state
 
     def store(self, state: OpenState, before: Set[str]) -> None:
         """Keep this state and, for an attempt that is made again, those of the digests `before`; remove the others."""
@@ -79,7 +79,7 @@ class SessionCache:
                 reach("task.during_cache")
                 self._remember(state.chunks, names)
                 refs = orjson.dumps(names)
-                table = state.sessions.encoded
+                table = state.encoded
                 head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
                 self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
             self._clean({state.digest, *before})

@@ -9,9 +9,5 @@ class CodeChangedError(Exception):
     """The worker's code is not the run's: a file was edited, or replaced by another version, under the running job."""
 
 
-class PartitionTooLargeError(Exception):
-    """The open sessions of one partition outgrew `[session] max_open_bytes`."""
-
-
 class OpenSessionsDifferError(Exception):
     """What was found again in Kafka is not what was open: input was deleted, compacted or replaced, or the code is another."""

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Any
 
@@ -21,7 +21,6 @@ from spark_job.assembly.slices import Judge, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import DeadLetter
-from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
 PIECE_EVENTS = 100_000
@@ -51,8 +50,7 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
     if of.safe < of.start:
         with _without_garbage_collection():
             _read_again(of, task, found)
-    tombstones = OpenSessions.decoded(memoryview(of.tombstones)) if of.tombstones else OpenSessions.empty()
-    found.state = found.state.with_tombstones(tombstones, keep_own=of.digest is None)
+    found.state = found.state.with_remembered(of.tombstones, keep_own=of.digest is None)
     if of.digest is not None:
         found.differs = found.state.digest != of.digest
         if found.differs and not of.accept_differing:
@@ -63,7 +61,8 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, found: Rebuilt) -> None:
     for judge, messages in _pieces(of, task):
-        new, rules = judge.columns.table(messages), judge.settings
+        # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
+        new, rules = judge.columns.table(messages), replace(judge.settings, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused)
         assembled = assemble(found.state, again.records, rules, again.schemas)
         found.state = assembled.state

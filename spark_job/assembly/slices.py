@@ -86,7 +86,6 @@ class TaskSettings:
     outbox_uuid: str
     cache: str
     """Folder of the open sessions on the executor's machine."""
-    max_open_bytes: int
     transform: TransformOf
     code: str
     """Fingerprint of what tasks run; a worker that has other code refuses."""

@@ -26,7 +26,7 @@ from service.fault_points import reach
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
-from spark_job.assembly.errors import CodeChangedError, PartitionTooLargeError, TransformStoppedError
+from spark_job.assembly.errors import CodeChangedError, TransformStoppedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
@@ -45,7 +45,6 @@ from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 
 PIECE_BYTES = 128 << 20
-MAX_TOMBSTONES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,6 @@ class _Partition:
             self._cache.discard(self._of.digest or "")
             raise
         self._state, self._refused = assembled.state, of.refused
-        self._check_size(assembled.state)
         _add(self._counts, assembled.counts)
         self._bytes += new.nbytes
         ended = time.perf_counter()
@@ -171,7 +169,6 @@ class _Partition:
         began = time.perf_counter()
         state, sessions = self._state, self._state.sessions
         reach("task.after_assembly")
-        tombstones = self._tombstones(state)
         self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began
@@ -193,7 +190,7 @@ class _Partition:
             "kind": rows.PARTITION,
             "source": self.source,
             "detail": orjson.dumps(detail).decode(),
-            "tombstones": tombstones,
+            "tombstones": state.remembered or None,
         }
 
     def _open(self) -> tuple[OpenState, list[DeadLetter]]:
@@ -220,27 +217,6 @@ class _Partition:
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
         return state, settled
-
-    def _check_size(self, state: OpenState) -> None:
-        size, most = int(state.sessions.n_bytes.sum()), self._settings.max_open_bytes
-        if size > most:
-            raise PartitionTooLargeError(
-                f"{self._of.place} has {len(state.sessions)} open sessions of {size} bytes, over [session] max_open_bytes = {most}. "
-                "Raise it where the executors have the memory, spread the sessions over more partitions, or shorten [session] timeout_s"
-            )
-
-    def _tombstones(self, state: OpenState) -> bytes | None:
-        """Encoded, None where there are none: they go on the ledger row, so they are bounded."""
-        tombstones = state.tombstones
-        if not len(tombstones):
-            return None
-        if len(tombstones.encoded) > MAX_TOMBSTONES_BYTES:
-            raise PartitionTooLargeError(
-                f"{self._of.place} has {len(tombstones)} keys whose sessions went over [session] max_events or max_bytes and have not "
-                f"ended since: what is remembered of them takes over {MAX_TOMBSTONES_BYTES} bytes on each row of the ledger. Raise these "
-                "limits, shorten [session] timeout_s, or see why the sessions do not end"
-            )
-        return tombstones.encoded
 
     def _session(self, closed: ClosedSession, context: TraceContext) -> rows.Row:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)

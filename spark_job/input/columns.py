@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from service.record_headers import headers_of
 
+_LOG_APPEND_TIME = 2  # confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
+
 TRACE_CONTEXT = ("traceparent", "tracestate")
 """The headers of W3C Trace Context. Their columns have their names."""
 
@@ -35,10 +37,12 @@ class RecordColumns:
 
         Of several headers with one name the last one counts.
         """
+        times = [message.timestamp() for message in messages]
         columns = {
             "offset": pa.array([message.offset() for message in messages], pa.int64()),
-            "ts": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+            "ts": pa.array([ms for _, ms in times], pa.int64()),
             "value": pa.array([message.value() for message in messages], pa.binary()),
+            "by_broker": pa.array([int(kind == _LOG_APPEND_TIME) for kind, _ in times], pa.int8()),
         }
         headers = [dict(headers_of(message)) for message in messages] if self.headers else []
         for column, header in self.sources.items():

@@ -14,6 +14,7 @@ from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 
 _PARTITION_BITS = 20
+_LOG_APPEND_TIME = 1
 # Of Kafka's consumers inside Spark: fewer and larger answers, and none that waits for more records than there are.
 _CONSUMER = {
     "max.poll.records": "5000",
@@ -55,7 +56,7 @@ def read_records(
     start: str,
     max_events: int,
 ) -> DataFrame:
-    """Return the streaming frame: source, offset, ts (ms), value, and the columns of `columns`; all but the first three binary."""
+    """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: it has set ts), and those of `columns`, all binary."""
     reader = spark.readStream.format("kafka")
     for name, value in (_CONSUMER | kafka.java()).items():
         reader = reader.option(f"kafka.{name}", value)
@@ -78,6 +79,7 @@ def read_records(
         "offset": F.col("offset"),
         "ts": F.unix_millis(F.col("timestamp")),
         "value": F.col("value"),
+        "by_broker": F.when(F.col("timestampType") == _LOG_APPEND_TIME, 1).otherwise(0).cast("tinyint"),
     }
     selected |= {
         name: _header(header) if header else F.col("key") for name, header in columns.sources.items()

@@ -14,6 +14,7 @@ from spark_job.sessions.events import END, START
 from spark_job.sessions.groups import Groups, int64
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
+from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
 Int = npt.NDArray[np.int64]
@@ -55,6 +56,7 @@ def find_anomalies(groups: Groups, state: OpenState, settings: AssemblySettings)
         has_new = np.zeros(len(sessions), bool)
         has_new[groups.session[known]] = True
         silent = np.flatnonzero(~has_new & (sessions.max_ts < latest - limit))
+        silent = silent[_is_shown_silent(groups, sessions.take(silent), limit)]
     return Anomalies(odd, silent, span > limit)
 
 
@@ -118,11 +120,21 @@ def _with_own_gaps(groups: Groups, state: OpenState, settings: AssemblySettings)
 
 
 def _with_silence(groups: Groups, state: OpenState, limit_ms: int) -> Int:
-    """Another key's record, while the session was open, later than the event before plus timeout and grace."""
+    """Other keys' records, while the session was open, later than the event before plus timeout and grace."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
-    silent = groups.clock.latest(low, high) > groups.events.ts[open_after] + limit_ms
+    agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])
+    silent = agreed > groups.events.ts[open_after] + limit_ms
     known = np.flatnonzero(groups.session >= 0)
-    before = groups.clock.latest(np.zeros(len(known), np.int64), groups.place[groups.first[known]])
-    silent_before = before > state.sessions.max_ts[groups.session[known]] + limit_ms
+    sessions = state.sessions.take(groups.session[known])
+    until = groups.place[groups.first[known]]
+    before = groups.clock.latest_agreed(np.zeros(len(known), np.int64), until, sessions.last)
+    silent_before = before > sessions.max_ts + limit_ms
     return np.concatenate([groups.group[open_after[silent]], known[silent_before]])
+
+
+def _is_shown_silent(groups: Groups, sessions: OpenSessions, limit_ms: int) -> Bool:
+    """Of sessions without new events."""
+    low, high = np.zeros(len(sessions), np.int64), np.full(len(sessions), len(groups.clock))
+    agreed = groups.clock.latest_agreed(low, high, sessions.last)
+    return np.asarray(agreed > sessions.max_ts + limit_ms)

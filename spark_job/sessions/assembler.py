@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, repeat
 from typing import Any
 
@@ -19,6 +20,7 @@ from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
+from spark_job.sessions.open_limits import within_limits
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
 from spark_job.sessions.rules import NewEvents, OpenSession, Rules
@@ -41,8 +43,14 @@ def assemble(
 
     Raises DamagedStateError where `state` is not what an earlier call returned, InputSchemaError.
     """
+    return within_limits(partial(_assemble, settings=settings, schemas=schemas), state, new, settings)
+
+
+def _assemble(
+    state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas
+) -> AssembledSessions:
     records = read_records(new, settings, schemas)
-    groups = Groups(records, state.sessions)
+    groups = Groups(records, state.sessions, state.last, alone=settings.rules < 2)
     anomalies = find_anomalies(groups, state, settings)
     odd = _Odd(groups, state, settings, anomalies)
     segments = groups.segments
@@ -56,7 +64,9 @@ def assemble(
     return AssembledSessions(
         sorted(closed, key=lambda session: session.end_offset),
         sorted(records.letters + odd.rules.letters, key=_letter_order),
-        _still_open(groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd),
+        _still_open(
+            groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd
+        ).with_last(groups.last),
         counts,
     )
 
@@ -107,9 +117,7 @@ class _Odd:
         size = groups.past[odd] - groups.first[odd]
         rows = ranges(groups.first[odd], size)
         self.n_before = len(before)
-        self.rules = Rules(
-            settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock.first_later
-        )
+        self.rules = Rules(settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock)
         keys: list[str] = groups.key_of(odd).to_pylist()
         keys += state.sessions.key.take(pa.array(silent)).to_pylist()
         new = _new_events(

@@ -1,49 +1,157 @@
 """The clock that shows silence: the times of a partition's records, between two of them.
 
-A session may end because *another* key's record of its partition, after the session's last event, is much later. So the question is
-always about an interval of the log, never about the wall clock or another partition.
-A sparse table (maxima of all runs of 1, 2, 4, … records) answers it for all events of a batch at once.
+A session may end because *other* keys' records of its partition, after the session's last event, are much later. So the question is always
+about an interval of the log, never about the wall clock or another partition. No single key can move this clock: a record is late only
+together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032).
+Sparse tables (maxima of all runs of 1, 2, 4, … records) answer it for all events of a batch at once.
 """
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class LastRecords:
+    """What the clock needs of the records before a batch."""
+
+    key: str
+    """Of the last well-formed record."""
+    offset: int
+    ts: int
+    other_offset: int = -1
+    """Of the newest record with a different key; -1 where it is not needed."""
+    other_ts: int = NEVER
+
+    def other_than(self, key: str) -> tuple[int, int]:
+        """(offset, time) of the newest record whose key differs."""
+        return (self.other_offset, self.other_ts) if key == self.key else (self.offset, self.ts)
+
+    def since(self, safe: int | None) -> "LastRecords | None":
+        """What matters to sessions that begin at or above `safe`; None: to none."""
+        if safe is None or self.offset < safe:
+            return None
+        if 0 <= self.other_offset < safe:
+            return LastRecords(self.key, self.offset, self.ts)
+        return self
 
 
 class Clock:
     """The well-formed new records, in offset order. Places on it are their numbers."""
 
-    def __init__(self, offset: Int, ts: Int) -> None:
-        self._offset = offset
-        self._maxima = [ts]
-        while len(self._maxima[-1]) > (half := 1 << (len(self._maxima) - 1)):
-            below = self._maxima[-1]
-            self._maxima.append(np.maximum(below[:-half], below[half:]))
+    def __init__(
+        self,
+        offset: Int,
+        ts: Int,
+        code: Int,
+        *,
+        by_broker: Bool | None = None,
+        before: tuple[int, int] = (-1, NEVER),
+        alone: bool = False,
+    ) -> None:
+        """`code`: of each record's key. `by_broker`: whether the broker has set its time. `before`: (offset, time) of the newest earlier
+        record whose key is not the first one's. `alone`: one record suffices, as by the first rules.
+        """
+        self._offset, self._ts, self._before = offset, ts, before
+        self._by_broker = np.ones(len(ts), bool) if alone else by_broker
+        self._code = code
 
     def __len__(self) -> int:
         return len(self._offset)
 
+    @cached_property
+    def _runs(self) -> tuple[Int, Int]:
+        """Of each place, where its run of records with one key begins and ends; of the end, itself."""
+        changes = np.flatnonzero(self._code[1:] != self._code[:-1]) + 1
+        begin = np.concatenate([np.zeros(1, np.int64), changes])
+        size = np.diff(np.append(begin, len(self)))
+        return np.repeat(begin, size), np.append(np.repeat(begin + size, size), len(self))
+
+    @cached_property
+    def _any(self) -> "_Maxima":
+        return _Maxima(self._ts)
+
+    @cached_property
+    def _agreed(self) -> "_Maxima":
+        """Of each record and the newest earlier one of another key, the earlier time."""
+        other = self._runs[0] - 1
+        return _Maxima(np.minimum(self._ts, np.where(other < 0, self._before[1], self._ts[other])))
+
+    @cached_property
+    def _certain(self) -> "_Maxima | None":
+        if self._by_broker is None or not self._by_broker.any():
+            return None
+        return self._any if self._by_broker.all() else _Maxima(np.where(self._by_broker, self._ts, NEVER))
+
     def latest(self, low: Int, high: Int) -> Int:
         """The greatest time in each interval [low, high); NEVER where it is empty."""
+        return self._any.latest(low, high)
+
+    def latest_agreed(self, low: Int, high: Int, last: Int) -> Int:
+        """The latest time that the records of each interval agree on; NEVER where there is none.
+
+        `last`: offset of the session's last event, behind which the interval begins.
+        """
+        certain = self._certain
+        if certain is self._any:
+            return certain.latest(low, high)
+        begin = np.minimum(self._agreed_from(low, last), high)
+        found = self._agreed.latest(begin, high)
+        return found if certain is None else np.maximum(found, certain.latest(low, high))
+
+    def _agreed_from(self, low: Int, last: Int) -> Int:
+        """Behind the first records of one key, unless an earlier one of another key follows the session's last event."""
+        return np.where((low == 0) & (self._before[0] > last), low, self._runs[1][low])
+
+    def first_agreed(self, low: int, high: int, last: int, than: int) -> int | None:
+        """The offset of the first record in [low, high) by which records agree on a time over `than`. `last`: see `latest_agreed`."""
+        certain = self._certain
+        begin = min(int(self._agreed_from(np.array([low]), np.array([last]))[0]), high)
+        found = [self._agreed.first_later(begin, high, than)]
+        found += [] if certain is None else [certain.first_later(low, high, than)]
+        place = min((place for place in found if place is not None), default=None)
+        return None if place is None else int(self._offset[place])
+
+    def last_records(self, key: str) -> LastRecords:
+        """What the next batch's clock needs. `key`: of the last record."""
+        others = np.flatnonzero(self._code != self._code[-1])
+        other = (int(self._offset[others[-1]]), int(self._ts[others[-1]])) if len(others) else self._before
+        return LastRecords(key, int(self._offset[-1]), int(self._ts[-1]), *other)
+
+
+class _Maxima:
+    """Maxima of all runs of 1, 2, 4, … numbers."""
+
+    def __init__(self, numbers: Int) -> None:
+        self._of = [numbers]
+        while len(self._of[-1]) > (half := 1 << (len(self._of) - 1)):
+            below = self._of[-1]
+            self._of.append(np.maximum(below[:-half], below[half:]))
+
+    def latest(self, low: Int, high: Int) -> Int:
         out = np.full(len(low), NEVER)
         size = high - low
         level = np.frexp(np.maximum(size, 1).astype(np.float64))[1] - 1
         for step in np.unique(level[size > 0]).tolist():
             rows = np.flatnonzero((level == step) & (size > 0))
-            maxima = self._maxima[step]
+            maxima = self._of[step]
             out[rows] = np.maximum(maxima[low[rows]], maxima[high[rows] - (1 << step)])
         return out
 
-    def first_later(self, low: int, high: int, than: int) -> int:
-        """The offset of the first record in [low, high) with a time over `than`; there must be one."""
-        while True:
+    def first_later(self, low: int, high: int, than: int) -> int | None:
+        while low < high:
             # Skip the longest run that holds nothing later.
             step = (high - low).bit_length() - 1
-            while step > 0 and self._maxima[step][low] > than:
+            while step > 0 and self._of[step][low] > than:
                 step -= 1
-            if self._maxima[step][low] > than:
-                return int(self._offset[low])
+            if self._of[step][low] > than:
+                return low
             low += 1 << step
+        return None

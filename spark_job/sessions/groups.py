@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.clock import Clock
+from spark_job.sessions.clock import NEVER, Clock, LastRecords
 from spark_job.sessions.events import END, START
 from spark_job.sessions.parsing.records import Records
 from spark_job.sessions.state.open_sessions import OpenSessions
@@ -34,21 +34,42 @@ class Segments:
 class Groups:
     """The well-formed new events by (key, offset). A group is one key; group i has the events [first[i], past[i])."""
 
-    def __init__(self, records: Records, sessions: OpenSessions) -> None:
+    def __init__(
+        self,
+        records: Records,
+        sessions: OpenSessions,
+        before: LastRecords | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """`before`, `alone`: see Clock."""
         rows = np.flatnonzero(records.well_formed)
         offset = records.events.offset[rows]
         codes = int64(pc.fill_null(records.key.indices, 0))[rows]
+        self.keys: pa.LargeStringArray = records.key.dictionary
+        """By code."""
+        self.clock = Clock(
+            offset,
+            records.clock_ts[rows],
+            codes,
+            by_broker=None if records.by_broker is None else records.by_broker[rows],
+            before=(-1, NEVER)
+            if before is None or not len(codes)
+            else before.other_than(self.keys[codes[0]].as_py()),
+            alone=alone,
+        )
+        self.last = before
+        """What the next batch's clock needs."""
+        if not alone and len(codes):
+            self.last = self.clock.last_records(self.keys[codes[-1]].as_py())
         order = _order(codes, offset)
         codes = codes[order]
-        self.clock = Clock(offset, records.events.ts[rows])
         self.place = order
         """Of each event, its place on the clock."""
         self.events = records.events.ordered(rows[order])
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
-        self.keys: pa.LargeStringArray = records.key.dictionary
-        """By code."""
         self.session = np.full(len(self.code), -1)
         """Of each group, the place of its key's open session in the table; -1 where none is open."""
         # The other way round it would hash all open keys, and keep them.

@@ -1,18 +1,18 @@
 """The exact rules, event by event: the path of keys with any anomaly.
 
 For each event, in this order (docs/sessions.md):
-1. silence shown by another key's record since the session's last event;
+1. silence shown by other keys' records since the session's last event (`clock`);
 2. the event itself is later than the session's timeout: the session ends, the event is judged anew;
 3. a duplicate (event id seen in this session, or a start with the first one's bytes) is dropped;
 4. start, entry and end, and the limits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
 
+from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, START, Events
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason
 from spark_job.sessions.settings import AssemblySettings
@@ -64,13 +64,10 @@ class NewEvents:
 class Rules:
     """Judges the events of one key after another, collecting what comes out."""
 
-    def __init__(
-        self, settings: AssemblySettings, events: Events, first_later: Callable[[int, int, int], int]
-    ) -> None:
-        """`first_later(low, high, than)`: see Clock."""
+    def __init__(self, settings: AssemblySettings, events: Events, clock: Clock) -> None:
         self.settings = settings
         self.events = events
-        self.first_later = first_later
+        self.clock = clock
         self.closed: list[ClosedSession] = []
         self.letters: list[DeadLetter] = []
         self.counts = Counts()
@@ -180,13 +177,15 @@ class Rules:
     def _silence(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
-        """End the session where another key's record shows that it fell silent."""
+        """End the session where other keys' records show that it fell silent. `latest`: of them all, the single ones too."""
         if session is None:
             return None
         limit = session.max_ts + self.settings.timeout_ms + self.settings.grace_ms
         if latest <= limit:
             return session
-        shown = self.first_later(low, high, limit)
+        shown = self.clock.first_agreed(low, high, session.last, limit)
+        if shown is None:
+            return session
         quiet = (
             f"a later record of the partition is over {limit - session.max_ts} ms past the session's latest"
         )

@@ -17,7 +17,7 @@ MAX_TS_MS = 253_402_300_799_999
 RULES = 2
 """What this code adds to the settings. A generation keeps the number that judged its input; a rebuild judges by that again.
 
-1: ISO 8601 times with seconds only. 2: the forms in docs/sessions.md.
+1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: as docs/sessions.md says.
 """
 
 
@@ -53,6 +53,8 @@ class AssemblySettings:
     """What the values are. `bytes` have no fields; the last three are in Confluent's wire format."""
     schema_id_in_header: bool = False
     """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
+    max_open_bytes: int | None = None
+    """Of the sessions that are open in a partition; over it the oldest end. None: no bound, as in a rebuild and by rules 1."""
     rules: int = RULES
 
     def __post_init__(self) -> None:

@@ -15,12 +15,6 @@ class TransformFailedError(OutboxError):
     exit_code = 11
 
 
-class OpenSessionsTooLargeError(OutboxError):
-    """The open sessions of one partition outgrew their limit."""
-
-    exit_code = 12
-
-
 class BatchTooLargeError(OutboxError):
     """A batch did not fit in memory; the next attempt takes a smaller one."""
 

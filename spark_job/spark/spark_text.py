@@ -19,7 +19,6 @@ from spark_job.spark.errors import (
     DiskFullError,
     ExhaustedError,
     JobFailedError,
-    OpenSessionsTooLargeError,
     TransformFailedError,
     WorkerCodeChangedError,
     WorkerDiedError,
@@ -41,11 +40,6 @@ _DEFECT = re.compile(
 # (signs in Spark's text, error, what it means and what mends it), the first that fits counts. The job's own come first: their texts may
 # quote others.
 SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
-    (
-        ("PartitionTooLargeError",),
-        OpenSessionsTooLargeError,
-        "the open sessions of one partition outgrew [session] max_open_bytes",
-    ),
     (
         ("TransformStoppedError",),
         TransformFailedError,

@@ -6,10 +6,12 @@ from typing import Any
 from service.settings import Settings
 from spark_job.sessions.settings import RULES
 
+_SINCE_RULES_2 = {"max_open_bytes"}
+
 
 def described(settings: Settings) -> dict[str, Any]:
     """Return the description that the settings file gives, JSON-ready."""
-    description = settings.session.model_dump(exclude={"max_open_bytes"})
+    description = settings.session.model_dump()
     description["rules"] = RULES
     # Descriptions of JSON are what they were before there were other formats.
     if settings.source.format != "json":
@@ -19,7 +21,7 @@ def described(settings: Settings) -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return what differs between two descriptions, for people; newer rules are none of it."""
-    upgraded = {"rules"} if has_newer_rules(before, now) else set[str]()
+    upgraded = {"rules", *(_SINCE_RULES_2 - before.keys())} if has_newer_rules(before, now) else set[str]()
     return [
         f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
         for name in sorted({*before, *now} - upgraded)

@@ -38,6 +38,7 @@ def assembly_of(description: Mapping[str, Any]) -> Assembly:
         max_bytes=session.max_bytes,
         format=description.get("format", "json"),
         schema_id_in_header=schema_id != "payload",
+        max_open_bytes=description.get("max_open_bytes"),
         rules=description.get("rules", 1),
     )
     columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}

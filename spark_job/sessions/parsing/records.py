@@ -39,6 +39,10 @@ class Records:
     key: pa.DictionaryArray
     well_formed: Bool
     letters: list[DeadLetter]
+    clock_ts: Int
+    """What each says of the time: no more than the broker, where that has set the record's time."""
+    by_broker: Bool | None
+    """Whether it has; None: of none."""
 
 
 def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
@@ -72,7 +76,9 @@ def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = N
     bad = np.flatnonzero(~good)
     letters = _malformed(new, columns, bad, settings, decoder, wide) if len(bad) else []
     events = Events(columns.offset, ts, kind.astype(np.int8), columns.payload, event_id)
-    return Records(events, key, good, letters)
+    by_broker = columns.by_broker
+    clock_ts = ts if by_broker is None else np.where(by_broker, np.minimum(ts, columns.ts), ts)
+    return Records(events, key, good, letters, clock_ts, by_broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ class _Columns:
     type: pa.LargeStringArray | None
     event_id: pa.LargeStringArray | None
     """These come from the record's key or headers, NULL where they are not text; None where the value has them."""
+    by_broker: Bool | None
+    """Whose time the broker has set; None: of none."""
 
 
 def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
@@ -125,7 +133,15 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
         text("key", settings.key_path is None),
         text("type", settings.type_path is None),
         text("event_id", settings.event_id_path is None and "event_id" in new.column_names),
+        _by_broker(new) if settings.rules >= 2 else None,
     )
+
+
+def _by_broker(new: pa.Table) -> Bool | None:
+    if "by_broker" not in new.column_names:
+        return None
+    found = new.column("by_broker").to_numpy().astype(bool)
+    return found if found.any() else None
 
 
 class _Wide:

@@ -35,6 +35,11 @@ class BinaryReader:
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all parts were taken."""
+        return self._at >= len(self._data)
+
     def take(self, size: int) -> memoryview:
         """The next part."""
         begin, self._at = self._at, self._at + size + -size % _ALIGNMENT

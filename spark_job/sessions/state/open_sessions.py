@@ -88,7 +88,11 @@ class OpenSessions:
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
         """Read what `encoded` gave. Raises DamagedStateError where it cannot be that; whether it is, its digest tells."""
-        reader = BinaryReader(data)
+        return cls.read(BinaryReader(data))
+
+    @classmethod
+    def read(cls, reader: BinaryReader) -> "OpenSessions":
+        """Read the next parts as a table. Raises as `decoded` does."""
         (count,) = reader.array("<i8", 1).tolist()
         columns: dict[str, Any] = {}
         for field in fields(cls):

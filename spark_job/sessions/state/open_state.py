@@ -10,13 +10,15 @@ chunks: wherever the input was cut, and whether sessions were carried on or foun
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk, Sums, collect
 from spark_job.sessions.state.open_sessions import OpenSessions, digest
 
@@ -34,6 +36,8 @@ class OpenState:
     sessions: OpenSessions
     chunks: tuple[EventChunk, ...] = ()
     """The older ones first. They may hold events of sessions that are not open any more."""
+    last: LastRecords | None = None
+    """What the clock needs of the records before; None where nothing open depends on it."""
 
     @classmethod
     def empty(cls) -> "OpenState":
@@ -43,7 +47,35 @@ class OpenState:
     @cached_property
     def digest(self) -> str:
         """The same for equal open sessions; empty where nothing is open."""
-        return digest(self.sessions.encoded) if len(self.sessions) else ""
+        return digest(self.encoded) if len(self.sessions) else ""
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """All but the events, in its canonical form."""
+        if self.last is None:
+            return self.sessions.encoded
+        numbers = np.array(
+            [self.last.offset, self.last.ts, self.last.other_offset, self.last.other_ts], "<i8"
+        )
+        key = self.last.key.encode()
+        return b"".join([self.sessions.encoded, *aligned([numbers, np.array([len(key)], "<i8"), key])])
+
+    @classmethod
+    def decoded(cls, data: memoryview, chunks: Sequence[EventChunk]) -> "OpenState":
+        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that."""
+        reader = BinaryReader(data)
+        sessions, last = OpenSessions.read(reader), None
+        if not reader.is_at_end:
+            numbers, (size,) = reader.array("<i8", 4).tolist(), reader.array("<i8", 1).tolist()
+            last = LastRecords(bytes(reader.take(size)).decode(), *numbers)
+        return cls(sessions, tuple(chunks), last)
+
+    def with_last(self, last: LastRecords | None) -> "OpenState":
+        """The state after these records, as far as what is open depends on them: with tombstones, on all."""
+        kept = last
+        if last is not None and not self.sessions.is_tombstone.any():
+            kept = last.since(self.safe_offset)
+        return self if kept == self.last else replace(self, last=kept)
 
     @property
     def safe_offset(self) -> int | None:
@@ -79,7 +111,7 @@ class OpenState:
     def after(self, sessions: OpenSessions, new: EventChunk) -> "OpenState":
         """The state with another table and the events of one chunk more."""
         if not sessions.rows.any():
-            return OpenState(sessions)
+            return OpenState(sessions, last=self.last)
         chunks = [chunk for chunk in (*self.chunks, new) if len(chunk)]
         if len(chunks) > _MOST_CHUNKS:
             size, merged = 0, list[EventChunk]()
@@ -88,14 +120,32 @@ class OpenState:
                 size += merged[0].live(sessions)
             whole = _merged(merged, sessions)
             chunks += [whole] if len(whole) else []
-        return OpenState(sessions, tuple(chunks))
+        return OpenState(sessions, tuple(chunks), self.last)
+
+    def without(self, ended: npt.NDArray[np.bool_]) -> "OpenState":
+        """The state without some sessions (one flag for each)."""
+        return replace(self, sessions=self.sessions.take(np.flatnonzero(~ended))).with_last(self.last)
+
+    @property
+    def remembered(self) -> bytes:
+        """What no rebuild finds: the tombstones, and with them what the clock needs. Empty where there are none."""
+        return OpenState(self.tombstones, last=self.last).encoded if self.sessions.is_tombstone.any() else b""
+
+    def with_remembered(self, remembered: bytes, *, keep_own: bool = False) -> "OpenState":
+        """The state with what `remembered` gave."""
+        if not remembered:
+            return self.with_tombstones(OpenSessions.empty(), keep_own=keep_own)
+        given = OpenState.decoded(memoryview(remembered), ())
+        state = self.with_tombstones(given.sessions, keep_own=keep_own)
+        return state if given.last is None else state.with_last(given.last)
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
         """The state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(self.sessions.key.to_pylist(), self.sessions.is_tombstone.tolist(), strict=True)
         kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
-        return OpenState(self.sessions.changed(np.array(kept, bool), tombstones), self.chunks)
+        state = OpenState(self.sessions.changed(np.array(kept, bool), tombstones), self.chunks)
+        return state.with_last(self.last)
 
 
 def _merged(chunks: Sequence[EventChunk], sessions: OpenSessions) -> EventChunk:

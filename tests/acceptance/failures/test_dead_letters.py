@@ -3,9 +3,11 @@
 import signal
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg
 
+from devstack.kafka import KafkaServer
 from examples.clickstream.events import Record, encode
 from tests.support.pipeline import verdict
 from tests.support.pipeline.expectation import Output, Share
@@ -90,33 +92,31 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     ]
 
 
-def test_open_sessions_over_the_bound_stop_the_job_and_a_higher_bound_lets_it_continue(
-    pipeline: Pipeline,
+def test_over_the_bound_of_open_sessions_the_oldest_end_and_the_job_continues(
+    database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
-    """Before memory runs out, with the setting named; what was open is read again, nothing is lost."""
-    job = pipeline.job
-    begun = datetime.now(UTC)
-    keys = [f"open-{number:04}" for number in range(400)]
-    write(pipeline.bootstrap, pipeline.input, iter(starts(keys, begun)))
-    job.start(OUTBOX_SESSION__MAX_OPEN_BYTES="65536", OUTBOX_RESTART__STRATEGY="none")
-    assert job.wait(timeout_s=TIMEOUT_S) == 12, job.tail()
-    assert "the open sessions of one partition outgrew [session] max_open_bytes" in job.log()
-    assert "over [session] max_open_bytes = 65536. Raise it" in job.log()
-    assert "Traceback" not in job.log()[job.log().rindex("spark-job: ") :]
-    assert (pipeline.batches(), pipeline.ask("SELECT count(*) FROM outbox.dead_letter")) == (0, [(0,)])
-
-    pipeline.publisher.start()
-    job.start()
-    write(
-        pipeline.bootstrap,
-        pipeline.input,
-        iter([encode(key, "end_event", begun + timedelta(seconds=1), "end", {}) for key in keys]),
-    )
-    expected = pipeline.expectation()
-    assert (len(expected.letters) + expected.sessions, len(expected.outputs) > 0) == (len(keys), True)
-    pipeline.complete(expected)
-    pipeline.stop()
-    pipeline.assert_exactly_once(expected)
+    """The same ones with a cache, and after a loss of it."""
+    options = {"session": {"max_open_bytes": 65_536}}
+    with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=options) as pipeline:
+        begun = datetime.now(UTC)
+        keys = [f"open-{number:04}" for number in range(400)]
+        pipeline.publisher.start()
+        pipeline.job.start()
+        for part in (keys[:200], keys[200:]):
+            write(pipeline.bootstrap, pipeline.input, iter(starts(part, begun)))
+            pipeline.wait_for_input(pipeline.expectation())
+            pipeline.crash()
+            pipeline.lose_cache()
+            pipeline.job.start()
+        write(
+            pipeline.bootstrap,
+            pipeline.input,
+            iter([encode(key, "end_event", begun + timedelta(seconds=1), "end", {}) for key in keys]),
+        )
+        expected = pipeline.finish()
+        reasons = Counter(letter.reason for letter in expected.letters)
+        assert (reasons["too_large"] > 200, expected.sessions > 20) == (True, True)
+        assert pipeline.restarts() == []
 
 
 def starts(keys: list[str], at: datetime) -> list[Record]:

@@ -14,13 +14,14 @@ from unittest.mock import patch
 import numpy as np
 import orjson
 
+from service.settings import Settings
 from spark_job.assembly import rebuild, task
 from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.judges import assembly_of
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts
 from tests.support.bad_input import copied
@@ -72,11 +73,11 @@ class _MemoryCache:
         if found is None:
             return None
         table, *chunks = [memoryview(part) for part in found]
-        return OpenState(OpenSessions.decoded(table), tuple(map(EventChunk.decoded, chunks)))
+        return OpenState.decoded(table, [EventChunk.decoded(chunk) for chunk in chunks])
 
     def store(self, state: OpenState, _before: str) -> None:
         chunks = [b"".join(chunk.encoded()) for chunk in state.chunks]
-        self.kept[self._root, state.digest] = [state.sessions.encoded, *chunks]
+        self.kept[self._root, state.digest] = [state.encoded, *chunks]
 
 
 def _run(log: Log, caches: Path, *, cut: bool) -> Job:
@@ -162,7 +163,7 @@ def _check_model(log: Log, job: Job) -> None:
         _HUGE_NUMBER.search(each) or each.count(b"{") + each.count(b"[") > _MODEL_DEPTH for each in values
     ):
         return
-    assembly = assembly_of(log.session.model_dump())
+    assembly = assembly_of(described(Settings(session=log.session)))
     in_header = "event_id" in assembly.columns.sources
     expected = expected_sessions(log.records, assembly.settings, in_header)
     assert [(row.key.decode(), row.start, row.end, _events_of(row)) for row in job.outcome()[0]] == [

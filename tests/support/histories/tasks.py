@@ -58,7 +58,7 @@ def task_settings(cache: Path, **changed: Any) -> TaskSettings:
         changed.pop("stop_on_error", False),
         changed.pop("max_row_bytes", 1 << 20),
     )
-    settings = TaskSettings(UUID, str(cache), 1 << 30, of, task_code_fingerprint())
+    settings = TaskSettings(UUID, str(cache), of, task_code_fingerprint())
     return replace(settings, **changed)
 
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import orjson
 
-from service.settings import SessionSettings
+from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
+from spark_job.recovery.positions.description import described
 from spark_job.recovery.positions.judges import assembly_of
 from tests.support.pipeline.transforms import RefusedSessionError, twenty
 from tests.support.reading import read_to_end
@@ -102,7 +103,7 @@ def expect(
     share: Share = WHOLE,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
-    judged = expected_sessions(records, assembly_of(session.model_dump()).settings)
+    judged = expected_sessions(records, assembly_of(described(Settings(session=session))).settings)
     expected = Expectation(records=len(records), duplicates=judged.duplicates)
     for record in records:
         expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)

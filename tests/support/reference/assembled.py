@@ -52,6 +52,7 @@ def table(
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "ts": pa.array([record.ts for record in records], pa.int64()),
         "value": pa.array([record.value for record in records], pa.binary()),
+        "by_broker": pa.array([int(record.by_broker) for record in records], pa.int8()),
     }
     if settings.key_path is None:
         columns["key"] = pa.array([as_bytes(record.key) for record in records], pa.binary())

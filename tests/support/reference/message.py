@@ -17,7 +17,7 @@ class Message:
         return self.record.offset
 
     def timestamp(self) -> tuple[int, int]:
-        return 1, self.record.ts
+        return 2 if self.record.by_broker else 1, self.record.ts
 
     def value(self) -> bytes | None:
         return self.record.value

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from spark_job.sessions.open_limits import MAX_TOMBSTONES_BYTES
 from spark_job.sessions.settings import RULES, AssemblySettings
 
 MAX_KEY_BYTES = 1024
@@ -46,6 +47,8 @@ class Record:
     """Out of a header, for values whose schema's id is not in front of them."""
     traceparent: bytes | None = None
     """A header that no session depends on."""
+    by_broker: bool = False
+    """The broker has set `ts`."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,16 @@ class _Parsed:
     event_id: str | None
 
 
+@dataclass(frozen=True)
+class _Tick:
+    """What a well-formed record says of the time."""
+
+    offset: int
+    key: str
+    ts: int
+    by_broker: bool
+
+
 def expected_sessions(
     records: Iterable[Record],
     settings: AssemblySettings | Callable[[Record], AssemblySettings],
@@ -129,6 +142,7 @@ def expected_sessions(
     """
     expected = Expected()
     open_now: dict[tuple[int, str], OpenSession] = {}
+    clocks: dict[int, list[_Tick]] = {}
     ordered = sorted(records, key=lambda record: (record.source, record.offset))
     tombstones = {(each.source, each.key): replace(each) for each in held[1]}
     for record in ordered:
@@ -150,8 +164,15 @@ def expected_sessions(
                 1,
             )
             continue
-        _silence(expected, open_now, record, parsed, judge)
+        ticks = clocks.setdefault(record.source, [])
+        by_broker = record.by_broker and judge.rules >= 2
+        at = min(parsed.event.ts, record.ts) if by_broker else parsed.event.ts
+        ticks.append(_Tick(record.offset, parsed.key, at, by_broker))
+        _silence(expected, open_now, record.source, ticks, judge)
+        if judge.rules < 2:
+            ticks.clear()  # nothing that older rules read agrees with what newer ones do
         _judge(expected, open_now, record, parsed, judge)
+        _end_oldest(expected, open_now, record, judge)
     open_now |= tombstones
     expected.sessions.sort(key=lambda session: (session.source, session.end_offset))
     expected.letters.sort(
@@ -164,16 +185,48 @@ def expected_sessions(
 def _silence(
     expected: Expected,
     open_now: dict[tuple[int, str], OpenSession],
-    record: Record,
-    parsed: _Parsed,
+    source: int,
+    ticks: list[_Tick],
     settings: AssemblySettings,
 ) -> None:
-    """Sessions of other keys in the same source that this record shows to have fallen silent."""
+    """Sessions of other keys in the same source that the newest record shows to have fallen silent."""
+    tick = ticks[-1]
+    other = next((each for each in reversed(ticks) if each.key != tick.key), None)
     for session in list(open_now.values()):
-        if session.source != record.source or session.key == parsed.key:
+        if session.source != source or session.key == tick.key:
             continue
-        if parsed.event.ts > session.latest + settings.timeout_ms + settings.grace_ms:
-            _close(expected, open_now, session, "timed_out", record.offset)
+        late = session.latest + settings.timeout_ms + settings.grace_ms
+        alone = settings.rules < 2 or tick.by_broker
+        agrees = other is not None and other.offset > session.last_offset and other.ts > late
+        if tick.ts > late and (alone or agrees):
+            _close(expected, open_now, session, "timed_out", tick.offset)
+
+
+def _end_oldest(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    record: Record,
+    settings: AssemblySettings,
+) -> None:
+    """Where a partition's open sessions are over a limit: the oldest end until a sixty-fourth of it is free. Tombstones are forgotten."""
+    mine = sorted(
+        (each for each in open_now.values() if each.source == record.source),
+        key=lambda each: each.start_offset,
+    )
+
+    def sizes() -> tuple[int, int]:
+        kept = sum(len(event.raw) for each in mine for event in each.events)
+        return kept, sum(160 + len(each.key.encode()) for each in mine if each.tombstone)
+
+    most = settings.max_open_bytes
+    if most is None:
+        return
+    over = [
+        (which, limit) for which, limit in enumerate((most, MAX_TOMBSTONES_BYTES)) if sizes()[which] > limit
+    ]
+    for which, limit in over:
+        while sizes()[which] > limit - limit // 64:
+            _close(expected, open_now, mine.pop(0), "too_large", record.offset)
 
 
 def _judge(

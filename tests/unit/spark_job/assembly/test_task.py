@@ -16,13 +16,14 @@ from spark_job.assembly import rebuild, rows, task
 from spark_job.assembly.errors import (
     CodeChangedError,
     OpenSessionsDifferError,
-    PartitionTooLargeError,
     TransformStoppedError,
 )
 from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
+from spark_job.sessions import open_limits
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_sessions import OpenSessions
 from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record
 from tests.support.reference.tombstones import tombstones
@@ -239,15 +240,22 @@ def test_a_worker_with_an_edited_transform_refuses(tmp_path: Path) -> None:
         run_task(edited, {0: slice_of(rules=RULES)}, {0: log(*WHOLE)})
 
 
-def test_open_sessions_over_their_bound_stop_the_job_and_name_partition_and_setting(tmp_path: Path) -> None:
+def test_what_ended_for_want_of_room_is_not_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records = log(*[(f"{key}", "start_event") for key in range(50)])
     size = sum(len(record.value or b"") for record in records)
-    found(tmp_path, slice_of(rules=RULES), records, max_open_bytes=size)
-    with pytest.raises(
-        PartitionTooLargeError,
-        match=rf"in/0 has 50 open sessions of {size} bytes, over \[session\] max_open_bytes",
-    ):
-        found(tmp_path, slice_of(rules=RULES), records, max_open_bytes=size - 1)
+    rules = replace(RULES, max_open_bytes=size // 2)
+    first = slice_of(rules=rules, end=49)
+    *ended, partition = found(tmp_path / "kept", first, records)
+    assert {(letter["reason"], letter["kept"]) for letter in ended} == {("too_large", 1)}
+    assert [letter["first_offset"] for letter in ended] == list(range(len(ended)))
+    assert told(partition)["safe"] == len(ended)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: records}))
+    second = following(first, partition, 50)
+    again = [found(tmp_path / cache, second, records) for cache in ("kept", "lost")]
+    assert [told(rows_of[-1])["digest"] for rows_of in again] == [told(again[0][-1])["digest"]] * 2
+    assert [told(rows_of[-1])["rebuilt"] is None for rows_of in again] == [True, False]
 
 
 def test_however_the_records_come_in_pieces_the_rows_are_the_same(
@@ -333,21 +341,24 @@ def test_tombstones_are_the_positions_also_where_nobody_knows_what_else_is_open(
     assert told(partition)["counts"]["swallowed"] > 0
 
 
-def test_a_partition_may_not_remember_more_keys_than_a_row_of_the_ledger_should_hold(
+def test_a_partition_remembers_no_more_keys_than_a_row_of_the_ledger_should_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "MAX_TOMBSTONES_BYTES", 600)
-    of = slice_of(rules=replace(RULES, max_events=1))
+    monkeypatch.setattr(open_limits, "MAX_TOMBSTONES_BYTES", 600)
+    of = slice_of(rules=replace(RULES, max_events=1, max_open_bytes=1 << 20))
     endless = log(*((f"k{n // 2}", ("start_event", "entry_event")[n % 2]) for n in range(20)))
-    with pytest.raises(PartitionTooLargeError, match=r"in/0 has .* keys whose sessions went over"):
-        found(tmp_path, of, endless)
+    *_, partition = found(tmp_path, of, endless)
+    left = OpenSessions.decoded(memoryview(partition["tombstones"]))
+    assert left.key.to_pylist() == ["k7", "k8", "k9"]
+    assert len(partition["tombstones"]) <= 600
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_silence_closed_before_the_slice_is_forgotten_but_not_after_an_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
-    late = [OPEN[0], replace(OPEN[1], ts=200_000), replace(OPEN[3], ts=200_001)]
+    late = [OPEN[0], replace(OPEN[1], ts=200_000)]
+    late += [replace(OPEN[1], offset=2, key="c", ts=200_000), replace(OPEN[3], ts=200_001)]
     monkeypatch.setattr(rebuild, "committed_records", kafka({0: late}))
     of = slice_of(rules=RULES, start=3, end=5, digest=None, keep_timed_out=keep)
     *letters, _, _ = found(tmp_path, of, late)

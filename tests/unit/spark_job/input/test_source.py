@@ -114,7 +114,7 @@ def test_a_records_columns_are_what_the_settings_name_and_the_last_header_counts
     columns = RecordColumns({"key": "", "type": "kind", "event_id": "id"})
     table = columns.table([MESSAGE])
     assert table.to_pylist() == [
-        {"offset": 3, "ts": 5, "value": b"v", "key": b"k", "type": b"last", "event_id": None}
+        {"offset": 3, "ts": 5, "value": b"v", "by_broker": 0, "key": b"k", "type": b"last", "event_id": None}
     ]
     assert table.schema.field("ts").type == pa.int64()
 

@@ -116,7 +116,6 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
         max_open_bytes=70_000,
     )
     description = described(Settings(session=session))
-    assert "max_open_bytes" not in description, "it bounds memory and changes no result"
     settings_of, columns = assembly_of(description)
     assert settings_of == AssemblySettings(
         type_path=("a", "kind"),
@@ -131,6 +130,7 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
         grace_ms=250,
         max_events=7,
         max_bytes=2_048,
+        max_open_bytes=70_000,
     )
     assert columns == RecordColumns({"key": "k", "event_id": "id"})
 
@@ -151,7 +151,7 @@ def test_each_change_of_a_description_is_named() -> None:
 
 
 def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
-    of_json = SessionSettings.model_fields.keys() - {"max_open_bytes"} | {"rules"}
+    of_json = SessionSettings.model_fields.keys() | {"rules"}
     assert described(Settings()).keys() == of_json
     of = Settings(
         source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]

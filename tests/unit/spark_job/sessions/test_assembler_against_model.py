@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference.assembled import assembled, expected_outcome, table
 from tests.support.reference.model import Record, expected_sessions
@@ -57,6 +56,7 @@ class Step:
     event_id: str
     malformed: bytes | None
     space: str
+    by_broker: bool
 
 
 STEPS = st.builds(
@@ -69,6 +69,7 @@ STEPS = st.builds(
     event_id=st.sampled_from(["1", "2", "3", "4", "5", "6", "é"]),
     malformed=st.sampled_from(MALFORMED),
     space=st.sampled_from(["", "", "", " ", "\n"]),
+    by_broker=st.sampled_from([False, False, False, True]),
 )
 
 
@@ -86,7 +87,7 @@ def as_log(steps: Sequence[Step], unique_ids: bool) -> list[Record]:
         if unique_ids:
             del body["event_id"]
         value = step.malformed if step.kind == "malformed" else orjson.dumps(body) + step.space.encode()
-        records.append(Record(step.source, offset, ts, step.key, value))
+        records.append(Record(step.source, offset, ts, step.key, value, by_broker=step.by_broker))
     return records
 
 
@@ -103,6 +104,9 @@ VARIANTS = {
     "few bytes": replace(TIGHT, max_events=1000, max_bytes=300),
     "no grace": replace(TIGHT, grace_ms=0, timeout_ms=10),
     "patient": replace(TIGHT, timeout_ms=100_000, max_events=4),
+    "first rules": replace(TIGHT, rules=1),
+    "little room": replace(TIGHT, max_events=1000, max_bytes=1 << 20, max_open_bytes=400, timeout_ms=100_000),
+    "room for three": replace(TIGHT, max_open_bytes=900, timeout_ms=500),
     "roomy with event ids": replace(TIGHT, event_id_path=("event_id",), max_events=1000, timeout_ms=500),
 }
 
@@ -128,8 +132,38 @@ def carried(state: OpenState, records: list[Record], cuts: list[int], rules: Ass
 
 def reread(state: OpenState) -> OpenState:
     """As a cache gives it back."""
-    chunks = tuple(EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
-    return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
+    chunks = [EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks]
+    return OpenState.decoded(memoryview(state.encoded), chunks)
+
+
+def busy_steps(rng: random.Random) -> list[Step]:
+    """Sessions that hardly ever end, and now and then a record that is an hour ahead of those around it."""
+    steps = list[Step]()
+    ahead = 0
+    for number in range(80):
+        key = rng.choice(KEYS[:1] + KEYS)
+        kind = rng.choice(["start_event"] * 4 + ["entry_event"] * 8 + ["end_event"])
+        elapsed, ahead = rng.choice([0, 1, 5, 10, 20, 90, -5]) - ahead, 0
+        if rng.random() < 0.1:
+            ahead = 3_480_000
+        body, by_broker = rng.choice([0, 0, 0, 2]), rng.random() < 0.15
+        steps.append(Step(0, key, kind, elapsed + ahead, body, f"{number % 7}", None, "", by_broker))
+    return steps
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -> None:
+    rules, rng = VARIANTS[variant], random.Random(variant)
+    reasons = set[str]()
+    for _ in range(15):
+        records = as_log(busy_steps(rng), rules.event_id_path is None)
+        expected = expected_outcome(expected_sessions(records, rules))
+        cuts = [rng.randrange(len(records)) for _ in range(rng.randrange(9))]
+        assert assembled(cut(records, cuts), rules) == expected
+        found_again(records, cuts, rng.randrange(len(records)), rules)
+        reasons |= {letter.reason for letter in expected.letters}
+    assert reasons >= {"no_start", "restarted"}
+    assert ("too_large" in reasons) == (variant != "roomy")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -144,11 +178,19 @@ def test_open_sessions_found_again_from_the_safe_offset_are_those_that_were_carr
 ) -> None:
     rules = VARIANTS[variant]
     records = [each for each in as_log(steps, rules.event_id_path is None) if each.source == 0]
+    found_again(records, cuts, place, rules)
+
+
+def found_again(records: list[Record], cuts: list[int], place: int, rules: AssemblySettings) -> None:
+    """What is open at a place, read again from its safe offset on, is what was carried on, and so is what follows."""
     before, after = records[:place], records[place:]
     kept = carried(OpenState.empty(), before, cuts, rules)
     safe = kept.safe_offset
     again = [] if safe is None else [each for each in before if each.offset >= safe]
-    found = assemble(OpenState.empty(), table(again, rules), rules).state.with_tombstones(kept.tombstones)
+    as_rebuilt = replace(rules, max_open_bytes=None)
+    found = assemble(OpenState.empty(), table(again, rules), as_rebuilt).state.with_remembered(
+        kept.remembered
+    )
     assert found.digest == kept.digest
     assert found.sessions.encoded == kept.sessions.encoded
     going_on = [assemble(state, table(after, rules), rules) for state in (found, kept)]

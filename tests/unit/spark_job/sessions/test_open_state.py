@@ -43,12 +43,15 @@ A = [record(0, "start", "a"), record(3, "entry", "a"), record(4, "entry", "a")]
 B = [record(1, "start", "b"), record(2, "entry", "b")]
 TOMBSTONE = [record(5, "start", "t"), *(record(at, "entry", "t") for at in (6, 7, 8, 9))]
 LOG = sorted([*A, *B, *TOMBSTONE], key=lambda each: each.offset)
+WITHOUT = [each for each in LOG if each not in TOMBSTONE]
+NEWEST = [record(20, "entry", "a"), record(21, "entry", "b")]
+"""What the clock says last."""
 
 
 def reread(state: OpenState) -> OpenState:
     """As a cache gives it back."""
-    chunks = tuple(EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks)
-    return OpenState(OpenSessions.decoded(memoryview(state.sessions.encoded)), chunks)
+    chunks = [EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks]
+    return OpenState.decoded(memoryview(state.encoded), chunks)
 
 
 def test_nothing_open_has_no_digest_and_nothing_to_keep() -> None:
@@ -63,7 +66,7 @@ def test_nothing_open_has_no_digest_and_nothing_to_keep() -> None:
 def test_reading_and_writing_change_no_byte() -> None:
     state = state_of(LOG[:4], LOG[4:])
     again = reread(state)
-    assert (again.digest, again.sessions.encoded) == (state.digest, state.sessions.encoded)
+    assert (again.digest, again.encoded, again.last) == (state.digest, state.encoded, state.last)
     assert [chunk.encoded() for chunk in again.chunks] == [chunk.encoded() for chunk in state.chunks]
     ends = [record(10, "end", "a"), record(11, "end", "b"), record(12, "end", "t")]
     closed = [assemble(each, table(ends, RULES), RULES) for each in (state, again)]
@@ -75,7 +78,7 @@ def test_reading_and_writing_change_no_byte() -> None:
 def test_the_digest_is_that_of_the_table_and_of_nothing_else() -> None:
     at_once, one_by_one = state_of(LOG), state_of(*([each] for each in LOG))
     assert len(at_once.chunks) == 1
-    assert at_once.digest == one_by_one.digest == digest(at_once.sessions.encoded)
+    assert at_once.digest == one_by_one.digest == digest(at_once.encoded)
     assert len(at_once.digest) == 32
 
 
@@ -94,21 +97,21 @@ def test_another_event_in_an_open_session_is_another_digest(changed: Record) -> 
 
 
 def test_a_tombstone_is_part_of_what_is_open() -> None:
-    with_it, without = state_of(LOG), state_of([each for each in LOG if each not in TOMBSTONE])
+    with_it, without = (state_of(each, NEWEST) for each in (LOG, WITHOUT))
     assert with_it.digest != without.digest
     assert with_it.with_tombstones(OpenSessions.empty()).digest == without.digest
     assert without.with_tombstones(with_it.tombstones).digest == with_it.digest
-    swallowed_more = state_of(LOG, [record(10, "entry", "t")])
+    swallowed_more = state_of(LOG, [record(10, "entry", "t")], NEWEST)
     assert swallowed_more.digest != with_it.digest, "its last event and latest time are part of it"
 
 
 def test_a_tombstone_takes_the_place_of_what_a_rebuild_found_for_its_key() -> None:
     """What looks like its session's start may be the first one once more, which it swallows."""
-    kept = state_of(LOG)
-    found = state_of([*(each for each in LOG if each not in TOMBSTONE), record(10, "start", "t")])
+    kept = state_of(LOG, NEWEST)
+    found = state_of(WITHOUT, [record(10, "start", "t")], NEWEST)
     assert len(found.sessions) == 3
     assert found.with_tombstones(kept.tombstones).digest == kept.digest
-    forgotten = state_of([each for each in LOG if each not in TOMBSTONE])
+    forgotten = state_of(WITHOUT, NEWEST)
     assert kept.with_tombstones(OpenSessions.empty()).digest == forgotten.digest
 
 

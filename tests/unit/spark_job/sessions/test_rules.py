@@ -11,8 +11,8 @@ from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
-from tests.support.reference.assembled import Outcome, assembled, table
-from tests.support.reference.model import Record
+from tests.support.reference.assembled import Outcome, assembled, expected_outcome, table
+from tests.support.reference.model import Record, expected_sessions
 
 RULES = AssemblySettings(timeout_ms=1000, grace_ms=100, max_events=4, max_bytes=2000)
 
@@ -137,28 +137,64 @@ def test_a_start_after_the_timeout_is_no_duplicate_of_the_old_one() -> None:
     assert spans(found) == [(1, 2)]
 
 
-def test_silence_shown_by_another_keys_record_ends_the_session() -> None:
+def test_silence_shown_by_two_other_keys_ends_the_session() -> None:
     log = [record(0, "start", 0), record(1, "start", 1100, key="b"), record(2, "end", 1100, key="b")]
     assert letters(outcome(log)) == []
-    found = outcome(
-        [*log, record(3, "start", 1101, key="c"), record(4, "start", 1102, key="d"), record(5, "end", 3)]
-    )
-    assert letters(found) == [("timed_out", 0, 0, 3), ("no_start", 5, 5, 5)]
+    late = [record(3, "start", 1101, key="c"), record(4, "entry", 1102, key="c")]
+    assert letters(outcome([*log, *late])) == []
+    found = outcome([*log, *late, record(5, "start", 1101, key="d"), record(6, "end", 3)])
+    assert letters(found) == [("timed_out", 0, 0, 5), ("no_start", 6, 6, 6)]
+
+
+def test_no_single_key_can_move_the_clock_however_many_records_it_sends() -> None:
+    healthy = [f"user-{number}" for number in range(20)]
+    log, sent = [], 0
+    for step in range(200):
+        log.append(record(sent, "start" if step % 3 == 0 else "entry", step + 3_480_000, key="hostile"))
+        kind = "start" if step < 20 else "end" if step >= 180 else "entry"
+        log.append(record(sent + 1, kind, step, key=healthy[step % 20]))
+        sent += 2
+    rules = AssemblySettings(timeout_ms=1_000, grace_ms=100)
+    found = assembled([log[:77], log[77:78], log[78:]], rules)
+    assert found == expected_outcome(expected_sessions(log, rules))
+    assert {session.key for session in found.sessions} == set(healthy)
+    assert not [letter for letter in found.letters if letter.key != "hostile"]
+    # By the first rules one record was enough.
+    before = assembled([log], replace(rules, rules=1))
+    assert {letter.reason for letter in before.letters if letter.key != "hostile"} == {
+        "timed_out",
+        "no_start",
+    }
+
+
+def test_a_time_that_the_broker_has_set_needs_no_second_key_and_holds_back_what_the_event_says() -> None:
+    rules = AssemblySettings(timeout_ms=1_000, grace_ms=100, time_path=("at",), time_format="epoch_ms")
+
+    def sent(offset: int, kind: str, at: int, broker_ms: int, key: str) -> Record:
+        value = orjson.dumps({"event_type": f"{kind}_event", "session_key": key, "at": at})
+        return Record(0, offset, broker_ms, None, value, by_broker=True)
+
+    ahead = [sent(0, "start", 5_000, 5_000, "k"), sent(1, "start", 3_485_000, 5_001, "hostile")]
+    assert not assembled([[*ahead, sent(2, "end", 5_010, 5_010, "k")]], rules).letters
+    late = assembled([[*ahead, sent(2, "start", 6_101, 6_101, "b")]], rules)
+    assert letters(late) == [("timed_out", 0, 0, 2)]
+    assert late == expected_outcome(expected_sessions([*ahead, sent(2, "start", 6_101, 6_101, "b")], rules))
 
 
 def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
     log = [record(0, "start", 0), record(1, "start", 2000, key="b"), record(2, "end", 2001, key="b")]
+    log += [record(3, "start", 2002, key="c"), record(4, "end", 2002, key="c")]
     found = outcome(log)
-    assert letters(found) == [("timed_out", 0, 0, 1)]
+    assert letters(found) == [("timed_out", 0, 0, 3)]
     assert found.open == []
 
 
-def test_a_record_of_any_other_key_of_the_partition_shows_the_silence() -> None:
-    own = [record(0, "start", 0), record(2, "end", 5)]
-    fast = record(1, "start", 2000, key="b")
-    assert spans(outcome(own)) == [(0, 2)]
-    together = outcome([own[0], fast, own[1]])
-    assert letters(together) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
+def test_records_of_any_two_other_keys_of_the_partition_show_the_silence() -> None:
+    own = [record(0, "start", 0), record(3, "end", 5)]
+    fast = [record(1, "start", 2000, key="b"), record(2, "start", 2000, key="c")]
+    assert spans(outcome(own)) == [(0, 3)]
+    together = outcome([own[0], *fast, own[1]])
+    assert letters(together) == [("timed_out", 0, 0, 2), ("no_start", 3, 3, 3)]
 
 
 def test_another_partitions_clock_never_ends_a_session() -> None:
@@ -262,9 +298,9 @@ def test_a_tombstone_ends_by_the_timeout_without_a_second_letter() -> None:
         ("too_large", 0, 4, 4),
         ("no_start", 7, 7, 7),
     ]
-    silent = outcome([*LARGE, record(7, "start", 2000, key="b")])
+    silent = outcome([*LARGE, record(7, "start", 2000, key="b"), record(8, "start", 2000, key="c")])
     assert letters(silent) == [("too_large", 0, 4, 4)]
-    assert opened(silent) == [("b", 7)]
+    assert opened(silent) == [("b", 7), ("c", 8)]
 
 
 def test_an_end_over_the_limit_leaves_no_tombstone() -> None:
@@ -306,8 +342,9 @@ def test_offsets_of_any_size_keep_their_order() -> None:
 
 def test_two_events_at_the_two_ends_of_time_are_a_timeout_and_no_overflow() -> None:
     first, last = -62_135_596_800_000, 253_402_300_799_999
-    found = outcome([record(0, "start", first), record(1, "start", last, key="b"), record(2, "end", last)])
-    assert letters(found) == [("timed_out", 0, 0, 1), ("no_start", 2, 2, 2)]
+    others = [record(1, "start", last, key="b"), record(2, "start", last, key="c")]
+    found = outcome([record(0, "start", first), *others, record(3, "end", last)])
+    assert letters(found) == [("timed_out", 0, 0, 2), ("no_start", 3, 3, 3)]
 
 
 def test_the_public_session_is_the_log_word_for_word() -> None:

@@ -34,7 +34,6 @@ from spark_job.spark.errors import (
     DiskFullError,
     ExhaustedError,
     JobFailedError,
-    OpenSessionsTooLargeError,
     SparkLostError,
     TransformFailedError,
     WorkerCodeChangedError,
@@ -81,9 +80,6 @@ def kafka(code: int, text: str = "") -> KafkaException:
 AS_RAISED = {
     TransformFailedError: in_worker(
         "spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k' that ends at in/0/5"
-    ),
-    OpenSessionsTooLargeError: in_worker(
-        "spark_job.assembly.errors.PartitionTooLargeError: in/0 has 5 open sessions"
     ),
     WorkerCodeChangedError: in_worker(
         "spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"
@@ -199,13 +195,6 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         11,
         False,
         "m:f failed for session 'k' that ends at in/0/5",
-    ),
-    "open sessions too large": (
-        AS_RAISED[OpenSessionsTooLargeError],
-        OpenSessionsTooLargeError,
-        12,
-        False,
-        "in/0 has 5 open sessions",
     ),
     "code changed": (
         AS_RAISED[WorkerCodeChangedError],

@@ -1,0 +1,130 @@
+"""The bounds on what is open in a partition. Over one of them the oldest sessions end, as `too_large`.
+
+The oldest go first, by their start, so that what is open afterwards has begun behind all that ended. A rebuild therefore begins behind
+them, too, and needs neither these rules nor any trace of the ended sessions (docs/decisions/0034).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_job.sessions.events import Events
+from spark_job.sessions.result import AssembledSessions, Counts, DeadLetter
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
+
+MAX_TOMBSTONES_BYTES = 8 << 20
+"""Of a partition: they are on each row of the ledger."""
+_TOMBSTONE_BYTES = 160
+"""Beside its key, and a little more than it takes."""
+_HEAD_BYTES = 32
+"""More than what an event has in front of its value: its schema's id."""
+_ROOM = 64
+"""Ending makes room for this part of a limit: near it, events are judged one by one."""
+
+Int = npt.NDArray[np.int64]
+Assemble = Callable[[OpenState, pa.Table], AssembledSessions]
+
+
+def within_limits(
+    assemble: Assemble, state: OpenState, new: pa.Table, settings: AssemblySettings
+) -> AssembledSessions:
+    """Assemble new records and end what is over a limit. The result does not depend on where `new` was cut from the log."""
+    most = settings.max_open_bytes
+    if most is None:
+        return assemble(state, new)
+    may_exceed = _open_bytes(state.sessions) + new.nbytes + _HEAD_BYTES * len(new) > most
+    if not may_exceed or len(new) < 2:
+        found = assemble(state, new)
+        buried = sum(_tombstone_bytes(each.key or "") for each in found.letters if each.reason == "too_large")
+        may_exceed = may_exceed or _tombstones_bytes(state.sessions) + buried > MAX_TOMBSTONES_BYTES
+        if not may_exceed:
+            return found
+        if len(new) < 2:
+            return _ended(found, int(new.column("offset")[0].as_py()), settings) if len(new) else found
+    middle = len(new) // 2
+    first = within_limits(assemble, state, new.slice(0, middle), settings)
+    second = within_limits(assemble, first.state, new.slice(middle), settings)
+    return AssembledSessions(
+        first.closed + second.closed,
+        first.letters + second.letters,
+        second.state,
+        _added(first.counts, second.counts),
+    )
+
+
+def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -> AssembledSessions:
+    """End the oldest sessions after the record at `closing`; tombstones among them are forgotten."""
+    assert settings.max_open_bytes is not None
+    sessions = found.state.sessions
+    sizes = sessions.n_bytes
+    tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()]) * sessions.is_tombstone
+    count = max(_too_many(sizes, settings.max_open_bytes), _too_many(tombstones, MAX_TOMBSTONES_BYTES))
+    if not count:
+        return found
+    kept = np.arange(len(sessions)) >= count
+    ending = np.flatnonzero(~kept & ~sessions.is_tombstone)
+    events = found.state.events_of(sessions.start[ending])
+    detail = (
+        f"the partition's open sessions had {int(sizes.sum())} bytes, or tombstones of {int(tombstones.sum())}, over "
+        f"session.max_open_bytes = {settings.max_open_bytes} or {MAX_TOMBSTONES_BYTES}; the oldest end"
+    )
+    letters = [
+        _letter(sessions, int(place), events.events, slice(low, high), closing, detail, settings)
+        for place, low, high in zip(
+            ending, events.first[:-1].tolist(), events.first[1:].tolist(), strict=True
+        )
+    ]
+    state = found.state.without(~kept)
+    letters = sorted(found.letters + letters, key=lambda each: (each.closing_offset, each.first_offset))
+    return replace(found, letters=letters, state=state)
+
+
+def _letter(
+    sessions: OpenSessions,
+    place: int,
+    events: Events,
+    rows: slice,
+    closing: int,
+    detail: str,
+    settings: AssemblySettings,
+) -> DeadLetter:
+    offsets, times = events.offset[rows].tolist(), events.ts[rows].tolist()
+    kept = list(zip(offsets, times, events.raws(rows.start, rows.stop), strict=True))
+    names = [settings.names[kind] for kind in events.kind[rows].tolist()]
+    types = None if settings.type_path is not None else names
+    start, last = int(sessions.start[place]), int(sessions.last[place])
+    key = sessions.key[place].as_py()
+    return DeadLetter(start, last, closing, "too_large", key, detail, kept, len(kept), types)
+
+
+def _too_many(sizes: Int, most: int) -> int:
+    """How many of the first ones go."""
+    total = int(sizes.sum())
+    if total <= most:
+        return 0
+    left = total - np.cumsum(sizes)
+    return int(np.argmax(left <= most - most // _ROOM)) + 1
+
+
+def _open_bytes(sessions: OpenSessions) -> int:
+    return int(sessions.n_bytes.sum())
+
+
+def _tombstones_bytes(sessions: OpenSessions) -> int:
+    if not sessions.is_tombstone.any():
+        return 0
+    keys = sessions.key.filter(pa.array(sessions.is_tombstone)).to_pylist()
+    return sum(_tombstone_bytes(key) for key in keys)
+
+
+def _tombstone_bytes(key: str) -> int:
+    return _TOMBSTONE_BYTES + len(key.encode())
+
+
+def _added(one: Counts, other: Counts) -> Counts:
+    return Counts(*(getattr(one, name) + getattr(other, name) for name in Counts.__slots__))
