@@ -90,8 +90,9 @@ def test_an_outbox_of_the_version_before_continues_after_the_upgrade_and_its_sav
                 "first",
                 "checkpoint_lost",
                 "upgrade",
+                "changed_assembly",
             ]
-            assert pipeline.restored()[-1] == "position"
+            assert pipeline.restored()[-1] == "new_generation"
             assert sum(pipeline.rebuilt()) > 0
             pipeline.command("stop")
             assert pipeline.job.wait() == 0, pipeline.job.tail()
