@@ -49,6 +49,8 @@ def assemble(
 def _assemble(
     state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas
 ) -> AssembledSessions:
+    if settings.rules >= 2 and state.last is None:
+        state = state.from_first_rules()
     records = read_records(new, settings, schemas)
     groups = Groups(records, state.sessions, state.last, alone=settings.rules < 2)
     anomalies = find_anomalies(groups, state, settings)
@@ -182,6 +184,7 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
         rows=rows,
         n_bytes=int(sessions.n_bytes[place]),
         irregular=bool(sessions.irregular[place]),
+        repeated=int(sessions.repeated[place]),
         ids={event_id for event_id in ids if event_id is not None},
         start_hash=start_hash,
         start_id=sessions.start_id[place].as_py() if start_hash is not None else (ids[0] if ids else None),
@@ -235,6 +238,7 @@ def _plain_sessions(
         rows=entry.rows + (past - low),
         n_bytes=entry.n_bytes + n_bytes,
         irregular=np.zeros(count, bool),
+        repeated=np.full(count, -1),
         checksum=sums.checksum,
         payload_crc=sums.payload_crc,
         id_crc=sums.id_crc,
@@ -293,6 +297,7 @@ def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessi
         rows=rows,
         n_bytes=np.array([session.n_bytes for session in opened], np.int64),
         irregular=np.array([session.irregular or session.is_tombstone for session in opened], bool),
+        repeated=np.array([session.repeated for session in opened], np.int64),
         checksum=sums.checksum,
         payload_crc=sums.payload_crc,
         id_crc=sums.id_crc,

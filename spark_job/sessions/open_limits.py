@@ -1,7 +1,8 @@
 """The bounds on what is open in a partition. Over one of them the oldest sessions end, as `too_large`.
 
-The oldest go first, by their start, so that what is open afterwards has begun behind all that ended. A rebuild therefore begins behind
-them, too, and needs neither these rules nor any trace of the ended sessions (docs/decisions/0034).
+The oldest go first, by their start, so that what is open afterwards has begun behind all that ended, and behind their repeated starts,
+which a rebuild would take for first ones. A rebuild therefore begins behind them, too, and needs neither these rules nor any trace of the
+ended sessions (docs/decisions/0034).
 """
 
 from collections.abc import Callable
@@ -66,6 +67,7 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     count = max(_too_many(sizes, settings.max_open_bytes), _too_many(tombstones, MAX_TOMBSTONES_BYTES))
     if not count:
         return found
+    count = _with_repeated(sessions, count)
     kept = np.arange(len(sessions)) >= count
     ending = np.flatnonzero(~kept & ~sessions.is_tombstone)
     events = found.state.events_of(sessions.start[ending])
@@ -109,6 +111,13 @@ def _too_many(sizes: Int, most: int) -> int:
         return 0
     left = total - np.cumsum(sizes)
     return int(np.argmax(left <= most - most // _ROOM)) + 1
+
+
+def _with_repeated(sessions: OpenSessions, count: int) -> int:
+    """How many go with the first `count`, so that all their repeated starts lie in front of what stays."""
+    newest = np.maximum.accumulate(sessions.repeated)
+    apart = np.append(newest[count - 1 : -1] < sessions.start[count:], True)
+    return count + int(np.argmax(apart))
 
 
 def _open_bytes(sessions: OpenSessions) -> int:

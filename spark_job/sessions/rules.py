@@ -35,6 +35,8 @@ class OpenSession:
     n_bytes: int
     irregular: bool = False
     """Duplicates were dropped."""
+    repeated: int = -1
+    """Offset of the newest start that was dropped or swallowed; -1 where there is none, and by rules 1."""
     ids: set[bytes] = field(default_factory=set)
     start_hash: bytes | None = None
     """Set for a tombstone."""
@@ -118,20 +120,26 @@ class Rules:
             if kind == START and not self._repeats(session, row, event_id):
                 return self._first(key, row, offset, ts, kind, event_id)
             self.counts.swallowed += 1
-            _extend(session, offset, ts)
+            self._drop(session, offset, ts, kind)
             return None if kind == END else session
         if (event_id is not None and event_id in session.ids) or (
             kind == START and self._repeats(session, row, event_id)
         ):
             self.counts.duplicates += 1
             session.irregular = True
-            _extend(session, offset, ts)
+            self._drop(session, offset, ts, kind)
             return session
         if kind == START:
             again = "another start event while the session was open"
             self._letter(key, session, "restarted", session.last, offset, again)
             return self._first(key, row, offset, ts, kind, event_id)
         return self._take(key, session, row, offset, ts, kind, event_id)
+
+    def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
+        """The event is a duplicate, or swallowed. A rebuild from between the session's start and a dropped start would begin with that."""
+        _extend(session, offset, ts)
+        if kind == START and self.settings.rules >= 2:
+            session.repeated = offset
 
     def _take(
         self,

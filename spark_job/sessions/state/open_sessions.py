@@ -36,6 +36,8 @@ class OpenSessions:
     """Of the events' offsets, times, kinds and sizes (chunks.Sums)."""
     payload_crc: Unsigned
     id_crc: Unsigned
+    repeated: Int
+    """Offset of the newest start event that was dropped as a duplicate or swallowed; -1 where there is none, and by rules 1."""
     key: pa.LargeStringArray
     start_hash: pa.LargeBinaryArray
     """Of the start's payload; only tombstones have it."""
@@ -79,11 +81,15 @@ class OpenSessions:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The canonical form: equal tables have equal bytes."""
+        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take room for it."""
         parts: list[Any] = [np.array([len(self)], "<i8")]
+        has_repeated = self.repeated >= 0
+        numbers = {"irregular": self.irregular + has_repeated * _HAS_REPEATED}
         for name, column in self._columns():
-            parts += texts(column) if name in _TEXTS else [column.astype(_NUMBERS[name], copy=False)]
-        return b"".join(aligned(parts))
+            if name != "repeated":
+                number = numbers.get(name, column)
+                parts += texts(column) if name in _TEXTS else [number.astype(_NUMBERS[name], copy=False)]
+        return b"".join(aligned([*parts, self.repeated[has_repeated].astype("<i8", copy=False)]))
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
@@ -98,9 +104,12 @@ class OpenSessions:
         for field in fields(cls):
             if field.name in _TEXTS:
                 columns[field.name] = reader.texts(count, _TEXTS[field.name])
-            else:
+            elif field.name != "repeated":
                 columns[field.name] = reader.array(_NUMBERS[field.name], count)
-        columns["irregular"] = columns["irregular"].astype(bool)
+        has_repeated = columns["irregular"] >= _HAS_REPEATED
+        columns["repeated"] = np.full(count, -1)
+        columns["repeated"][has_repeated] = reader.array("<i8", int(np.count_nonzero(has_repeated)))
+        columns["irregular"] = columns["irregular"] % _HAS_REPEATED != 0
         return cls(**columns)
 
     @classmethod
@@ -120,7 +129,10 @@ _NUMBERS = (
     dict.fromkeys(("start", "last", "max_ts", "rows", "n_bytes"), "<i8")
     | {"irregular": "u1"}
     | dict.fromkeys(("checksum", "payload_crc", "id_crc"), "<u8")
+    | {"repeated": "<i8"}
 )
+_HAS_REPEATED = 2
+"""Added to `irregular` in the canonical form, so that tables without repeated starts have the bytes that they always had."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
 
 

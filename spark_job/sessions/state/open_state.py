@@ -77,6 +77,14 @@ class OpenState:
             kept = last.since(self.safe_offset)
         return self if kept == self.last else replace(self, last=kept)
 
+    def from_first_rules(self) -> "OpenState":
+        """The state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
+        unknown = self.sessions.irregular & (self.sessions.repeated < 0)
+        if not unknown.any():
+            return self
+        repeated = np.where(unknown, self.sessions.last, self.sessions.repeated)
+        return replace(self, sessions=replace(self.sessions, repeated=repeated))
+
     @property
     def safe_offset(self) -> int | None:
         """Where a rebuild must begin: the oldest start of a session. Tombstones do not count; None where no session is open."""

@@ -27,7 +27,7 @@ class Outcome:
 
     sessions: list[ExpectedSession] = field(default_factory=list)
     letters: list[ExpectedLetter] = field(default_factory=list)
-    open: list[tuple[int, str, int, int, int, tuple[tuple[int, int, bytes], ...], bool]] = field(
+    open: list[tuple[int, str, int, int, int, tuple[tuple[int, int, bytes], ...], bool, int]] = field(
         default_factory=list
     )
     """(source, key, start, last, latest time, events, tombstone)."""
@@ -95,6 +95,7 @@ def expected_outcome(expected: Expected) -> Outcome:
             session.latest,
             tuple((event.offset, event.ts, event.raw) for event in session.events),
             session.tombstone,
+            session.repeated,
         )
         for session in expected.open
     ]
@@ -160,6 +161,7 @@ def add_open(outcome: Outcome, source: int, state: OpenState) -> None:
                 int(sessions.max_ts[at]),
                 tuple(zip(*columns, strict=True)),
                 bool(sessions.is_tombstone[at]),
+                int(sessions.repeated[at]),
             )
         )
 

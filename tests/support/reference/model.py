@@ -100,6 +100,10 @@ class OpenSession:
     events: list[ExpectedEvent] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     tombstone: bool = False
+    dropped: bool = False
+    """Some of its events were duplicates."""
+    repeated: int = -1
+    """Offset of the newest start that was dropped or swallowed."""
 
 
 @dataclass
@@ -145,11 +149,19 @@ def expected_sessions(
     clocks: dict[int, list[_Tick]] = {}
     ordered = sorted(records, key=lambda record: (record.source, record.offset))
     tombstones = {(each.source, each.key): replace(each) for each in held[1]}
+    rules: dict[int, int] = {}
     for record in ordered:
         if record.offset >= held[0]:
             open_now |= tombstones
             tombstones = {}
         judge = settings if isinstance(settings, AssemblySettings) else settings(record)
+        if judge.rules >= 2 > rules.get(record.source, 2):
+            for session in open_now.values():
+                if session.source == record.source and (session.dropped or session.tombstone):
+                    session.repeated = (
+                        session.last_offset
+                    )  # older rules did not say where: there, at the latest
+        rules[record.source] = judge.rules
         parsed = parse(record, judge, event_ids_in_header)
         if parsed is None:
             alone = ((record.offset, record.ts, record.value),)
@@ -208,7 +220,9 @@ def _end_oldest(
     record: Record,
     settings: AssemblySettings,
 ) -> None:
-    """Where a partition's open sessions are over a limit: the oldest end until a sixty-fourth of it is free. Tombstones are forgotten."""
+    """Where a partition's open sessions are over a limit: the oldest end until a sixty-fourth of it is free, and until none of
+    them had its start repeated behind the start of one that stays. Tombstones are forgotten.
+    """
     mine = sorted(
         (each for each in open_now.values() if each.source == record.source),
         key=lambda each: each.start_offset,
@@ -224,8 +238,10 @@ def _end_oldest(
     over = [
         (which, limit) for which, limit in enumerate((most, MAX_TOMBSTONES_BYTES)) if sizes()[which] > limit
     ]
+    repeated = -1
     for which, limit in over:
-        while sizes()[which] > limit - limit // 64:
+        while mine and (sizes()[which] > limit - limit // 64 or mine[0].start_offset <= repeated):
+            repeated = max(repeated, mine[0].repeated)
             _close(expected, open_now, mine.pop(0), "too_large", record.offset)
 
 
@@ -253,10 +269,13 @@ def _judge(
         if same_start or seen:
             session.last_offset = record.offset
             session.latest = max(session.latest, event.ts)
+            if event.type == settings.start and settings.rules >= 2:
+                session.repeated = record.offset
             if session.tombstone:
                 expected.swallowed += 1
             else:
                 expected.duplicates += 1
+                session.dropped = True
             return
 
     if event.type == settings.start:

@@ -19,7 +19,7 @@ def tombstones(**starts: int) -> bytes:
     at = np.array(sorted(starts.values()), np.int64)
     table = OpenSessions(
         **numbers
-        | {"start": at, "last": at, "irregular": np.ones(count, bool)}
+        | {"start": at, "last": at, "irregular": np.ones(count, bool), "repeated": np.full(count, -1)}
         | {
             "key": pa.array(sorted(starts, key=starts.__getitem__), pa.large_string()),
             "start_hash": pa.array([b"hash"] * count, pa.large_binary()),

@@ -1,22 +1,26 @@
 """Whatever the log and its cuts into batches: the assembler says what the model says, and what is open does not depend on the cuts."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_job.sessions import open_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
-from tests.support.reference.assembled import assembled, expected_outcome, table
+from tests.support.reference import model
+from tests.support.reference.assembled import Outcome, add, add_open, assembled, expected_outcome, table
 from tests.support.reference.model import Record, expected_sessions
 
 PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -107,6 +111,9 @@ VARIANTS = {
     "first rules": replace(TIGHT, rules=1),
     "little room": replace(TIGHT, max_events=1000, max_bytes=1 << 20, max_open_bytes=400, timeout_ms=100_000),
     "room for three": replace(TIGHT, max_open_bytes=900, timeout_ms=500),
+    "room for three with event ids": replace(
+        TIGHT, event_id_path=("event_id",), max_events=6, max_open_bytes=900, timeout_ms=500
+    ),
     "roomy with event ids": replace(TIGHT, event_id_path=("event_id",), max_events=1000, timeout_ms=500),
 }
 
@@ -185,18 +192,79 @@ def found_again(records: list[Record], cuts: list[int], place: int, rules: Assem
     """What is open at a place, read again from its safe offset on, is what was carried on, and so is what follows."""
     before, after = records[:place], records[place:]
     kept = carried(OpenState.empty(), before, cuts, rules)
-    safe = kept.safe_offset
-    again = [] if safe is None else [each for each in before if each.offset >= safe]
-    as_rebuilt = replace(rules, max_open_bytes=None)
-    found = assemble(OpenState.empty(), table(again, rules), as_rebuilt).state.with_remembered(
-        kept.remembered
-    )
+    found = found_from_safe_offset(before, kept, lambda _: rules)
     assert found.digest == kept.digest
     assert found.sessions.encoded == kept.sessions.encoded
     going_on = [assemble(state, table(after, rules), rules) for state in (found, kept)]
     assert going_on[0].state.digest == going_on[1].state.digest
     assert [each.raws() for each in going_on[0].closed] == [each.raws() for each in going_on[1].closed]
     assert going_on[0].letters == going_on[1].letters
+
+
+BOUNDED = [name for name, rules in VARIANTS.items() if rules.max_open_bytes is not None]
+
+
+def crowded_log(rng: random.Random, unique_ids: bool) -> list[Record]:
+    """Long sessions of six keys, whose starts are often sent again: in a while, when others have begun."""
+    steps = list[Step]()
+    for number in range(90):
+        key = f"key-{rng.choice([0, 1, 1, 2, 2, 3, 4, 5])}"
+        kind = rng.choice(["start_event"] * 5 + ["entry_event"] * 5 + ["end_event"])
+        body, event_id = 2 * (rng.random() < 0.3), f"{number}"
+        if kind == "start_event":
+            body, event_id = 2 * (rng.random() < 0.1), f"start of {key}"
+        steps.append(Step(0, key, kind, rng.choice([0, 1, 5, 20]), body, event_id, None, "", False))
+    return as_log(steps, unique_ids)
+
+
+@pytest.mark.parametrize("upgraded_at", [0, 40])
+@pytest.mark.parametrize("variant", BOUNDED)
+def test_at_every_offset_what_is_open_under_a_tight_bound_is_found_again(
+    variant: str, upgraded_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a start was sent again behind the start of another session, and the sessions between ended for want of room.
+
+    Below `upgraded_at` the first rules judge, which bound nothing and do not remember repeated starts.
+    """
+    for module in (open_limits, model):
+        monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
+    rules, rng = VARIANTS[variant], random.Random(variant)
+    older = replace(rules, rules=1, max_open_bytes=None)
+
+    def judge(record: Record) -> AssemblySettings:
+        return older if record.offset < upgraded_at else rules
+
+    met = Counter[str]()
+    for _ in range(3):
+        records, state, outcome = crowded_log(rng, rules.event_id_path is None), OpenState.empty(), Outcome()
+        for at, record in enumerate(records):
+            done = assemble(state, table([record], rules), judge(record))
+            add(outcome, 0, done)
+            state = reread(done.state)
+            assert found_from_safe_offset(records[: at + 1], state, judge).digest == state.digest, at
+            sessions = state.sessions
+            met["with repeated start"] += int((sessions.repeated >= 0).any())
+            met["tombstone with it"] += int((state.tombstones.repeated >= 0).any())
+            behind = np.maximum.accumulate(sessions.repeated)[:-1] > sessions.start[1:]
+            met["repeated behind another start"] += int(behind.any())
+            met["ended"] += any("the oldest end" in letter.detail for letter in done.letters)
+        add_open(outcome, 0, state)
+        assert outcome.sort() == expected_outcome(expected_sessions(records, judge))
+    assert met["ended"] > 1
+    assert met["with repeated start"] > 50
+    assert met["repeated behind another start"] > 20
+    assert met["tombstone with it"] > 0 or variant != "room for three"
+
+
+def found_from_safe_offset(
+    before: list[Record], kept: OpenState, judge: Callable[[Record], AssemblySettings]
+) -> OpenState:
+    """What a rebuild finds of what is open after some records."""
+    safe, found = kept.safe_offset, OpenState.empty()
+    again = [] if safe is None else [each for each in before if each.offset >= safe]
+    for rules, records in groupby(again, judge):
+        found = assemble(found, table(list(records), rules), replace(rules, max_open_bytes=None)).state
+    return found.with_remembered(kept.remembered)
 
 
 def long_log(rng: random.Random) -> list[Record]:

@@ -371,7 +371,7 @@ def test_the_first_and_the_last_time_of_a_datetime_are_times(ms: int) -> None:
 
 def test_a_table_of_another_shape_is_refused_with_the_columns_name() -> None:
     new = table([Record(0, offset, 0, None, GOOD) for offset in (3, 4)], RULES)
-    with pytest.raises(InputSchemaError, match=r"lacks 'value'; it has \['offset', 'ts'\]"):
+    with pytest.raises(InputSchemaError, match=r"lacks 'value'; it has \['offset', 'ts', 'by_broker'\]"):
         assemble(OpenState.empty(), new.drop_columns(["value"]), RULES)
     with pytest.raises(InputSchemaError, match="column offset must be int64, not int32"):
         assemble(OpenState.empty(), new.set_column(0, "offset", new.column("offset").cast(pa.int32())), RULES)

@@ -287,6 +287,15 @@ def test_the_encoded_form_names_every_column_of_the_table() -> None:
         )
 
 
+def test_without_a_repeated_start_the_encoded_form_is_that_of_earlier_releases() -> None:
+    """Or an upgraded job would find no position's digest again."""
+    state = state_of(LOG)
+    assert digest(state.sessions.encoded) == "303d9a2dc7c97030cd77a20294087fc9"
+    again = state_of(LOG, [replace(LOG[0], offset=10), replace(TOMBSTONE[0], offset=11)])
+    assert reread(again).sessions.repeated.tolist() == [10, -1, 11]
+    assert len(again.sessions.encoded) == len(state.sessions.encoded) + 2 * 8
+
+
 def test_the_assembler_imports_neither_spark_nor_postgres_nor_kafka() -> None:
     program = (
         "import sys, spark_job.sessions.assembler, spark_job.api;"

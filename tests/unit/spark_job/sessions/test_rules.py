@@ -318,6 +318,21 @@ def test_a_limit_that_was_lowered_meanwhile_holds_for_what_is_open_already() -> 
     assert (len(result.state.tombstones), result.counts.swallowed) == (1, 2)
 
 
+@pytest.mark.parametrize(("again_at", "ended"), [(None, ["k"]), (1, ["k"]), (3, ["k", "m"])])
+def test_over_the_bound_no_start_that_was_sent_again_is_left_behind_one_that_stays(
+    again_at: int | None, ended: list[str]
+) -> None:
+    """A rebuild from there on would take it for the first one. k's start is at 0, m's at 2, o's at 4."""
+    log = [record(0, "start", 0), record(2, "start", 0, "m"), record(4, "start", 0, "o")]
+    log += [] if again_at is None else [record(again_at, "start", 0)]
+    log = [*sorted(log, key=lambda each: each.offset), record(5, "entry", 0, "o", fill="x" * 100)]
+    size = sum(len(each.value or b"") for each in log if each.offset != again_at)
+    rules = replace(RULES, max_open_bytes=size - 1)
+    found = outcome(log, rules)
+    assert [letter.key for letter in found.letters] == ended
+    assert found == expected_outcome(expected_sessions(log, rules))
+
+
 def test_clean_keys_never_take_the_per_event_path() -> None:
     log = [
         record(10 * number + at, kind, 100_000 * (number // 3) + 10 * number + at, key=f"k{number}")
