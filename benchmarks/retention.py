@@ -102,6 +102,7 @@ def read(connection: psycopg.Connection[Any], _: int) -> None:
                 "to_batch": newest,
                 "rows": 256,
                 "bytes": 1 << 24,
+                "whole": 1 << 24,
                 "expansion": 4,
             },
         ).fetchall()

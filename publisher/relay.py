@@ -23,7 +23,9 @@ from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.withdrawal import Withdrawal
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
+from publisher.delivery.delivery import COMMIT_SLACK_S
 from publisher.delivery.handover import HandoverTurns, patience_s
+from publisher.delivery.large_rows import LargeRows
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
@@ -154,6 +156,7 @@ class Relay:
             holder=str(uuid.uuid4()),
             stop=self._stop,
             turns=HandoverTurns(patience_s(settings.publisher.lease_s)),
+            large_rows=LargeRows(settings.publisher.transaction_timeout_ms / 1000 + COMMIT_SLACK_S),
             deliveries=self._deliveries,
         )
 

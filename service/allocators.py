@@ -33,6 +33,15 @@ def suit_columns() -> None:
     _mallopt({_M_TRIM_THRESHOLD: _KEPT_BYTES, _M_MMAP_THRESHOLD: _LARGEST_BYTES})
 
 
+def give_back() -> None:
+    """Give freed memory back to the system, that of threads' arenas too: glibc keeps it there otherwise."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    trim(0)
+
+
 def _mallopt(options: dict[int, int]) -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt

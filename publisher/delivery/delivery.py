@@ -29,7 +29,7 @@ from service.monitoring.loops import LifeSign, unwatched
 _log = structlog.get_logger()
 
 # A transaction that Kafka does not commit within its timeout fails; so much later, its lane hangs.
-_COMMIT_SLACK_S = 10.0
+COMMIT_SLACK_S = 10.0
 
 Connection = psycopg.Connection[Any]
 
@@ -257,7 +257,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             self._context.turns,
             name=self._connection.name,
             alive=self.alive,
-            commits_within_s=self._transaction_timeout_ms / 1000 + _COMMIT_SLACK_S,
+            commits_within_s=self._transaction_timeout_ms / 1000 + COMMIT_SLACK_S,
             progress_from=self._progress_from,
             one_by_one=self._bisection.one_by_one,
         )

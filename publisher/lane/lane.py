@@ -13,7 +13,7 @@ from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
 from publisher.lane.parking import LaneAdmission
-from publisher.lane.reader import LaneChunk, LaneReader, PendingChunk
+from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.monitoring import latency
 from publisher.outbox.deliveries import (
@@ -41,11 +41,15 @@ from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service import tracing
+from service.allocators import give_back
 from service.tracebacks import release_frames
 
 _LANES = queries("publisher", "lanes")
 
 _log = structlog.get_logger()
+
+# How long a lane waits for its turn with a large row before it shows that it lives, and asks again.
+_LARGE_ROW_WAIT_S = 0.5
 
 
 class Lane(Delivery[Newest, LaneChunk]):
@@ -61,6 +65,8 @@ class Lane(Delivery[Newest, LaneChunk]):
         self.lane = lane
         self._lease: Lease | None = None
         self._reader = LaneReader(epoch.epoch, lane)
+        self._most_row_bytes = publisher.transaction_bytes
+        self._holds_large_row = False
         self._ahead: LaneChunk | None = None
         self._asked: PendingChunk | None = None
         self._under_way: Progress | None = None
@@ -79,12 +85,19 @@ class Lane(Delivery[Newest, LaneChunk]):
     def run_once(self) -> StepOutcome:
         """As Delivery does."""
         try:
-            return super().run_once()
+            outcome = super().run_once()
         except StoppedError as error:
             if error.reason is StopReason.OUTPUT_TOPIC_REPLACED:
                 # Another cluster behind the same address has other topics, and another way out.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
+        if self._holds_large_row and self._tenure is not None:
+            # Everything is recorded: nothing depends on the connection.
+            self._let_large_row_go()
+            connection = self._connection.get()
+            read_repeated_arrays(connection)
+            self._tenure = self._tenure._replace(connection=connection)
+        return outcome
 
     def confirm(self) -> None:
         """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
@@ -106,6 +119,17 @@ class Lane(Delivery[Newest, LaneChunk]):
             self._asked.connection.close()
             self._asked = None
         super().discard()
+        self._let_large_row_go()
+
+    def _let_large_row_go(self) -> None:
+        """The next lane may have its turn. A connection keeps the memory of its largest answer as long as it lasts."""
+        if self._holds_large_row:
+            self._holds_large_row = False
+            held = self._connection.take()
+            if held is not None:
+                held.close()
+            give_back()
+        self._context.large_rows.end(self)
 
     def close(self, *, keep_lease: bool = False) -> None:
         """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
@@ -192,12 +216,18 @@ class Lane(Delivery[Newest, LaneChunk]):
 
     def _next_chunk(self, connection: Connection) -> LaneChunk | StepOutcome:
         position = self._open_position()
-        chunk, self._ahead = self._ahead or self._reader.read(connection, position, self.limits), None
+        chunk, self._ahead = self._ahead or self._read(connection, position, self._most_row_bytes), None
+        if chunk.is_large and self._context.large_rows.take(self, _LARGE_ROW_WAIT_S):
+            self._holds_large_row = True
+            chunk = self._read(connection, position, ANY_SIZE)
         self._stray_rows.check(connection, chunk.end)
         if chunk.end != position.cursor and self._worth_a_transaction(chunk):
             return chunk
         self._renew(connection)
         return StepOutcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else StepOutcome.IDLE
+
+    def _read(self, connection: Connection, position: DeliveryPosition, most_row_bytes: int) -> LaneChunk:
+        return self._reader.read(connection, position, self.limits, most_row_bytes)
 
     def _worth_a_transaction(self, chunk: LaneChunk) -> bool:
         due = self._progressed_at + self._context.settings.publisher.idle_progress_s
@@ -248,7 +278,9 @@ class Lane(Delivery[Newest, LaneChunk]):
         if self._under_way is None or not self._reads_ahead:
             return
         try:
-            self._asked = self._reader.ask(connection, _after(self._under_way), self.limits)
+            self._asked = self._reader.ask(
+                connection, _after(self._under_way), self.limits, self._most_row_bytes
+            )
         except psycopg.Error as error:
             # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
             # the broker ends it, since the lane opens anew only once Postgres is back.

@@ -22,6 +22,8 @@ _EPOCHS = queries("publisher", "epochs")
 _LEDGER = queries("publisher", "ledger")
 _ROWS = queries("publisher", "rows")
 
+# More than Postgres can store in a row.
+ANY_SIZE = 1 << 30
 # Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
 LEDGER_WINDOW = 1_000
 
@@ -30,6 +32,7 @@ class LaneChunk(NamedTuple):
     """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
 
     `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: of each of the rows.
+    `is_large`: the next row takes more than was asked for, and is not here.
     """
 
     rows: list[Row]
@@ -38,6 +41,7 @@ class LaneChunk(NamedTuple):
     more: bool
     epoch_end: int | None
     times: Sequence[RowTimes] = ()
+    is_large: bool = False
 
     @property
     def is_last(self) -> bool:
@@ -71,15 +75,23 @@ class LaneReader:
         self._fetch_size = FetchSize()
 
     def read(
-        self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
+        self,
+        connection: psycopg.Connection[Any],
+        position: DeliveryPosition,
+        limits: ChunkLimits,
+        most_row_bytes: int = ANY_SIZE,
     ) -> LaneChunk:
         """Return the next chunk. Raises StoppedError when the ledger is not the one that was delivered, psycopg.Error."""
-        return self.take(self.ask(connection, position, limits))
+        return self.take(self.ask(connection, position, limits, most_row_bytes))
 
     def ask(
-        self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
+        self,
+        connection: psycopg.Connection[Any],
+        position: DeliveryPosition,
+        limits: ChunkLimits,
+        most_row_bytes: int = ANY_SIZE,
     ) -> PendingChunk:
-        """Send the question for the chunk after `position`; `take` waits for the answer.
+        """Send the question for the chunk after `position`; `take` waits for the answer. No row of more than `most_row_bytes` comes.
 
         The connection is in pipeline mode until then, and good for nothing else. Raises psycopg.Error.
         """
@@ -106,6 +118,7 @@ class LaneReader:
                     "to_batch": position.cursor.batch_id + LEDGER_WINDOW,
                     "rows": step,
                     "bytes": limits.bytes,
+                    "whole": max(most_row_bytes, limits.bytes),
                     "expansion": self._fetch_size.expansion,
                 },
                 # A plan for all values would name every partition there is (docs/decisions/0029).
@@ -121,14 +134,20 @@ class LaneReader:
             end_of_epoch = asked.epoch_end.fetchone()
             fetched = asked.rows.fetchall()
             asked.pipeline.close()
-        rows = [Row._make(row[:-2]) for row in fetched]
-        sizes = sum([row[-1] for row in fetched])
+        # One that did not fit is the last, and empty.
+        all_fit = not fetched or fetched[-1][-1]
+        if not all_fit:
+            del fetched[-1]
+        rows = [Row._make(row[:-3]) for row in fetched]
+        sizes = sum([row[-2] for row in fetched])
         self._fetch_size.fetched(len(rows), sum(map(value_bytes, rows)), sizes)
         # Whether there was nothing left, rather than a bound that was reached.
-        all_of_it = len(rows) < asked.step and sizes < asked.limits.bytes
+        all_of_it = all_fit and len(rows) < asked.step and sizes < asked.limits.bytes
         rows = rows[: asked.limits.fitting([len(row.topics) for row in rows])]
         at = asked.position.cursor
         ahead = _check(window, asked.position)
+        if not all_fit and not rows:
+            return LaneChunk([], at, asked.position.commit_id, True, None, is_large=True)
         epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
         # No further than the rows were asked for: the window may hold one batch more.
         last = min(ahead[-1].batch_id, at.batch_id + LEDGER_WINDOW) if ahead else at.batch_id
@@ -138,7 +157,7 @@ class LaneReader:
         commits = {row.batch_id: row.commit_id for row in window}
         committed_s = {row.batch_id: row.committed_s for row in window}
         times = [
-            RowTimes(committed_s.get(row.batch_id, 0.0), columns[-2])
+            RowTimes(committed_s.get(row.batch_id, 0.0), columns[-3])
             for row, columns in zip(rows, fetched, strict=False)
         ]
         if all_of_it and len(rows) == len(fetched):

@@ -8,11 +8,15 @@ SET LOCAL enable_sort = off
 -- name: of_lane
 -- The upper bound comes out of the ledger and the epochs themselves, so that nothing has to be read before the rows.
 -- batch_id again: the row comparison walks the index, the plain ones prune partitions.
--- Bounded by what the rows take, too, before any wide column is fetched: a row is left out where those before it reach `bytes`.
+-- Bounded by what the rows take, too, before any wide column is fetched: together `bytes` at the most, or one row of at most `whole` alone.
+-- The row that does not fit comes last, without its wide columns.
 -- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
-       r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.session_ended_ms, r.size
+       r.topics, CASE WHEN r.fits THEN r."values" END AS "values", CASE WHEN r.fits THEN r.keys END AS keys,
+       CASE WHEN r.fits THEN r.headers END AS headers, r.partitions, r.timestamps_ms, r.session_ended_ms, r.size, r.fits
 FROM (
+  SELECT q.*, CASE WHEN q.before IS NULL THEN q.size <= %(whole)s ELSE q.before + q.size <= %(bytes)s END AS fits
+  FROM (
     SELECT s.*, sum(s.size) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
         SELECT o.*,
@@ -28,6 +32,7 @@ FROM (
         ORDER BY o.batch_id, o.session_key
         LIMIT %(rows)s
     ) s
+  ) q
 ) r
 WHERE coalesce(r.before, 0) < %(bytes)s
 ORDER BY r.batch_id, r.session_key

@@ -26,7 +26,8 @@ class PublisherSettings(Section):
     transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)
     """Rows (sessions of a key) a Kafka transaction carries at the most."""
     transaction_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824)
-    """Bytes of values that a Kafka transaction carries, and one row more at the most. Bounds what a lane holds in memory: twice this."""
+    """Bytes of rows that a Kafka transaction carries, or one larger row, which one lane of a process at a time may hold. A lane needs up to
+    six times this in memory."""
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
     """Kafka's `transaction.timeout.ms`: how long the broker waits for a publisher that died."""
     transactions_per_second: int = Field(default=100, ge=1, le=100_000)

@@ -50,7 +50,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
         "last_batches": ["last"],
         "limits": [10],
     },
-    "publisher/rows/of_lane": RANGE | PLACE | {"rows": 10, "bytes": 1_000, "expansion": 4},
+    "publisher/rows/of_lane": RANGE | PLACE | {"rows": 10, "bytes": 1_000, "whole": 1_000, "expansion": 4},
     "publisher/rows/stray": {"lanes": 2, "after_batch": "first", "to_batch": "last"},
     "publisher/rows/outputs_of_key": KEY | {"topic": None, "batch_ids": None, "rows": 10},
     "publisher/parked/events": {"batch_id": "last", "session_key": "k0001"},

@@ -15,6 +15,9 @@ from tests.support.processes.environment import variables_of
 from tests.support.processes.service import Service
 from tests.support.waiting import DEADLINE_S
 
+EIGHT_LANES_BYTES = 1 << 30
+"""What a process with eight lanes and the default settings needs at the most: docs/lanes.md, and the manifest of Kubernetes."""
+
 
 def settings_for(
     dsn: str, bootstrap: str, options: dict[str, Any] | None = None, **publisher: Any

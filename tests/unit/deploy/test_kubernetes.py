@@ -19,8 +19,9 @@ import yaml
 from publisher.shutdown import LONGEST_END_S
 from service.monitoring import endpoint
 from service.monitoring.verdict import HealthVerdict
-from service.settings import Settings, load_settings
+from service.settings import PublisherSettings, Settings, load_settings
 from tests.support.paths import ROOT
+from tests.support.processes.publishers import EIGHT_LANES_BYTES
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 EXAMPLE = FOLDER / "overlays" / "example"
@@ -29,7 +30,6 @@ VERSIONS = ("1.31", "1.37")
 """The oldest that has all we use, and the newest whose schemas the validator carries."""
 DOCKERFILES = {"publisher": "publisher/Dockerfile", "spark-job": "spark_job/Dockerfile"}
 PYTHON_AND_ARROW = 2 << 30
-PUBLISHER_ITSELF = 128 << 20
 
 
 def objects(folder: Path) -> list[Any]:
@@ -232,10 +232,11 @@ def test_memory_holds_what_the_settings_allow(settings_of: Any) -> None:
     heap = quantity(settings_of(PODS["spark-job"]).job.driver_memory)
     assert quantity(job["limits"]["memory"]) >= heap + PYTHON_AND_ARROW
     lanes = settings_of(PODS["publisher"]).publisher
-    assert (
-        quantity(publisher["limits"]["memory"])
-        >= 2 * lanes.lanes * lanes.transaction_bytes + PUBLISHER_ITSELF
-    )
+    defaults = PublisherSettings()
+    assert (lanes.lanes, lanes.transaction_bytes) == (8, defaults.transaction_bytes)
+    assert quantity(publisher["limits"]["memory"]) == EIGHT_LANES_BYTES
+    for name in ("lanes.md", "kubernetes.md"):
+        assert f"{EIGHT_LANES_BYTES >> 30} GiB: for 8 lanes" in (ROOT / "docs" / name).read_text("utf-8")
     # Without a limit Spark's local[*] would count the cores of the node.
     assert job["limits"]["cpu"] == job["requests"]["cpu"]
 

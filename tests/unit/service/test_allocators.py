@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from service.allocators import suit_columns, suit_transactions
+from service.allocators import give_back, suit_columns, suit_transactions
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,4 @@ def test_another_c_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, err
     monkeypatch.setattr(ctypes, "CDLL", library)
     suit_transactions()
     suit_columns()
+    give_back()

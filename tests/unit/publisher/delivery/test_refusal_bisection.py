@@ -119,7 +119,7 @@ def chunk_of(events: list[int], most_events: int | None) -> tuple[list[str], Cur
         32,
         answer(ledger),
         answer([]),
-        answer([(*row, [2_000], 100) for row in rows]),
+        answer([(*row, [2_000], 100, True) for row in rows]),
     )
     chunk = LaneReader(1, 0).take(asked)
     return [row.session_key for row in chunk.rows], chunk.end, chunk.commit_id, chunk.more

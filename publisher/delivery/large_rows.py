@@ -1,0 +1,44 @@
+"""One lane of a process at a time holds a row of more than `[publisher] transaction_bytes`: what all lanes hold is bounded, too.
+
+A lane that cannot have its turn yet goes on later, and keeps its place. A turn that does not end is over after a time: its lane hangs, and
+the others would never deliver their rows. That lane keeps its memory; nothing else depends on turns.
+"""
+
+import threading
+import time
+
+
+class LargeRows:
+    """One for each process. Thread-safe. Lanes get their turn in the order in which they asked."""
+
+    def __init__(self, lasts_s: float = 70.0) -> None:
+        """`lasts_s`: how long a turn may last while others wait for theirs."""
+        self._lasts_s = lasts_s
+        self._changed = threading.Condition()
+        self._lanes: list[object] = []
+        self._since = 0.0
+
+    def take(self, lane: object, timeout_s: float) -> bool:
+        """Wait that long at the most; return whether it is this lane's turn. It keeps its turn or its place until `end`."""
+        with self._changed:
+            if lane not in self._lanes:
+                self._lanes.append(lane)
+                if len(self._lanes) == 1:
+                    self._since = time.monotonic()
+            if self._changed.wait_for(lambda: self._lanes[0] is lane, timeout_s):
+                return True
+            if time.monotonic() - self._since > self._lasts_s:
+                self._remove(self._lanes[0])
+            return self._lanes[0] is lane
+
+    def end(self, lane: object) -> None:
+        """The lane holds no such row, and waits for none."""
+        with self._changed:
+            if lane in self._lanes:
+                self._remove(lane)
+
+    def _remove(self, lane: object) -> None:
+        if self._lanes[0] is lane:
+            self._since = time.monotonic()
+        self._lanes.remove(lane)
+        self._changed.notify_all()
