@@ -42,7 +42,7 @@ def test_a_submitted_job_has_spark_submits_options_and_every_output_arrives_once
     assert used["spark.sql.session.timeZone"] == "EST", "spark-submit's option wins"
     assert used["spark.eventLog.compress"] == "false", "the settings' option counts"
     assert used["spark.sql.adaptive.enabled"] == "false", "ours counts"
-    assert used["spark.driver.host"] == "localhost"
+    assert used["spark.driver.host"] == "127.0.0.1"
 
 
 def spark_properties(events: Path) -> dict[str, str]:
