@@ -98,6 +98,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("lane", {"lane": -1}, "lane_natural"),
     ("lane", {"seq": -1}, "lane_natural"),
     ("lane", {"pruned_seq": -1}, "lane_pruned_natural"),
+    ("lane", {"pruned_parked": -1}, "lane_pruned_parked_natural"),
     ("lane", {"taken": -1}, "lane_taken_natural"),
     ("lane", LEASE | {"lease_until": None}, "lane_lease_whole"),
     ("lane", {"lease_holder": "host"}, "lane_lease_whole"),
@@ -185,6 +186,8 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         "identity_output_topic_ids_object",
         "writer_one_row",
         "writer_lock_one_row",
+        "retention_one_row",
+        "removed_letters_natural",
         "writer_whole",
         "writer_held_back_whole",
     }
@@ -201,6 +204,14 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         ("UPDATE outbox.identity SET output_topic_ids = '[]'", "identity_output_topic_ids_object"),
         ("INSERT INTO outbox.writer (singleton) VALUES (false)", "writer_one_row"),
         ("INSERT INTO outbox.writer_lock (singleton) VALUES (false)", "writer_lock_one_row"),
+        ("INSERT INTO outbox.retention (singleton) VALUES (false)", "retention_one_row"),
+        (
+            (
+                "INSERT INTO outbox.removed_letters (reason, state, letters, events, newest_id, newest_at)"
+                " VALUES ('malformed', 'open', 0, 1, 1, now())"
+            ),
+            "removed_letters_natural",
+        ),
         ("UPDATE outbox.writer SET run_id = gen_random_uuid()", "writer_whole"),
         ("UPDATE outbox.writer SET held_back_since = now()", "writer_held_back_whole"),
     ],

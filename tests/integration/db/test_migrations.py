@@ -78,6 +78,7 @@ def test_down_and_up_again_remembers_which_deliveries_were_pruned(own_postgres: 
         kept = connection.execute("SELECT lane, pruned_seq FROM outbox.lane ORDER BY lane").fetchall()
         assert kept == [(0, 1), (1, 0)]
     assert dump(dsn) == (ROOT / "db" / "schema.sql").read_text("utf-8")
+    downgrade(dsn, "base")
 
 
 def test_down_keeps_roles_that_another_database_uses(own_postgres: Postgres) -> None:
