@@ -192,9 +192,10 @@ def test_nothing_is_dropped_unless_a_limit_is_set_and_somebody_agrees(old: Outbo
 
 
 def test_by_size_the_oldest_go_until_the_rest_fits(old: Outbox, tmp_path: Path) -> None:
-    _, plan = Command(retention_settings(old.dsn), tmp_path).run("plan", "--json")
-    sizes = [partition["bytes"] for partition in json.loads(plan)["partitions"]]
-    command = Command(retention_settings(old.dsn, keep_s=None, keep_bytes=sum(sizes[2:])), tmp_path)
+    _, output = Command(retention_settings(old.dsn), tmp_path).run("plan", "--json")
+    plan = json.loads(output)
+    fits = sum(partition["bytes"] for partition in plan["partitions"][2:]) + plan["letters"]["disk_bytes"]
+    command = Command(retention_settings(old.dsn, keep_s=None, keep_bytes=fits), tmp_path)
     assert command.run("run", "--yes")[0] == 0
     assert partitions(old.dsn)[:2] == ["2", "3"]
 
