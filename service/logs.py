@@ -23,6 +23,8 @@ _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch",
 _PATIENCE_MS = 200
 
 _of_process: dict[str, object] = {}
+_lost_lines = 0
+"""Since the last line that could be written."""
 
 
 def identify(**ids: object) -> None:
@@ -107,17 +109,16 @@ def _best_effort(level: int) -> type[structlog.typing.FilteringBoundLogger]:
     filtering: Any = structlog.make_filtering_bound_logger(level)
 
     class BestEffortLogger(filtering):  # type: ignore[misc]
-        lost = 0
-
         def _proxy_to_logger(self, method: str, event: str | None = None, **values: Any) -> None:
+            global _lost_lines
             try:
                 super()._proxy_to_logger(method, event, **values)
-                lost, BestEffortLogger.lost = BestEffortLogger.lost, 0
+                lost, _lost_lines = _lost_lines, 0
                 if lost:
                     log = structlog.get_logger()
                     log.warning("log_lines_lost", lines=lost)
             except Exception:  # noqa: BLE001 - there is nowhere to say it
-                BestEffortLogger.lost += 1
+                _lost_lines += 1
 
     return BestEffortLogger
 

@@ -19,6 +19,7 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
+from service import logs
 from tests.support.servers.choice import containers_are_wanted
 from tests.support.servers.memory import folder_in_memory
 
@@ -34,6 +35,12 @@ pytest_plugins = [
 
 # Two workers of one run may share a server.
 TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+
+
+@pytest.fixture(autouse=True)
+def no_lines_lost_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of an earlier test, for a stderr that pytest has closed since, are not lost in this one."""
+    monkeypatch.setattr(logs, "_lost_lines", 0)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,7 +192,7 @@ def test_who_does_not_wait_for_the_answers_is_not_answered(monkeypatch: pytest.M
 
     monkeypatch.setattr("asyncio.sleep", unslept)
     clock = [0.0]
-    monkeypatch.setattr("publisher.console.guesses.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("publisher.console.guesses.time", SimpleNamespace(monotonic=lambda: clock[0]))
     guesses = Guesses(ConsoleSettings(token=SecretStr(TOKEN)))
 
     async def tries() -> int:
