@@ -35,7 +35,6 @@ from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink import batch, superseded
 from spark_job.sink.batch import BatchResult
-from spark_job.sink.commit import Sink
 from spark_job.sink.computed import BatchRange, ResultReader
 from tests.support.histories import steps
 from tests.support.histories.history import Connection, History, cut_into_small_pieces, settings
@@ -271,9 +270,15 @@ def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
 
 def a_batch_begins_where_the_outbox_is(patch: pytest.MonkeyPatch) -> None:
     """Also while the one before it is not committed yet: its tasks are told what was open before that."""
-    patch.setattr(
-        Sink, "expected", property(lambda self: self.position, lambda _self, _to: None), raising=False
-    )
+    positions: dict[int, list[InputPosition]] = {}
+
+    def committed(self: ResultReader) -> InputPosition:
+        return positions[id(self)][-2:][0]
+
+    def computed(self: ResultReader, position: InputPosition) -> None:
+        positions.setdefault(id(self), []).append(position)
+
+    patch.setattr(ResultReader, "expected", property(committed, computed), raising=False)
 
 
 def letters_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
