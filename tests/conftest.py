@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import psycopg
 import pytest
+import structlog
 
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
@@ -38,9 +39,15 @@ TEMPLATE_DATABASE = f"outbox_template_{os.environ.get('PYTEST_XDIST_WORKER', 'ma
 
 
 @pytest.fixture(autouse=True)
-def no_lines_lost_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of an earlier test, for a stderr that pytest has closed since, are not lost in this one."""
+def logs_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loggers follow the configuration of now, not of the test that first used them."""
+    configure, before = structlog.configure, structlog.get_config()
+    monkeypatch.setattr(
+        structlog, "configure", lambda **given: configure(**given | {"cache_logger_on_first_use": False})
+    )
     monkeypatch.setattr(logs, "_lost_lines", 0)
+    yield
+    configure(**before)
 
 
 @pytest.fixture(scope="session")

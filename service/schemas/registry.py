@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
@@ -223,9 +223,25 @@ def _seconds(retry_after: str) -> float | None:
     return max(0.0, (at.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
+_opened: dict[str, RegistrySchemas] = {}
+_opening = threading.Lock()
+
+
 def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
     """Return this process' schemas of a registry: one for each configuration of its client."""
-    return _schemas_of(configuration(options))
+    configured = configuration(options)
+    with _opening:
+        if configured not in _opened:
+            _opened[configured] = RegistrySchemas(options)
+        return _opened[configured]
+
+
+def close_schemas(options: Mapping[str, Any]) -> None:
+    """Close what `schemas_of` has opened with these options; the next call opens it again."""
+    with _opening:
+        found = _opened.pop(configuration(options), None)
+    if found is not None:
+        found.client.close()
 
 
 def configuration(options: Mapping[str, Any]) -> str:
@@ -240,11 +256,6 @@ def _state(file: str) -> list[int]:
     except OSError:
         return []
     return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-
-@cache
-def _schemas_of(configured: str) -> RegistrySchemas:
-    return RegistrySchemas(json.loads(configured)[0])
 
 
 def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":

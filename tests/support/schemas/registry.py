@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from service.schemas.registry import schemas_of
+from service.schemas.registry import close_schemas
 
 Options = dict[str, str | int | float | bool]
 
@@ -72,7 +72,7 @@ class Registry:
     def close_clients(self) -> None:
         """Close what this process keeps open for the tasks that used one of `options`."""
         for options in self._clients:
-            schemas_of(options).client.close()
+            close_schemas(options)
 
     @property
     def asked(self) -> list[str]:
