@@ -124,6 +124,7 @@ def _stop(running: Stand) -> None:
         code = service.terminate()
         assert code == 0, service.tail()
     verdict.assert_nothing_held(running.pipeline.dsn)
+    running.resources.assert_flat()
 
 
 def _run(
@@ -158,6 +159,7 @@ def _run(
         generations=generations,
         lane_epochs=lane_epochs,
         filled_in=filled_in,
+        resources=running.resources,
         verdict="exactly once, in order",
     )
 

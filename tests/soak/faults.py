@@ -101,13 +101,13 @@ class Faults:
     # The publishers
 
     def publisher_killed(self) -> None:
-        relay = self._chance.choice(self._stand.publishers)
+        relay = self._chance.choice(self._stand.targets)
         _kill(relay)
         relay.start()
 
     def publisher_frozen(self) -> None:
         """Longer than its lease now and then: another one takes its lanes, and it comes back as a zombie."""
-        relay = self._chance.choice(self._stand.publishers)
+        relay = self._chance.choice(self._stand.targets)
         try:
             relay.pause()
         except DevstackError:

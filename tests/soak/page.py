@@ -12,6 +12,7 @@ import pyspark
 
 from tests.soak.chapter import Totals
 from tests.soak.faults import TITLES
+from tests.soak.resources import Resources, highest
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Run:
     generations: int
     lane_epochs: int
     filled_in: int
+    resources: Resources
     verdict: str
 
 
@@ -78,7 +80,33 @@ dead letters, ledger, deliveries), and forgotten.
 | what happened | times |
 | --- | --- |
 {rows}
+
+{_held(run.resources)}"""
+
+
+def _held(resources: Resources) -> str:
+    found, samples = resources.quarters(), resources.longest()
+    if found is None:
+        return "The run was too short to say whether anything grows.\n"
+    lines = "\n".join(
+        f"| {title} | {getattr(found[0], name):,.0f} | {getattr(found[1], name):,.0f} | {getattr(highest(samples), name):,.0f} |"
+        for name, title in _HELD.items()
+    )
+    return f"""Of the publisher that no fault hit itself, and of Postgres: medians of {len(samples):,} samples, which must not grow.
+
+| | second quarter | last quarter | highest |
+| --- | --- | --- | --- |
+{lines}
 """
+
+
+_HELD = {
+    "rss_mib": "memory of the process, MiB",
+    "descriptors": "its open descriptors",
+    "threads": "its threads",
+    "locks": "locks of all sessions in `pg_locks`",
+    "sessions": "clients connected to the outbox",
+}
 
 
 def _versions(postgres: str) -> str:

@@ -17,6 +17,7 @@ from db.migrate import upgrade
 from devstack.kafka import Kafka
 from devstack.postgres import Postgres
 from devstack.stack import Stack
+from tests.soak.resources import Resources
 from tests.support.pipeline.options import Options, environment
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.commands import run_command, start_command
@@ -43,12 +44,19 @@ class Stand:
     pipeline: Pipeline
     publishers: list[Service]
     folder: Path
+    resources: Resources
+    """Of the last publisher, which no fault hits itself."""
     happened: Counter[str] = field(default_factory=Counter)
 
     @property
     def services(self) -> list[Service]:
         """What must be alive."""
         return [self.pipeline.job, *self.publishers]
+
+    @property
+    def targets(self) -> list[Service]:
+        """The publishers that faults hit: all but the last."""
+        return self.publishers[:-1] or self.publishers
 
     def supervise(self) -> None:
         """Start again what has ended for a reason that may pass by itself. Fails where a service says that it must not continue."""
@@ -65,6 +73,7 @@ class Stand:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.supervise()
+            self.resources.look()
             time.sleep(min(0.5, left))
 
     def command(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
@@ -113,7 +122,7 @@ def stand(folder: Path, publishers: int) -> Iterator[Stand]:
             cleanup.callback(relay.destroy)
             relays.append(relay)
         try:
-            yield Stand(postgres, kafka, pipeline, relays, folder)
+            yield Stand(postgres, kafka, pipeline, relays, folder, Resources(dsn, relays[-1]))
         except BaseException:
             print(f"the logs of all processes are kept in {_keep_logs(folder)}", flush=True)
             raise
