@@ -2,7 +2,7 @@
 
 import ipaddress
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,7 +16,8 @@ _PLAIN = "without TLS: whoever is on the way can read and change all of it"
 _UNVERIFIED = "with TLS that does not verify who answers: whoever is on the way can pretend to be it"
 _OPEN = "without authentication or encryption: whoever reaches its ports can read the events and run code"
 _NO = ("", "none", "false", "0")
-_SPARK = ("spark.authenticate", "spark.network.crypto.enabled")
+SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
+"""The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""
 
 
 def name_unprotected(settings: Settings) -> None:
@@ -41,9 +42,13 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
     if (
         job.master.startswith("spark://")
         and not _is_local(job.master.removeprefix("spark://").rpartition(":")[0])
-        and any(job.spark_options.get(name, "false").lower() != "true" for name in _SPARK)
+        and not ("spark.authenticate.secret" in job.spark_options and _are_on(job.spark_options))
     ):
-        yield "Spark's cluster", job.master, f"{_OPEN} ({', '.join(_SPARK)})"
+        yield "Spark's cluster", job.master, f"{_OPEN} (set spark.authenticate.secret)"
+
+
+def _are_on(options: Mapping[str, str]) -> bool:
+    return all(options.get(name, "true").lower() == "true" for name in SPARK_CHANNELS)
 
 
 def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from service.errors import SettingsError
 from service.settings import JobSettings
+from service.transport import SPARK_CHANNELS
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
 from spark_job.spark.jars import java_executable, spark_connector_jars
@@ -134,7 +135,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     }
     if settings.master == _ALL_CORES:
         options["spark.master"], options[CORES_OPTION] = _oversubscribed()
-    options |= _local_options(settings.master, folder) | own
+    options |= _local_options(settings.master, folder) | protected_channels(settings.master, own) | own
     options[_JARS] = ",".join([*map(str, spark_connector_jars()), *filter(None, [own.get(_JARS)])])
     # In the process' own folder, so that a JVM that is killed leaves nothing.
     temporary = jvm_environment.temporary_files(folder.path, settings.cache)
@@ -153,6 +154,13 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     with _given(options):
         jvm.start()
         return SparkSession.builder.getOrCreate()
+
+
+def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return what authenticates and encrypts Spark's own connections: Spark makes a secret itself, except on a standalone cluster."""
+    if master.startswith("spark://") and "spark.authenticate.secret" not in own:
+        return {}
+    return dict.fromkeys(SPARK_CHANNELS, "true")
 
 
 def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:

@@ -35,7 +35,6 @@ SPARK = {
     "spark.broadcast.compress": "false",
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
-    "spark.authenticate": "true",
 }
 READ = Right("topic", "{input}", "Read", prefix=False)
 

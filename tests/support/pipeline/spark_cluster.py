@@ -19,7 +19,7 @@ ENCRYPTED = {
     "spark.network.crypto.enabled": "true",
 }
 SPARK_OPTIONS = {
-    **ENCRYPTED,
+    "spark.authenticate.secret": SECRET,
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.executor.memory": "768m",

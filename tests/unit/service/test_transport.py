@@ -63,8 +63,8 @@ def test_each_server_is_named(
     assert all(text.startswith(wanted) for text, wanted in zip(named, found, strict=True))
 
 
-AUTHENTICATED = {"spark.authenticate": "true"}
-ENCRYPTED = AUTHENTICATED | {"spark.network.crypto.enabled": "true"}
+SECRET = {"spark.authenticate.secret": "s"}
+PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ ENCRYPTED = AUTHENTICATED | {"spark.network.crypto.enabled": "true"}
         ("https://registry.example", {}, []),
         ("http://localhost:8081,http://[::1]:8082", {}, []),
         ("", {"master": "spark://master.example:7077"}, ["Spark's cluster"]),
-        ("", {"master": "spark://master.example:7077", "spark_options": AUTHENTICATED}, ["Spark's cluster"]),
-        ("", {"master": "spark://master.example:7077", "spark_options": ENCRYPTED}, []),
+        ("", {"master": "spark://master.example:7077", "spark_options": PLAIN}, ["Spark's cluster"]),
+        ("", {"master": "spark://master.example:7077", "spark_options": SECRET}, []),
         ("", {"master": "spark://localhost:7077"}, []),
         ("", {"master": "local[4]"}, []),
     ],

@@ -12,6 +12,7 @@ import pytest
 
 from service.errors import SettingsError
 from service.settings import JobSettings
+from service.transport import SPARK_CHANNELS
 from spark_job.spark import session
 from spark_job.spark.work_folder import WorkFolder
 
@@ -154,6 +155,25 @@ def test_on_a_cluster_nothing_names_a_folder_or_an_address_of_the_drivers_machin
     assert {
         name for name in options if "socket.dir" in name or name in ("spark.local.dir", "spark.driver.host")
     } == set()
+
+
+@pytest.mark.parametrize(
+    ("master", "options", "are_protected"),
+    [
+        ("local[4]", {}, True),
+        ("yarn", {}, True),
+        ("k8s://https://kubernetes.example", {}, True),
+        ("spark://main:7077", {}, False),
+        ("spark://main:7077", {"spark.authenticate.secret": SECRET}, True),
+    ],
+)
+def test_sparks_connections_are_protected_wherever_there_is_a_secret(
+    start: Starting, master: str, options: dict[str, str], are_protected: bool
+) -> None:
+    found = start(master=master, spark_options=options)
+    assert all((found.get(name) == "true") is are_protected for name in SPARK_CHANNELS)
+    off = dict.fromkeys(SPARK_CHANNELS, "false")
+    assert start(master=master, spark_options=options | off).items() >= off.items()
 
 
 @pytest.mark.parametrize(("length", "enabled"), [(64, True), (65, False), (300, False)])
