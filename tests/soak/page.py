@@ -92,7 +92,8 @@ def _held(resources: Resources) -> str:
         f"| {title} | {getattr(found[0], name):,.0f} | {getattr(found[1], name):,.0f} | {getattr(highest(samples), name):,.0f} |"
         for name, title in _HELD.items()
     )
-    return f"""Of the publisher that no fault hit itself, and of Postgres: medians of {len(samples):,} samples, which must not grow.
+    return f"""Of the publisher that no fault hit itself, while it held {found[0].lanes:.0f} lanes, and of Postgres: medians, which must not
+grow; {len(samples):,} samples.
 
 | | second quarter | last quarter | highest |
 | --- | --- | --- | --- |

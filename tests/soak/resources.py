@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 
@@ -11,14 +12,16 @@ import psycopg
 from tests.support.processes.service import Service
 
 _EVERY_S = 5.0
-_LEAST = 40
-"""Samples of a run that is long enough to be judged: quarters of ten."""
+_LEAST = 120
+"""Samples of a run that is long enough to be judged: ten minutes."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """Of the publisher that no fault hits, and of the outbox's server."""
 
+    lanes: float
+    """That the publisher holds: each has a producer and a connection of its own."""
     rss_mib: float
     descriptors: float
     threads: float
@@ -28,8 +31,8 @@ class Sample:
     """Of Postgres: clients that are connected to the outbox."""
 
 
-_ROOM = Sample(rss_mib=24, descriptors=12, threads=4, locks=60, sessions=6)
-"""What a figure may gain between the second and the last quarter, besides a fifth: lanes move between the publishers."""
+_ROOM = Sample(lanes=0, rss_mib=24, descriptors=8, threads=4, locks=150, sessions=16)
+"""What a figure may gain between the second and the last quarter, besides a fifth; the last two are of all lanes together."""
 
 
 @dataclass
@@ -48,8 +51,9 @@ class Resources:
         self._next = time.monotonic() + _EVERY_S
         with suppress(psycopg.Error, psutil.NoSuchProcess):
             process = psutil.Process(self.publisher.pid)
-            locks, sessions = _of_postgres(self.dsn)
+            lanes, locks, sessions = _counts(self.dsn, process.pid)
             found = Sample(
+                lanes,
                 process.memory_info().rss / 2**20,
                 process.num_fds(),
                 process.num_threads(),
@@ -63,12 +67,18 @@ class Resources:
         return max(self.samples.values(), key=len, default=[])
 
     def quarters(self) -> tuple[Sample, Sample] | None:
-        """Return the medians of the second quarter, when all is warm, and of the last one; None where the run was too short."""
+        """Return the medians of the second quarter, when all is warm, and of the last one, of samples with as many lanes; None where the
+        run was too short.
+        """
         samples = self.longest()
         quarter = len(samples) // 4
-        if len(samples) < _LEAST:
+        parts = samples[quarter : 2 * quarter], samples[-quarter:]
+        held = [Counter(sample.lanes for sample in part) for part in parts]
+        lanes, times = max((held[0] & held[1]).items(), key=lambda item: item[1], default=(0, 0))
+        if len(samples) < _LEAST or not times:
             return None
-        return _median(samples[quarter : 2 * quarter]), _median(samples[-quarter:])
+        before, after = ([sample for sample in part if sample.lanes == lanes] for part in parts)
+        return _median(before), _median(after)
 
     def assert_flat(self) -> None:
         """Fail where the last quarter holds more than the second one."""
@@ -84,14 +94,20 @@ class Resources:
         assert not grown, f"not flat: {'; '.join(grown)}"
 
 
-def _of_postgres(dsn: str) -> tuple[int, int]:
+_COUNTS = """
+    SELECT (
+            SELECT count(*) FROM outbox.lane JOIN outbox.publisher_process ON lease_holder = process_id::text
+            WHERE pid = %s AND ended_at IS NULL
+        ),
+        (SELECT count(*) FROM pg_locks),
+        (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend')
+"""
+
+
+def _counts(dsn: str, pid: int) -> tuple[int, int, int]:
     with psycopg.connect(dsn, autocommit=True, connect_timeout=2) as connection:
-        rows = connection.execute(
-            "SELECT (SELECT count(*) FROM pg_locks),"
-            " (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend')"
-        ).fetchall()
-    ((locks, sessions),) = rows
-    return locks, sessions
+        ((lanes, locks, sessions),) = connection.execute(_COUNTS, [pid]).fetchall()
+    return lanes, locks, sessions
 
 
 def _median(samples: list[Sample]) -> Sample:
