@@ -313,11 +313,19 @@ CREATE TABLE outbox.parked (
     requeued_batch bigint,
     state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    after_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT parked_after_seq_natural CHECK ((after_seq >= 0)),
     CONSTRAINT parked_reason_known CHECK ((reason = ANY (ARRAY['too_large'::text, 'invalid'::text, 'topic_missing'::text]))),
     CONSTRAINT parked_requeued_by CHECK (((state = 'requeued'::text) = (requeued_batch IS NOT NULL))),
     CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
     CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
 );
+
+--
+-- Name: COLUMN parked.after_seq; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.parked.after_seq IS 'newest transaction of its lane when it was parked: later ones do not hold it';
 
 --
 -- Name: check_delivery_counts; Type: VIEW; Schema: outbox; Owner: -
@@ -341,7 +349,7 @@ CREATE VIEW outbox.check_delivery_counts AS
            FROM outbox.session_output o
           WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
                    FROM outbox.parked p
-                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))) r)
+                  WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.after_seq < d.seq))))))) r)
   WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
 
 --
@@ -382,7 +390,7 @@ BEGIN
               AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
               AND NOT EXISTS (
                   SELECT FROM outbox.parked p
-                  WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.created_at <= d.committed_at)
+                  WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.after_seq < d.seq)
         ) r
         WHERE d.kind = 'delivery' AND d.after_batch IS NOT NULL AND d.to_batch >= $1 AND d.to_batch <= $2
           AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range($1, nullif($2, 9223372036854775807), '[]')
@@ -1866,7 +1874,7 @@ UNION ALL
      JOIN outbox.delivery d ON (((d.lane = o.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))))
   WHERE (NOT (EXISTS ( SELECT
            FROM outbox.parked p
-          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at)))))
+          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.after_seq < d.seq)))))
 UNION ALL
  SELECT p.session_key,
     p.created_at AS at,
@@ -2513,7 +2521,7 @@ CREATE VIEW outbox.audit_sent AS
            FROM outbox.session_output r
           WHERE ((r.lane = d.lane) AND (r.batch_id >= ep.from_batch) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, r.batch_id, r.session_key) AND (NOT (EXISTS ( SELECT
                    FROM outbox.parked p
-                  WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id) AND (p.created_at <= d.committed_at))))))
+                  WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id) AND (p.after_seq < d.seq))))))
          OFFSET 0) o)
      JOIN outbox.batch b ON ((b.batch_id = o.batch_id)))
      CROSS JOIN LATERAL ( SELECT t.topic_id,
@@ -2686,17 +2694,25 @@ CREATE VIEW outbox.audit_service AS
 UNION ALL
  SELECT 'publisher'::text AS service,
         CASE
-            WHEN ((p.alive_until >= now()) AND (EXISTS ( SELECT
-               FROM pg_stat_activity a
-              WHERE ((a.pid = p.backend_pid) AND ((a.backend_start = p.backend_start) IS NOT FALSE))))) THEN 'running'::text
+            WHEN w.withdrawn THEN 'withdrawn'::text
+            WHEN (w.connected AND (p.alive_until >= now())) THEN 'running'::text
             ELSE 'gone'::text
         END AS state,
     p.host,
     p.pid,
     p.started_at,
     COALESCE(p.heartbeat_at, LEAST(p.alive_until, now())) AS seen_at,
-    NULL::text AS detail
-   FROM outbox.publisher_process p
+        CASE
+            WHEN w.withdrawn THEN 'takes no lanes: a lane of it hangs, or all of its lanes fail while other processes deliver; its /healthz says which'::text
+            ELSE NULL::text
+        END AS detail
+   FROM ((outbox.publisher_process p
+     CROSS JOIN LATERAL ( SELECT (EXISTS ( SELECT
+                   FROM pg_stat_activity a
+                  WHERE ((a.pid = p.backend_pid) AND ((a.backend_start = p.backend_start) IS NOT FALSE)))) AS connected
+         OFFSET 0) c)
+     CROSS JOIN LATERAL ( SELECT c.connected,
+            (c.connected AND COALESCE((p.heartbeat_at >= p.alive_until), false)) AS withdrawn) w)
   WHERE ((p.ended_at IS NULL) AND (p.alive_until > (now() - '1 day'::interval)))
 UNION ALL
  SELECT 'publisher'::text AS service,
@@ -2726,7 +2742,7 @@ COMMENT ON COLUMN outbox.audit_service.service IS 'spark-job or publisher';
 -- Name: COLUMN audit_service.state; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_service.state IS 'running; gone: killed, or its machine is; none: nobody runs it';
+COMMENT ON COLUMN outbox.audit_service.state IS 'running; withdrawn: a publisher that lives and takes no lanes; gone: killed, or its machine is; none: nobody runs it';
 
 --
 -- Name: COLUMN audit_service.host; Type: COMMENT; Schema: outbox; Owner: -
@@ -2756,7 +2772,7 @@ COMMENT ON COLUMN outbox.audit_service.seen_at IS 'its last sign of life, as far
 -- Name: COLUMN audit_service.detail; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_service.detail IS 'why the job holds itself back, NULL: it does not';
+COMMENT ON COLUMN outbox.audit_service.detail IS 'why the job holds itself back, or why a publisher takes no lanes; NULL: neither';
 
 --
 -- Name: output_row; Type: VIEW; Schema: outbox; Owner: -
@@ -2792,7 +2808,7 @@ CREATE VIEW outbox.output_row AS
         END AS delivery_state,
     ( SELECT min((d.seq + 0)) AS min
            FROM outbox.delivery d
-          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND ((p.created_at <= d.committed_at) IS NOT TRUE) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq,
+          WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (d.kind = 'delivery'::text) AND ((p.after_seq < d.seq) IS NOT TRUE) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))) AS delivery_seq,
     ((p.state IS NULL) AND COALESCE(( SELECT bool_and((d.kind = 'resume'::text)) AS bool_and
            FROM outbox.delivery d
           WHERE ((d.epoch = ep.epoch) AND (d.lane = o.lane) AND (int8range(LEAST(d.after_batch, d.to_batch), d.to_batch, '[]'::text) @> o.batch_id) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key))), false)) AS skipped
@@ -3181,7 +3197,7 @@ CREATE VIEW outbox.audit_topic_minute AS
                      CROSS JOIN LATERAL unnest(o.topics) e(topic))
                   WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
                            FROM outbox.parked p
-                          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.created_at <= d.committed_at))))))
+                          WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.after_seq < d.seq))))))
                   GROUP BY e.topic) c)
           WHERE ((d.committed_at >= m.minute) AND (d.committed_at < (m.minute + '00:01:00'::interval)) AND (d.kind = 'delivery'::text) AND (d.sessions > 0))
           GROUP BY c.topic) t);

@@ -30,7 +30,6 @@ class RecordedResume(NamedTuple):
     after: Cursor
     to: Cursor
     note: str
-    at: datetime
 
 
 class AuditedRange(NamedTuple):
@@ -82,17 +81,20 @@ class Scope:
         """Whether the rows of all of these batches are still there in a scope that was frozen later, with the same limits."""
         return all(now.holds(begin, end) for begin, end in self.kept)
 
-    def copies(self, epoch: int, lane: int, place: Cursor, put_aside_at: datetime | None = None) -> int:
-        """Return how often a lane may have sent a row: between two resumes a lane only goes forward. `put_aside_at`: until then."""
+    def copies(self, epoch: int, lane: int, place: Cursor, parked_after: int | None = None) -> int:
+        """Return how often a lane may have sent a row: between two resumes a lane only goes forward.
+
+        `parked_after`: the lane's newest transaction when the row was parked; it is in none of those after it.
+        """
         begin, times = Cursor(0), 0
         for resume in self.resumes:
             if (resume.epoch, resume.lane) != (epoch, lane):
                 continue
-            if put_aside_at is not None and put_aside_at < resume.at:
+            if parked_after is not None and parked_after < resume.seq:
                 return times
             times += begin < place <= resume.after
             begin = resume.to
-        return times if put_aside_at is not None else max(1, times + (begin < place))
+        return times if parked_after is not None else max(1, times + (begin < place))
 
     def epoch_of(self, batch_id: int) -> int | None:
         """Return the epoch of a batch."""
@@ -142,7 +144,6 @@ class Scope:
                     r.to.batch_id,
                     r.to.session_key,
                     r.note,
-                    r.at.isoformat(),
                 ]
                 for r in self.resumes
             ],
@@ -158,8 +159,8 @@ class Scope:
                 "epochs": [tuple(epoch) for epoch in value["epochs"]],
                 "cursors": {(e, lane): Cursor(b, k) for e, lane, b, k in value["cursors"]},
                 "resumes": [
-                    RecordedResume(e, n, s, Cursor(ab, ak), Cursor(tb, tk), note, datetime.fromisoformat(at))
-                    for e, n, s, ab, ak, tb, tk, note, at in value["resumes"]
+                    RecordedResume(e, n, s, Cursor(ab, ak), Cursor(tb, tk), note)
+                    for e, n, s, ab, ak, tb, tk, note in value["resumes"]
                 ],
             }
         )
@@ -201,8 +202,8 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         epochs=epochs,
         cursors={(epoch, lane): Cursor(batch, key) for epoch, lane, batch, key in cursors},
         resumes=[
-            RecordedResume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note, at)
-            for epoch, lane, seq, after, after_key, to, to_key, note, at in resumes
+            RecordedResume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note)
+            for epoch, lane, seq, after, after_key, to, to_key, note in resumes
         ],
     )
 

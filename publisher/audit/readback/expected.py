@@ -80,7 +80,7 @@ class ExpectedReader:
                 _ROWS["of_lane"],
                 {"lane": lane, "from_batch": batches.first, "to_batch": batches.last},
             )
-            for *columns, put_aside_at, requeued in cursor:
+            for *columns, parked_after, requeued in cursor:
                 row = Row(*columns)
                 number = number + 1 if row.batch_id == batch else 0
                 batch = row.batch_id
@@ -93,8 +93,8 @@ class ExpectedReader:
                     )
                 place = Cursor(batch, row.session_key)
                 bounds, before = passed[epoch].delivery_of(place)
-                marks = self._marks(epoch, lane, place) if put_aside_at is None else self._put_aside(requeued)
-                copies = min(255, self._scope.copies(epoch, lane, place, put_aside_at))
+                marks = self._marks(epoch, lane, place) if parked_after is None else self._put_aside(requeued)
+                copies = min(255, self._scope.copies(epoch, lane, place, parked_after))
                 self._keep(row, lane, number, marks, copies, bounds, before)
         for epoch, deliveries in passed.items():
             self._reached[(epoch, lane)] = (deliveries.seq, deliveries.before)

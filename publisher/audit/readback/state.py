@@ -9,7 +9,7 @@ import orjson
 
 from service.errors import SettingsError
 
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY
 -- name: resumes
 -- Up to where a lane had delivered when it was resumed, and where the resume set it. One that does not record the former excuses nothing.
 SELECT d.epoch, d.lane, d.seq, coalesce(d.after_batch, d.to_batch), CASE WHEN d.after_batch IS NULL THEN d.to_key ELSE d.after_key END,
-       d.to_batch, d.to_key, coalesce(d.note, ''), d.committed_at
+       d.to_batch, d.to_key, coalesce(d.note, '')
 FROM outbox.delivery d
 WHERE d.kind = 'resume'
 ORDER BY d.epoch, d.lane, d.seq

@@ -150,6 +150,12 @@ def _services(seen: Observed) -> Iterable[ConsoleFinding]:
                 "warning", f"{name} {', '.join(gone[:5])} ended without saying so", command=f"{name} run"
             )
     for each in seen.services:
+        if each["state"] == "withdrawn":
+            yield ConsoleFinding(
+                "warning",
+                f"{each['service']} {each['host']}:{each['pid']} {each['detail']}",
+                command=f"{each['service']} status",
+            )
         if each["detail"] and each["state"] == "running":
             # Only the job has one: why it is held back.
             yield ConsoleFinding(

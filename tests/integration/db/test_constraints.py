@@ -113,6 +113,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("delivery", {"kafka_offsets": Jsonb([])}, "delivery_kafka_offsets_object"),
     ("parked", {"reason": "authorisation"}, "parked_reason_known"),
     ("parked", {"state": "lost"}, "parked_state_known"),
+    ("parked", {"after_seq": -1}, "parked_after_seq_natural"),
     ("parked", {"state": "requeued"}, "parked_requeued_by"),
     ("parked", {"requeued_batch": 2}, "parked_requeued_by"),
     ("parked", {"state": "requeued", "requeued_batch": 1}, "parked_requeued_later"),

@@ -159,6 +159,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0007",
         "applied 0008",
         "applied 0009",
+        "applied 0010",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout

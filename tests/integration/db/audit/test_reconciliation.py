@@ -246,7 +246,7 @@ def test_a_row_that_was_parked_after_its_first_delivery_counts_in_that_one(
 def _park_on_the_second_pass(audited_outbox: OutboxRows) -> None:
     audited_outbox.insert("delivery", lane=0, seq=3, kind="resume", after_batch=4, to_batch=3, sessions=0, events=0,
                  committed_at=minutes(7))  # fmt: skip
-    audited_outbox.insert("parked", session_key="b", batch_id=4, lane=0, created_at=minutes(7.5))
+    audited_outbox.insert("parked", session_key="b", batch_id=4, lane=0, after_seq=3, created_at=minutes(7.5))
     audited_outbox.insert(
         "delivery", lane=0, seq=4, after_batch=3, to_batch=4, sessions=1, events=2, committed_at=minutes(8)
     )

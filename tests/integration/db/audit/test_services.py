@@ -34,6 +34,30 @@ def test_who_works_and_who_was_killed_is_told_apart(outbox: OutboxRows) -> None:
     assert outbox.rows(STATES)[0][:2] == ("spark-job", "gone")
 
 
+def test_a_publisher_that_leaves_its_lanes_to_others_is_not_taken_for_a_killed_one(
+    outbox: OutboxRows,
+) -> None:
+    """By its own heartbeat, which ended its time at once: the clock may have been set back since, or forward."""
+    ((backend,),) = outbox.rows("SELECT pg_backend_pid()")
+    begin = """INSERT INTO outbox.publisher_process (process_id, host, pid, heartbeat_at, alive_until, backend_pid)
+               SELECT gen_random_uuid(), 'here', %s, t, t, %s FROM (SELECT now() + %s * interval '1 second') n (t)"""
+    for pid, backend_pid, seconds in (
+        (1, backend, -2),
+        (2, backend, 300),
+        (3, backend, -300),
+        (4, 999_999, -2),
+    ):
+        outbox.connection.execute(begin, [pid, backend_pid, seconds])
+    found = [row for row in outbox.rows(STATES) if row[0] == "publisher"]
+    assert [(pid, state) for _, state, pid, _ in found] == [
+        (1, "withdrawn"),
+        (2, "withdrawn"),
+        (3, "withdrawn"),
+        (4, "gone"),
+    ]
+    assert [(detail or "").split(":")[0] for *_, detail in found] == ["takes no lanes"] * 3 + [""]
+
+
 def test_a_publisher_was_seen_when_it_last_beat_not_when_its_lease_ends(outbox: OutboxRows) -> None:
     begin = """INSERT INTO outbox.publisher_process (process_id, host, pid, heartbeat_at, alive_until, backend_pid)
                VALUES (gen_random_uuid(), 'here', %s, now() - %s * interval '1 second', now() + %s * interval '1 second', 999999)"""

@@ -1,6 +1,5 @@
 """Where an audit begins to read the topics, and that nothing in them ends it but Kafka itself."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,6 @@ from publisher.audit.scope import RecordedResume, Scope
 from publisher.protocol.cursor import Cursor
 from service.settings import KafkaSettings, PublisherSettings
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 def begins(recorded: int, resumes: list[RecordedResume]) -> int:
     """Where partition 0 of a topic with the offsets 3 to 9 is read from, when the audited deliveries began at `recorded`."""
@@ -26,7 +23,7 @@ def begins(recorded: int, resumes: list[RecordedResume]) -> int:
 
 
 def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_new_one() -> None:
-    before, after = (RecordedResume(1, 0, 3, Cursor(batch), Cursor(batch), "", NOON) for batch in (4, 5))
+    before, after = (RecordedResume(1, 0, 3, Cursor(batch), Cursor(batch), "") for batch in (4, 5))
     assert [begins(recorded, []) for recorded in (1, 7, 9, 10)] == [3, 7, 9, 3]
     assert begins(7, [before]) == 7
     assert begins(7, [after]) == 3

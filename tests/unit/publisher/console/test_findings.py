@@ -83,6 +83,11 @@ def test_a_service_that_was_killed_is_named_and_one_that_never_ran_too() -> None
     assert said(services=gone) == [("bad", "no publisher runs")]
     beside = [*RUNNING, RUNNING[0] | {"state": "gone", "pid": 77}]
     assert said(services=beside) == [("warning", "publisher h:77 ended without saying so")]
+    withdrawn = [
+        *RUNNING,
+        RUNNING[0] | {"state": "withdrawn", "pid": 78, "detail": "takes no lanes: a lane hangs"},
+    ]
+    assert said(services=withdrawn) == [("warning", "publisher h:78 takes no lanes: a lane hangs")]
     held = [RUNNING[0], RUNNING[1] | {"detail": "held back: 3 batches"}]
     assert said(services=held) == [("warning", "spark-job is held back: 3 batches")]
 
