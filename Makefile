@@ -79,7 +79,7 @@ integration-on-containers: $(INSTALLED) ## All integration tests on Postgres and
 	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers/test_servers.py tests/integration/db tests/integration/spark_job tests/integration/publisher -m 'not faults'
 
 .PHONY: faults
-faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md
+faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md and docs/faults/*.json
 	FAULT_TABLES=docs $(BIN)/pytest -m faults
 
 .PHONY: faults-cluster
@@ -87,7 +87,7 @@ faults-cluster: $(INSTALLED) ## A Spark cluster whose executors, worker, master 
 	$(BIN)/pytest tests/faults/spark_job/test_cluster.py tests/acceptance/operation/test_secured.py -m faults
 
 .PHONY: faults-publisher
-faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 20 minutes); writes docs/faults-publisher.md
+faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zombies, brokers, links, disks (< 20 minutes); writes docs/faults-publisher.md and its data
 	FAULT_TABLES=docs $(BIN)/pytest tests/faults/publisher -m faults
 
 .PHONY: soak

@@ -1,4 +1,4 @@
-"""The matrices of a run, printed at its end; FAULT_TABLES=FOLDER writes the page of each too, if all of it held."""
+"""The matrices of a run, printed at its end; FAULT_TABLES=FOLDER writes data and page of each too, if every cell held."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import pyspark
 import pytest
 from rich.console import Console
 
+from benchmarks.suite.results import commit
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from tests.support.faults.job_cells import PAGE
@@ -65,11 +66,11 @@ def _kafka_version(server: KafkaServer) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the tables; write the pages."""
+    """Print the tables; write data and pages."""
     folder = os.environ.get("FAULT_TABLES")
     for matrix in config.stash.get(_MATRICES, []):
         text = StringIO()
         Console(file=text, width=_WIDTH, force_terminal=terminalreporter.hasmarkup).print(matrix.shown())
         terminalreporter.write(text.getvalue())
         if folder:
-            terminalreporter.write_line(matrix.write(Path(folder)))
+            terminalreporter.write_line(matrix.write(Path(folder), commit()))

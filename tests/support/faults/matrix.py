@@ -1,13 +1,15 @@
-"""The table of a fault matrix: declared cells, what each was found to be, printed by pytest and written to a page of its service.
+"""A fault matrix: declared cells and the result of each, printed by pytest and written as data, with a page that sums the data up.
 
 Knows nothing of any service: each has a page, declares its groups of cells and fills them in.
 """
 
+import json
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group as Tables
 from rich.console import RenderableType
@@ -21,13 +23,15 @@ HELD = "ok"
 
 @dataclass(frozen=True)
 class MatrixPage:
-    """What a service's page says around its tables."""
+    """Where a service's results go, and what its page says above them."""
 
     file: str
+    data: str
+    """JSON file of every cell, a line each."""
     head: str
-    """Markdown with the places {date}, {count} and {servers}."""
+    """Markdown with the places {run} and {data}."""
     fault: str = "fault point"
-    """Heading of the column that names the fault."""
+    """Heading of the terminal's column that names the fault."""
 
 
 @dataclass
@@ -97,38 +101,69 @@ class Matrix:
         """For the terminal: a table for each group, its verdict below."""
         return Tables(*(_table(group, self.page.fault) for group in self.groups), f"{self._count()}\n")
 
-    def write(self, folder: Path) -> str:
-        """Write the page if every cell held; return a line that says what became of it."""
-        file = folder / self.page.file
+    def write(self, folder: Path, commit: str) -> str:
+        """Write data and page if every cell held; return a line that says so or why not."""
+        file, data = folder / self.page.file, folder / self.page.data
         if not self.is_green:
             return f"not written to {file}: not every cell held"
-        file.write_text(self.markdown(), "utf-8")
-        return f"written to {file}"
+        record = self.record(commit)
+        data.parent.mkdir(exist_ok=True)
+        data.write_text(dumped(record), "utf-8")
+        file.write_text(rendered(self.page, record), "utf-8")
+        return f"written to {file} and {data}"
+
+    def record(self, commit: str) -> dict[str, Any]:
+        """The run as data: of which commit, when, with which servers, and every cell."""
+        return {
+            "date": f"{datetime.now(UTC):%F}",
+            "commit": commit,
+            "servers": {**self.servers, "Python": platform.python_version()},
+            "groups": [
+                {
+                    "title": group.title,
+                    "verdict": group.verdict,
+                    "cells": [_cell(row) for row in group.rows],
+                }
+                for group in self.groups
+            ],
+        }
 
     def _count(self) -> str:
         held = sum(row.result == HELD for row in self.rows)
         return f"{len(self.rows)} cells, {held} ok"
 
-    def markdown(self) -> str:
-        """The page."""
-        servers = ", ".join(f"{name} {version}" for name, version in self.servers.items())
-        head = self.page.head.format(
-            date=f"{datetime.now(UTC):%F}",
-            count=self._count(),
-            servers=f"{servers}, Python {platform.python_version()}",
+
+def dumped(record: Mapping[str, Any]) -> str:
+    """The record as JSON with one line for each cell."""
+    head = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in record.items() if key != "groups"]
+    groups = [
+        f'{{"title": {json.dumps(group["title"])}, "verdict": {json.dumps(group["verdict"])}, "cells": [\n'
+        + ",\n".join(json.dumps(cell) for cell in group["cells"])
+        + "]}"
+        for group in record["groups"]
+    ]
+    return "{" + ",\n".join([*head, '"groups": [\n' + ",\n".join(groups) + "]"]) + "}\n"
+
+
+def rendered(page: MatrixPage, record: Mapping[str, Any]) -> str:
+    """The page of a record: a line for each group."""
+    groups = record["groups"]
+    results = [cell["result"] for group in groups for cell in group["cells"]]
+    servers = ", ".join(f"{name} {version}" for name, version in record["servers"].items())
+    run = f"{len(results)} cells, {results.count(HELD)} ok; {record['date']}, commit {record['commit']}, {servers}"
+    return page.head.format(run=run, data=page.data) + (
+        "\n| group | action | cells | the whole |\n| --- | --- | ---: | --- |\n"
+        + "".join(
+            f"| {group['title']} | {', '.join(dict.fromkeys(cell['action'] for cell in group['cells']))}"
+            f" | {len(group['cells'])} | {group['verdict']} |\n"
+            for group in groups
         )
-        parts = [head]
-        for group in self.groups:
-            parts.append(
-                f"## {group.title}\n\nWhole verdict: {group.verdict}\n\n"
-                f"| situation | {self.page.fault} | where | action | found after the fault | then | result |\n"
-                "| --- | --- | --- | --- | --- | --- | --- |\n"
-                + "".join(
-                    f"| {row.situation} | {row.place} | {row.where} | {row.action} | {row.found} | {row.then} | {row.result} |\n"
-                    for row in group.rows
-                )
-            )
-        return "\n".join(parts)
+    )
+
+
+def _cell(row: MatrixRow) -> dict[str, str]:
+    shown = asdict(row) | {"fault": row.place, "where": row.where}
+    return {key: shown[key] for key in ("situation", "fault", "where", "action", "found", "then", "result")}
 
 
 def _table(group: Group, fault: str) -> Table:

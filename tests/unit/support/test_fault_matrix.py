@@ -1,14 +1,17 @@
 """A fault matrix is green only when every declared cell was played and held, and the whole was judged."""
 
+import json
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.support.faults.matrix import HELD, NOT_RUN, Matrix, MatrixPage, MatrixRow
+from tests.support.faults import job_cells, publisher_cells
+from tests.support.faults.matrix import HELD, NOT_RUN, Matrix, MatrixPage, MatrixRow, dumped, rendered
+from tests.support.paths import ROOT
 
-PAGE = MatrixPage("a-service.md", "# A service\n\n{date}: {count}. With {servers}.\n", "what fails")
+PAGE = MatrixPage("a-service.md", "faults/a-service.json", "# A service\n\n{run}. {data}\n", "what fails")
 
 
 def declared() -> Matrix:
@@ -44,29 +47,41 @@ def test_only_a_matrix_whose_every_cell_and_whole_held_is_green(
     assert not Matrix(PAGE).is_green
 
 
-def test_table_and_page_show_every_cell_and_what_was_not_played() -> None:
+def test_the_table_shows_every_cell_and_what_was_not_played() -> None:
     matrix = declared()
     matrix.groups[0].rows[0].result = HELD
     console = Console(width=160, file=StringIO(), record=True)
     console.print(matrix.shown())
-    for text in (console.export_text(), matrix.markdown()):
-        assert "2 cells, 1 ok" in text
-        assert "sink.during_copy, time 5" in text
-        assert "not run" in text
-        assert "what fails" in text
-    assert "| in the middle of the rows' COPY |" in matrix.markdown()
-    assert "Postgres 18.4" in matrix.markdown()
+    text = console.export_text()
+    assert "2 cells, 1 ok" in text
+    assert "sink.during_copy, time 5" in text
+    assert "not run" in text
+    assert "what fails" in text
 
 
-def test_only_a_green_matrix_is_written_to_its_page(tmp_path: Path) -> None:
+def test_only_a_green_matrix_is_written_and_its_data_have_every_cell(tmp_path: Path) -> None:
     matrix = declared()
-    assert matrix.write(tmp_path) == f"not written to {tmp_path / 'a-service.md'}: not every cell held"
+    page, data = tmp_path / "a-service.md", tmp_path / "faults" / "a-service.json"
+    assert matrix.write(tmp_path, "c0ffee") == f"not written to {page}: not every cell held"
     assert not list(tmp_path.iterdir())
     matrix.groups[0].verdict = HELD
     for row in matrix.rows:
         row.result = HELD
-    assert matrix.write(tmp_path) == f"written to {tmp_path / 'a-service.md'}"
-    assert (tmp_path / "a-service.md").read_text("utf-8") == matrix.markdown()
+    assert matrix.write(tmp_path, "c0ffee") == f"written to {page} and {data}"
+    record = json.loads(data.read_text("utf-8"))
+    (group,) = record["groups"]
+    assert [cell["fault"] for cell in group["cells"]] == ["sink.after_copy", "sink.during_copy, time 5"]
+    assert group["cells"][1]["where"] == "in the middle of the rows' COPY"
+    text = page.read_text("utf-8")
+    assert f"2 cells, 2 ok; {record['date']}, commit c0ffee, Postgres 18.4, Python" in text
+    assert "| a service, killed | kill | 2 | ok |" in text
+
+
+def test_data_have_a_line_for_each_cell_and_read_back_as_they_were() -> None:
+    record = declared().record("c0ffee")
+    text = dumped(record)
+    assert json.loads(text) == record
+    assert sum(line.startswith('{"situation"') for line in text.splitlines()) == 2
 
 
 def test_a_fault_that_is_no_fault_point_says_itself_what_it_is() -> None:
@@ -74,4 +89,18 @@ def test_a_fault_that_is_no_fault_point_says_itself_what_it_is() -> None:
     matrix.declare(
         "brokers", [MatrixRow("a transaction", "broker killed", "SIGKILL", detail="its records are sent")]
     )
-    assert "| broker killed | its records are sent | SIGKILL |" in matrix.markdown()
+    (cell,) = matrix.record("c0ffee")["groups"][0]["cells"]
+    assert (cell["fault"], cell["where"], cell["action"]) == (
+        "broker killed",
+        "its records are sent",
+        "SIGKILL",
+    )
+
+
+@pytest.mark.parametrize("page", [job_cells.PAGE, publisher_cells.PAGE], ids=lambda page: page.file)
+def test_the_committed_page_is_rendered_from_the_committed_data(page: MatrixPage) -> None:
+    text = (ROOT / "docs" / page.data).read_text("utf-8")
+    record = json.loads(text)
+    assert dumped(record) == text
+    assert rendered(page, record) == (ROOT / "docs" / page.file).read_text("utf-8")
+    assert all(cell["result"] == HELD for group in record["groups"] for cell in group["cells"])
