@@ -1,6 +1,6 @@
 """What the questions of docs/audit.md cost on an outbox of ten million sessions, and `publisher audit` and `publisher status` on it.
 
-    python -m benchmarks.audit_views [--sessions 10000000] [--keep DIR | --use DIR] [--page docs/audit-plans.md] [--only NAME]
+    python -m benchmarks.audit_views [--sessions 10000000] [--keep DIR | --use DIR] [--plans docs/performance/audit-plans.txt] [--only NAME]
 
 A synthetic week is loaded into a Postgres on disk: rows of 20 outputs, two lane epochs, an outage, dead letters, parked rows, replays
 (`benchmarks/history/`); 18 GB for ten million sessions. `--keep` leaves it in a directory of its own; `--use` measures on that again, with
@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 from rich.console import Console
 
-from benchmarks.history import page
+from benchmarks.history import plans
 from benchmarks.history import queries as page_queries
 from benchmarks.history.load import bring_up_to_now, load
 from benchmarks.history.rows import CLICKS, SESSIONS
@@ -79,7 +79,7 @@ def cold_s(directory: Path, query: page_queries.Query) -> float | None:
 def measure(
     directory: Path, asked: list[page_queries.Query], report: Path | None, *, quick: bool
 ) -> dict[str, Any]:
-    """Measure everything; write the page where asked."""
+    """Measure everything; write the plans where asked."""
     load_before = os.getloadavg()[0]
     say = Console(stderr=True).print
     found = [page_queries.Measured(query) for query in asked]
@@ -101,7 +101,7 @@ def measure(
             say(str(services))
             around = _surroundings(connection, load_before)
     if report is not None:
-        report.write_text(page.written(found, baseline, services, around), "utf-8")
+        report.write_text(plans.written(found, baseline, services, around), "utf-8")
     return {
         "benchmark": "audit_views",
         "sessions": around.sessions,
@@ -112,9 +112,9 @@ def measure(
     }
 
 
-def _surroundings(connection: psycopg.Connection[Any], load_before: float) -> page.Surroundings:
+def _surroundings(connection: psycopg.Connection[Any], load_before: float) -> plans.Surroundings:
     ((version, sessions, batches, size),) = connection.execute(_QUESTIONS["surroundings"]).fetchall()
-    return page.Surroundings(version, sessions, batches, size / 1e9, (load_before, os.getloadavg()[0]))
+    return plans.Surroundings(version, sessions, batches, size / 1e9, (load_before, os.getloadavg()[0]))
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def main() -> None:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--keep", type=Path, metavar="DIR", help="load into this directory and leave it")
     place.add_argument("--use", type=Path, metavar="DIR", help="measure on a directory that --keep left")
-    parser.add_argument("--page", type=Path, help="also write the plans and times to this page")
+    parser.add_argument("--plans", type=Path, help="also write the plans and times to this file")
     parser.add_argument("--only", action="append", help="only this query, and no audit; may be repeated")
     options = parser.parse_args()
     with _directory(options) as directory:
@@ -160,7 +160,7 @@ def main() -> None:
             for query in page_queries.queries_of(_AUDIT_PAGE, stand_ins)
             if options.only is None or query.name in options.only
         ]
-        result = measure(directory, asked, options.page, quick=options.only is not None)
+        result = measure(directory, asked, options.plans, quick=options.only is not None)
     sys.stdout.write(page_queries.dumps(result) + "\n")
 
 

@@ -16,6 +16,12 @@ from benchmarks.support.report import filled
 OTHERS = "others"
 """The place of documents that have none of their own."""
 
+_EMPTY = f"""Cells: median (least to greatest), and below it ours as a multiple of it.
+
+<!-- measured: {OTHERS} -->
+<!-- end -->
+"""
+
 _MARK = re.compile(r"<!-- measured: ([\w.-]+) -->")
 
 
@@ -80,7 +86,7 @@ def of(folder: Path) -> Path:
 def write(page: Path, folder: Path) -> list[Path]:
     """Render the page and its pictures where they are; return the files. A page that is not there gets everything there is."""
     address = os.path.relpath(folder.resolve(), page.resolve().parent)
-    before = page.read_text("utf-8") if page.exists() else f"<!-- measured: {OTHERS} -->\n<!-- end -->\n"
+    before = page.read_text("utf-8") if page.exists() else _EMPTY
     text, pictures = rendered(before, folder, address)
     page.write_text(text, "utf-8")
     for name, picture in pictures.items():

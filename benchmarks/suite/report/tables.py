@@ -1,12 +1,29 @@
-"""A document as Markdown: how it was measured, and a table of medians with their spread and the ratio to ours."""
+"""A document as Markdown: a table of medians with their spread and the ratio to ours, and when and where they were measured.
+
+The table has what is compared. Parts of a sum, checks of the load and commands stay in the document.
+"""
 
 import math
+from collections.abc import Mapping
 
 from benchmarks.suite.report.documents import Document
 from benchmarks.suite.results import Spread
 
 _COUNTS = ("missing", "twice", "strange", "out_of_order", "kills", "sessions", "expected", "behind")
 """Measures of which a ratio says nothing."""
+_ERRORS = ("missing", "twice", "strange", "out_of_order")
+"""Measures that are a sentence, and not a row each, where every round has 0."""
+_NOT_SHOWN: Mapping[str, tuple[str, ...]] = {
+    "throughput": (
+        "events_s", "cpu_job_jvm", "cpu_job_workers", "cpu_job_driver", "cpu_executors", "wal_bytes", "stored_bytes", "backlog",
+        "memory_job", "memory_executors", "memory_publisher", "memory_postgres", "memory_kafka",
+    ),
+    "latency": ("p999", "sessions", "sent_s", "behind_s"),
+    "capacity": ("sessions", "behind"),
+    "growth": ("cpu_session", "memory_event"),
+    "relay": ("transactions", "holders"),
+}  # fmt: skip
+"""{document: measures that only its JSON file has}"""
 
 
 def table(document: Document) -> str:
@@ -16,7 +33,7 @@ def table(document: Document) -> str:
 
 
 def about(document: Document) -> str:
-    """When, where, at which commit, with which commands, and what the cells mean."""
+    """When and where, at which commit, and which errors no round had."""
     dates = sorted({one[:10] for one in document.all_of("date")})
     loads = document.all_of("load_before")
     counts = {
@@ -37,26 +54,36 @@ def about(document: Document) -> str:
         "one round" if counts == {1} else f"{_range(min(counts), max(counts))} rounds",
         ", ".join(f"{name} {value}" for name, value in document.content["parameters"].items()),
     ]
-    lines = [f"<sub>{'; '.join(filter(None, parts))}.", "Cells: median (least to greatest)"]
-    if len(document.contenders) > 1:
-        lines[-1] += f", and {document.contenders[0]} as a multiple of it"
-    lines[-1] += "."
-    commands = document.all_of("command")
-    if commands:
-        lines.append("Commands: " + ", ".join(f"`{one}`" for one in commands) + ".")
-    return " ".join(lines) + "</sub>"
+    none = ", ".join(label for measure, label in document.labels.items() if _never(document, measure))
+    return f"<sub>{'; '.join(filter(None, parts))}.{f' None in any round: {none}.' if none else ''}</sub>"
+
+
+def _shown(document: Document) -> dict[str, str]:
+    """{measure: name with unit} of the table."""
+    left_out = _NOT_SHOWN.get(document.name, ())
+    return {
+        measure: label
+        for measure, label in document.labels.items()
+        if measure not in left_out and not _never(document, measure)
+    }
+
+
+def _never(document: Document, measure: str) -> bool:
+    return measure in _ERRORS and not any(
+        one["measured"].get(measure, 0) for one in document.content["rounds"]
+    )
 
 
 def _by_measure(document: Document) -> str:
     contenders = document.contenders
     lines = [_row(["", *contenders]), _row(["---", *["---:"] * len(contenders)])]
-    for measure, label in document.labels.items():
+    for measure, label in _shown(document).items():
         lines.append(_row([label, *(_cell(document, contender, "", measure) for contender in contenders)]))
     return "\n".join(lines)
 
 
 def _by_point(document: Document) -> str:
-    labels = document.labels
+    labels = _shown(document)
     lines = [_row(["", *labels.values()]), _row(["---", *["---:"] * len(labels)])]
     several = len(document.contenders) > 1
     for point in document.points:

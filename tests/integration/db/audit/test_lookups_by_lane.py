@@ -1,4 +1,4 @@
-"""What audits ask of many rows is looked up by lane and batch, whatever the version of Postgres; docs/audit-plans.md has the times."""
+"""What audits ask of many rows is looked up by lane and batch, whatever the version of Postgres (docs/performance/audit-plans.txt)."""
 
 import pytest
 

@@ -43,8 +43,24 @@ def test_medians_with_their_spread_and_the_ratio_to_ours(tmp_path: Path) -> None
         "| sessions/s | 200 (100 to 300) | 400 (200 to 600)<br>x 0.50 |",
         "| outputs missing | 0 | 1 |",
     ]
-    for said in ("load average before 0.5 to 1.5", "3 rounds", "sessions 60", "`python -m bench`", "commit "):
+    for said in ("load average before 0.5 to 1.5", "3 rounds", "sessions 60", "commit "):
         assert said in text
+
+
+def test_errors_that_no_round_had_are_a_sentence_and_parts_of_a_sum_stay_in_the_file(tmp_path: Path) -> None:
+    kept = Results(
+        tmp_path / "throughput.json",
+        title="Speed",
+        labels={"warm": "sessions/s", "cpu_job_jvm": "the JVM", "missing": "missing", "twice": "twice"},
+        parameters={},
+        command=["x"],
+    )
+    kept.add("ours", {"warm": 1.0, "cpu_job_jvm": 2.0, "missing": 0, "twice": 0}, load_before=0.0)
+    kept.add("a peer", {"warm": 1.0, "cpu_job_jvm": 2.0, "missing": 0, "twice": 5}, load_before=0.0)
+    text = table(documents(tmp_path)["throughput"])
+    assert [row.split(" | ")[0] for row in text.splitlines()[2:4]] == ["| sessions/s", "| twice"]
+    assert "the JVM" not in text
+    assert "None in any round: missing." in text
 
 
 def test_points_are_rows_and_numbers_are_in_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/audit-plans.md, as the benchmark writes it."""
+"""docs/performance/audit-plans.txt, as the benchmark writes it."""
 
 import os
 import platform
@@ -35,12 +35,13 @@ class Surroundings:
 def written(
     found: list[Measured], full_read_s: float, others: Mapping[str, Any], around: Surroundings
 ) -> str:
-    """Return the page."""
+    """Return the text of the file."""
     lines = [
-        "# Plans and times of the audit queries",
+        "Plans and times of the audit queries",
         "",
-        "Made by `python -m benchmarks.audit_views --page docs/audit-plans.md`: every query of [audit.md](audit.md), as `outbox_auditor`,",
-        f"on a synthetic outbox of {around.sessions:,} sessions in {around.batches:,} batches over seven days, {around.gigabytes:.1f} GB.",
+        "Made by `python -m benchmarks.audit_views --plans docs/performance/audit-plans.txt`: every query of docs/audit.md,",
+        f"as `outbox_auditor`, on a synthetic outbox of {around.sessions:,} sessions in {around.batches:,} batches over seven days,",
+        f"{around.gigabytes:.1f} GB.",
         around.as_text(),
         "",
         "- *cold*: the server started anew and its files dropped from the machine's cache: the first question of the day",
@@ -55,7 +56,7 @@ def written(
     for one in found:
         ratio = "" if one.warm_s is None else f"1 : {full_read_s / one.warm_s:,.0f}"
         lines.append(
-            f"| [{one.query.name}](#{one.query.name}) | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} |"
+            f"| {one.query.name} | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} |"
             f" {_ms(one.generic_s) if one.query.values and one.generic_s else '–'} | {one.buffers:,} | {ratio} |"
         )
     lines += [
@@ -72,7 +73,7 @@ def written(
         lines += ["", f"## {one.query.name}", ""]
         if one.warm_s is None:
             lines += ["**It did not end in time; the plan is an estimate.**", ""]
-        lines += ["<details><summary>Plan</summary>", "", "```", *one.plan, "```", "", "</details>"]
+        lines += one.plan
     return "\n".join(lines) + "\n"
 
 
