@@ -4,7 +4,7 @@ A broker that has just started, or lags, does not know each topic yet: its word 
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Literal
 
@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
     AdminClient,
     ConfigEntry,
     ConfigResource,
+    ListOffsetsResultInfo,
     OffsetSpec,
     ResourceType,
     TopicDescription,
@@ -21,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from service.kafka_client import UNAUTHORISED, KafkaAdmin
 from service.kafka_rights import needing
+from service.renewable_client import Answer
 from service.tracebacks import without_traceback
 
 MISSING_S = 5.0
@@ -128,19 +130,23 @@ def partition_offsets(
         return {}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     answers = admin.answers(
-        lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s), give_up
+        lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
+        give_up,
+        _leaders_answered,
     )
     found = {}
     for place, answer in answers.items():
         with needing("Describe", "topic", place.topic):
             found[place.topic, place.partition] = int(answer.result().offset)
-    for (topic, partition), offset in found.items():
-        if offset < 0:
-            # librdkafka 2.16 answers so, and names no error, where the leader has not answered in time.
-            error = KafkaError(KafkaError._TIMED_OUT, f"the leader of {topic}/{partition} does not answer")
-            admin.note(error)
-            raise KafkaException(error)
     return found
+
+
+def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]]) -> None:
+    """Raise KafkaException unless they did: librdkafka 2.16 answers -1001, and names no error, where a leader has not in time."""
+    for place, answer in answers.items():
+        if answer.error is None and answer.result().offset < 0:
+            text = f"the leader of {place.topic}/{place.partition} does not answer"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
 
 
 def _is_missing(

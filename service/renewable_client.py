@@ -118,9 +118,12 @@ class RenewableClient(Generic[C]):
         return self._ask(lambda held: request(held.client))
 
     def answers(
-        self, request: "Callable[[C], Mapping[K, Future[T]]]", give_up: Callable[[], bool] = lambda: False
+        self,
+        request: "Callable[[C], Mapping[K, Future[T]]]",
+        give_up: Callable[[], bool] = lambda: False,
+        check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
     ) -> "dict[K, Answer[T]]":
-        """Return the answers to an administrative request, each of which a broker gave.
+        """Return the answers to an administrative request, each of which a broker gave. `check` raises KafkaException for one that is none.
 
         Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
         """
@@ -133,6 +136,7 @@ class RenewableClient(Generic[C]):
             for each in answers.values():
                 if isinstance(each.error, KafkaException) and is_own(each.error.args[0]):
                     each.result()
+            check(answers)
             return answers
 
         return self._ask(wait)

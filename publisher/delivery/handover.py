@@ -47,11 +47,14 @@ class HandoverTurns:
                     self.move(alive)
                     return time.monotonic() - began
             if self._moves == moves:
-                self.stuck = (
+                self.stuck = reason = (
                     f"{self._holder} of this process hangs: it {HANDING_OVER}, has not got further for {self.patience_s:g} s, and the "
                     "other lanes wait for their turn"
                 )
-                raise HandoverStuckError(self.stuck)
+                # Looked at again: a turn that moved just now has said so already, and nobody might ever say it again.
+                if self._moves == moves:
+                    raise HandoverStuckError(reason)
+                self.stuck = None
 
     def move(self, alive: LifeSign) -> None:
         """Say that the turn moves. Only its holder may."""

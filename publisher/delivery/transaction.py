@@ -20,8 +20,9 @@ _STOP_GRACE_S = 10.0
 # How long to let librdkafka send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
-# Rows after which a turn is seen to move.
+# Rows after which a turn is seen to move, and records of a row that may have any number.
 _ROWS_A_MOVE = 64
+_RECORDS_A_MOVE = 256
 _REPORTS_WAIT_S = 5.0
 
 
@@ -205,10 +206,13 @@ class Transaction:
     def _send(self, row: Row) -> None:
         report: DeliveryReport = self.tally.report
         place = (row.batch_id, row.session_key)
-        for topic, value, key, partition, timestamp_ms, headers in self._outgoing.records(row):
+        for number, record in enumerate(self._outgoing.records(row), 1):
+            topic, value, key, partition, timestamp_ms, headers = record
             if self._one_by_one:
                 report = self.tally.watch(place, own_timestamp=timestamp_ms != SENT_NOW)
             self._produce(topic, value, key, partition, report, None, timestamp_ms, headers)
+            if number % _RECORDS_A_MOVE == 0:
+                self._turns.move(self._alive)
 
     def _produce(self, *record: Any) -> None:
         """Produce one record, in the order of `Producer.produce`, as soon as the queue has room for it."""

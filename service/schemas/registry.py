@@ -214,13 +214,13 @@ def _seconds(retry_after: str) -> float | None:
     """Of a Retry-After: a number, or a date."""
     try:
         return max(0.0, float(int(retry_after)))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
-        at = parsedate_to_datetime(retry_after)
-    except ValueError:
+        at = parsedate_to_datetime(retry_after).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, (at.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())
 
 
 _opened: dict[str, RegistrySchemas] = {}

@@ -41,6 +41,34 @@ def test_a_lane_that_waits_for_one_that_hangs_gives_up_and_names_it() -> None:
     assert turns.take("lane 1/1", unwatched) >= 0
 
 
+class EndingTurns(HandoverTurns):
+    """The turn ends when a lane that waits for it has just seen that it does not move."""
+
+    looks = 0
+    moved = 0
+
+    @property
+    def _moves(self) -> int:
+        found = self.moved
+        self.looks += 1
+        # The holder's beginning and first move, the other one's beginning, and its look after its wait.
+        if self.looks == 4:
+            self.end()
+        return found
+
+    @_moves.setter
+    def _moves(self, moves: int) -> None:
+        self.moved = moves
+
+
+def test_a_turn_that_ends_while_a_lane_gives_up_is_not_taken_for_one_that_hangs_for_ever() -> None:
+    turns = EndingTurns(PATIENCE_S)
+    turns.take("lane 1/0", unwatched)
+    in_thread(lambda: turns.take("lane 1/1", unwatched))
+    assert turns.looks > 4
+    assert turns.stuck is None
+
+
 def test_a_lane_waits_for_a_long_turn_that_moves() -> None:
     turns = HandoverTurns(PATIENCE_S)
     turns.take("lane 1/0", unwatched)

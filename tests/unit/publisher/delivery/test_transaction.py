@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -120,6 +121,32 @@ def test_the_wait_for_a_turn_is_no_part_of_a_transactions_time() -> None:
     transaction = Transaction(producer, Outgoing(), threading.Event(), LateTurns())
     transaction.run([PLAIN], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
     assert transaction.took_s < 0
+
+
+class Roomy(FakeProducer):
+    """Its queue is never full."""
+
+    def produce(self, *record: Any) -> None:
+        self.sent.append(record)
+
+
+def test_a_turn_moves_within_a_row_of_many_outputs() -> None:
+    outputs = 5_000
+    row = PLAIN._replace(
+        session_outputs=[outputs], topics=["out"] * outputs, values=[b"v"] * outputs, keys=[None] * outputs
+    )
+    turns, producer = HandoverTurns(), Roomy()
+    sent_at_a_move = [0]
+
+    def alive(within_s: float | None = None, doing: str = "") -> None:
+        sent_at_a_move.append(len(producer.sent))
+
+    known: Any = producer
+    Transaction(known, Outgoing(), threading.Event(), turns, alive=alive).run(
+        [row], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)]
+    )
+    assert len(producer.sent) == outputs + 1
+    assert max(after - before for before, after in pairwise(sent_at_a_move)) < 1_000
 
 
 class Crowded(FakeProducer):

@@ -103,6 +103,31 @@ def test_a_client_that_has_failed_for_long_is_replaced() -> None:
     assert clients.held.ask(lambda client: client) is clients.made[1]
 
 
+def test_a_client_to_which_no_leader_answers_is_replaced() -> None:
+    """librdkafka answers such a question, with the offset -1001."""
+    made = []
+
+    def make(_complaints: Complaints) -> Any:
+        def list_offsets(wanted: Any, **_: Any) -> Any:
+            answer: Future[Any] = Future()
+            answer.set_result(SimpleNamespace(offset=-1001))
+            return dict.fromkeys(wanted, answer)
+
+        made.append(
+            SimpleNamespace(list_offsets=list_offsets, poll=lambda _s: None, __exit__=lambda *_: None)
+        )
+        return made[-1]
+
+    topics = Topics(RenewableClient(make, lasts_s=0.2), timeout_s=1, create=False)
+
+    def is_another_one() -> bool:
+        with pytest.raises(KafkaException, match="does not answer"):
+            topics.ends("events", [0])
+        return len(made) > 1
+
+    wait_until(is_another_one, "another client", timeout_s=5)
+
+
 def test_what_a_broker_answers_is_no_failure_of_the_client() -> None:
     clients = Clients(lasts_s=0)
     clients.fails(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))

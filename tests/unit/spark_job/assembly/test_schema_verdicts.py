@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from service.schemas import registry as registry_module
-from service.schemas.registry import RegistrySchemas
+from service.schemas.registry import RegistrySchemas, _seconds
 from service.schemas.wire import framed
 from service.schemas.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
@@ -156,6 +156,11 @@ def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
             found[schema_id + 1]
     assert server.asked_in_a_pause == 2
     found.client.close()
+
+
+@pytest.mark.parametrize("told", ["9" * 400, "Fri, 31 Dec 9999 23:59:59 -0500"])
+def test_a_pause_that_no_clock_can_count_is_none(told: str) -> None:
+    assert _seconds(told) is None
 
 
 def histories(seed: int) -> tuple[list[bytes], list[tuple[int, bool]]]:
