@@ -116,16 +116,20 @@ class RangeReader:
         return [message for message in messages if message.error() is None] if errors else messages, errors
 
     def _take(self, records: list[Any], left: dict[Place, int]) -> list[Any]:
-        """Return those below the ends, and take partitions that are read to theirs out of `left`."""
+        """Return those of the ranges, and take partitions that are read to their ends out of `left`.
+
+        Where a partition has become shorter, a consumer begins again at its first record.
+        """
         if len(self.positions) == 1 and records:
             ((place, end),) = left.items()
-            found = records[: bisect_left(records, end, key=_offset)]
+            first = bisect_left(records, self.positions[place], key=_offset)
+            found = records[first : bisect_left(records, end, key=_offset)]
             self._move(place, records[-1].offset() + 1, left)
             return found
         found = []
         for record in records:
             place = record.topic(), record.partition()
-            if place in left and record.offset() < left[place]:
+            if place in left and self.positions[place] <= record.offset() < left[place]:
                 found.append(record)
             if place in left:
                 self._move(place, record.offset() + 1, left)

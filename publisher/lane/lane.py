@@ -172,6 +172,7 @@ class Lane(Delivery[Newest, LaneChunk]):
             newest = newest_of(records_of(self.lane), epoch.epoch, self.lane)
             if self.lane == 0:
                 for partition in range(epoch.lanes, context.topics.partitions(context.progress_topic)):
+                    self.alive(doing=f"reads partition {partition} of the progress topic")
                     newest.later.update(later_than(records_of(partition), epoch.epoch))
         return newest
 

@@ -57,6 +57,16 @@ def test_each_partition_is_read_to_its_own_end() -> None:
     assert reader.positions == {("in", 0): 3, ("in", 1): 7, ("in", 2): 7, ("in", 3): 9}
 
 
+@pytest.mark.parametrize("others", [{}, {("in", 1): (0, 1)}], ids=["alone", "beside another"])
+def test_what_a_shorter_partition_begins_again_with_is_left_out(
+    others: dict[Place, tuple[int, int]],
+) -> None:
+    """`auto.offset.reset`: its first record follows where the wanted ones would be."""
+    answers = [Answer(0), Answer(1), Answer(5), Answer(6), Answer(0, partition=1)]
+    found = offsets(scripted(ScriptedConsumer(answers)), {("in", 0): (5, 7)} | others)
+    assert found == [(0, 5), (0, 6), *((1, 0) for _ in others)]
+
+
 def test_what_was_not_read_is_said() -> None:
     reader = scripted(
         ScriptedConsumer([Answer(0), Answer(1, EOF)]), ScriptedConsumer([]), ScriptedConsumer([])
