@@ -37,6 +37,8 @@ _MOST_REMEMBERED = 100_000
 _MOST_PAUSE_S = 10.0
 """Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
 _MOST_PAUSES = 3
+_MOST_OPEN = 4
+"""Clients of a process: each new secret or certificate makes another one."""
 
 
 class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
@@ -233,6 +235,9 @@ def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
     with _opening:
         if configured not in _opened:
             _opened[configured] = RegistrySchemas(options)
+            if len(_opened) > _MOST_OPEN:
+                # Not closed: somebody may still ask it.
+                del _opened[next(iter(_opened))]
         return _opened[configured]
 
 

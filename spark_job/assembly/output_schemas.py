@@ -7,7 +7,7 @@ session.
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from service.schemas.registry import RegistrySchemas, configuration, registry_errors, schemas_of
@@ -89,7 +89,7 @@ def output_encoder(
     return _output_encoder(configuration(registry), rules) if registry else None
 
 
-@cache
+@lru_cache(maxsize=4)  # each new secret makes another one
 def _output_encoder(configured: str, rules: OutputSchemaRules) -> OutputEncoder:
     options = json.loads(configured)[0]
     return OutputEncoder(schemas_of(options), str(options["url"]), rules)

@@ -1,10 +1,12 @@
 """A schema id is a verdict on the records that name it, never a reason to stop; and it stays one, whatever the registry says later."""
 
 import base64
+import gc
 import json
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 from service.schemas import registry as registry_module
-from service.schemas.registry import RegistrySchemas, _seconds
+from service.schemas.registry import RegistrySchemas, _seconds, schemas_of
 from service.schemas.wire import framed
 from service.schemas.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
 from spark_job.assembly import rebuild, rows, schemas
+from spark_job.assembly.output_schemas import output_encoder
 from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
+from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.recovery.positions.open_partitions import OpenPartition
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
@@ -161,6 +165,21 @@ def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
 @pytest.mark.parametrize("told", ["9" * 400, "Fri, 31 Dec 9999 23:59:59 -0500"])
 def test_a_pause_that_no_clock_can_count_is_none(told: str) -> None:
     assert _seconds(told) is None
+
+
+def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
+    """A worker of Spark lives for months, and some secrets for an hour."""
+    rules = OutputSchemaRules()
+
+    def rotated(secret: int) -> weakref.ref[RegistrySchemas]:
+        options = server.options() | {"basic.auth.user.info": f"job:{secret}"}
+        assert output_encoder(options, rules) is not None
+        return weakref.ref(schemas_of(options))
+
+    clients = [rotated(secret) for secret in range(10)]
+    gc.collect()
+    assert clients[0]() is None
+    assert clients[-1]() is not None
 
 
 def histories(seed: int) -> tuple[list[bytes], list[tuple[int, bool]]]:
