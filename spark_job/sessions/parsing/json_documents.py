@@ -39,8 +39,9 @@ _SPLIT = 16
 _FILTER_ROWS = 512
 _ODD = (b"NaN", b"Inf")
 _SCAN_BYTES = 256 << 10
-_HUGE_NUMBER = re.compile(rb"(\d{25})\d{175,}|(\.\d*)?[eE]\+?(\d{3,})")
-"""What orjson may refuse as infinite and Arrow takes: many digits, a large exponent."""
+_HUGE_NUMBER = re.compile(rb"\d{200}|[eE]\+?\d{3}")
+"""What orjson and Arrow may judge differently: many digits, a large exponent."""
+_TEXT_OR_NUMBER = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|(\d+)(?:\.(\d+))?(?:[eE]\+?(\d+))?', re.DOTALL)
 _GREATEST_EXPONENT = 308
 _DEEP_BYTES = 2000  # a payload of fewer bytes cannot nest deeper than orjson reads
 _DEEP_BRACKETS = 1000
@@ -130,11 +131,12 @@ class Decoder:
 
     def _acceptable(self, payload: bytes) -> bool:
         """Whether nothing is wrong that can be found without Arrow."""
+        if _HUGE_NUMBER.search(payload) is not None:
+            payload = _TEXT_OR_NUMBER.sub(_as_arrow_takes_it, payload)
         try:
             document = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            shorter = _HUGE_NUMBER.sub(_smaller, payload)
-            return shorter != payload and self._acceptable(shorter)
+            return False
         return (
             isinstance(document, dict)
             and all(
@@ -178,13 +180,24 @@ def at(document: dict[str, Any], path: FieldPath) -> object:
     return value
 
 
-def _smaller(number: re.Match[bytes]) -> bytes:
-    """A number that orjson reads, and that is no integer of 64 bits, where Arrow may take the one that was found."""
-    digits, fraction, exponent = number.groups()
-    if digits is not None:
-        return digits
-    takes = int(exponent[:9]) <= _GREATEST_EXPONENT + len(fraction or b"")
-    return b"e25" if takes else number[0]
+def _as_arrow_takes_it(found: re.Match[bytes]) -> bytes:
+    """In the place of a huge number: one that orjson reads, no integer of 64 bits, where Arrow takes it, and none where it does not."""
+    digits, fraction, exponent = found.groups()
+    if digits is None:
+        return found[0]
+    if exponent is not None and len(exponent) > 2:
+        exponent = exponent.lstrip(b"0")
+        takes = len(exponent) < 10 and int(exponent or b"0") <= _most_exponent(digits, fraction or b"")
+        return digits[:2] + b"e25" if takes else b"NaN"
+    return digits[:25] + found[0][len(digits) :] if len(digits) >= 200 else found[0]
+
+
+def _most_exponent(digits: bytes, fraction: bytes) -> int:
+    """What Arrow's parser, rapidjson, allows: it counts digits of a fraction as far as a double needs them."""
+    if digits != b"0":
+        return _GREATEST_EXPONENT + min(len(fraction), max(0, 18 - len(digits)))
+    significant = len(fraction.lstrip(b"0"))
+    return _GREATEST_EXPONENT + len(fraction) - significant + min(significant, 17)
 
 
 class _Pairs(list[tuple[str, Any]]):

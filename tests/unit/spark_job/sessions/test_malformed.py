@@ -284,6 +284,9 @@ def test_one_bad_record_in_a_large_block_costs_only_itself() -> None:
         b'{"d":{"k":"v","k":"v"}}',
         b'{"d":5}',
         b'{"e":"v","z":1e400}',
+        b'{"e":"v","z":0e999}',
+        b'{"e":"v","z":1.0e310}',
+        b'{"e":"v","z":1e0000000003099}',
         b'{"e":5,"z":' + b"1" * 400 + b"}",
         b'{"n":' + b"1" * 400 + b"}",
         b'{"n":1.5}',
@@ -327,6 +330,36 @@ def test_a_number_that_no_float_holds_is_judged_alike_whatever_its_neighbours_ar
         values = [*before, value, *after]
         rows = Decoder(PATHS).decode(pa.array(values, pa.large_binary())).rows.tolist()
         assert rows == [row for row, each in enumerate(values) if each == good or (each == value and alone)]
+
+
+def random_number(rng: random.Random) -> bytes:
+    """One around the bounds of a 64-bit float, by its exponent or by its digits."""
+    digits = rng.choice([b"0", b"9007199254740993", b"%d" % rng.randrange(10 ** rng.randint(1, 350))])
+    zeros, rest = b"0" * rng.choice([0, 3, 200]), b"%d" % rng.randrange(10 ** rng.randint(1, 40))
+    fraction = rng.choice([b"", b".0", b"." + zeros + rest])
+    exponent = 308 + rng.choice([0, 17, len(fraction), rng.randint(-330, 300)]) + rng.randint(-2, 2)
+    sign = rng.choice([b"e", b"E+", b"e-"]) + rng.choice([b"", b"0" * 12])
+    return digits + fraction + rng.choice([b"", sign + b"%d" % exponent])
+
+
+def test_numbers_that_no_float_holds_cost_no_block_for_each_and_a_text_beside_them_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, decoder, parsed = random.Random(1), Decoder(PATHS), []
+    texts = [b"", b"\\ue000", b"\\uE308.", b"\\\\e400", b'\\"0e999', b"9" * 300]
+    values = [b'{"e":"%b","z":%b}' % (rng.choice(texts), random_number(rng)) for _ in range(1_500)]
+    alone = [bool(len(decoder.decode(pa.array([value], pa.large_binary())).rows)) for value in values]
+    assert 100 < sum(alone) < 1_400
+    parse_block = Decoder._parse
+
+    def counted(of: Decoder, values: pa.LargeBinaryArray) -> pa.Table | None:
+        parsed.append(len(values))
+        return parse_block(of, values)
+
+    monkeypatch.setattr(Decoder, "_parse", counted)
+    rows = decoder.decode(pa.array(values, pa.large_binary())).rows.tolist()
+    assert rows == [row for row, good in enumerate(alone) if good]
+    assert len(parsed) < 40
 
 
 def test_a_slice_of_a_larger_column_is_decoded_as_itself() -> None:
