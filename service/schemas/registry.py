@@ -39,6 +39,8 @@ _MOST_PAUSE_S = 10.0
 _MOST_PAUSES = 3
 _MOST_OPEN = 4
 """Clients of a process: each new secret or certificate makes another one."""
+_LONGEST_OUTAGE_S = 3_600.0
+"""What a longer Retry-After counts as: its date may come from another clock."""
 
 
 class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
@@ -213,16 +215,18 @@ class _Pauses:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Of a Retry-After: a number, or a date."""
+    """Of a Retry-After: a number, or a date. None where it is neither."""
     try:
-        return max(0.0, float(int(retry_after)))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        at = parsedate_to_datetime(retry_after).astimezone(UTC)
-    except (ValueError, OverflowError):
+        seconds = (
+            float(retry_after) if retry_after.isdecimal() else _until(parsedate_to_datetime(retry_after))
+        )
+    except (ValueError, OverflowError):  # also of dates that no datetime can be
         return None
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, seconds), _LONGEST_OUTAGE_S)
+
+
+def _until(at: datetime) -> float:
+    return (at.astimezone(UTC) - datetime.now(UTC)).total_seconds()
 
 
 _opened: dict[str, RegistrySchemas] = {}

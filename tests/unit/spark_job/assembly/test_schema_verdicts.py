@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from service.schemas import registry as registry_module
-from service.schemas.registry import RegistrySchemas, _seconds, schemas_of
+from service.schemas.registry import RegistrySchemas, schemas_of
 from service.schemas.wire import framed
 from service.schemas.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
@@ -162,9 +162,20 @@ def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
     found.client.close()
 
 
-@pytest.mark.parametrize("told", ["9" * 400, "Fri, 31 Dec 9999 23:59:59 -0500"])
-def test_a_pause_that_no_clock_can_count_is_none(told: str) -> None:
-    assert _seconds(told) is None
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("9" * 400, 3_600),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 3_600),
+        ("Fri, 31 Dec 2021 23:59:59 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 -2300", None),
+        ("Fri, 31 Dec 2021 23:59:59 +9999999999999", None),
+        ("-5", None),
+        ("soon", None),
+    ],
+)
+def test_a_pause_is_an_hour_at_the_most_whatever_the_registry_writes(given: str, seconds: int | None) -> None:
+    assert registry_module._seconds(given) == seconds
 
 
 def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
