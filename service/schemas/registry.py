@@ -148,30 +148,47 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 return f"refers to {name!r}, which refers to itself", False
             if len(opened) == _MAX_REFERENCES:
                 return f"has over {_MAX_REFERENCES} references", False
-            answer = self._asked(partial(self.client.get_version, subject, version, True, fmt), _NOT_THERE)
+            answer = self._asked(partial(self._version, subject, version, fmt), _NOT_THERE)
             if answer is None:
                 return (
                     f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have",
                     True,
                 )
-            opened[name] = answer.schema.schema_str or ""
+            opened[name] = answer.schema_str or ""
             todo.append((reference, True))
-            todo += [(each, False) for each in reversed(answer.schema.references or ())]
+            todo += [(each, False) for each in reversed(answer.references or ())]
         return None
 
-    def _asked(self, ask: Callable[[], Answer], absent: "set[int] | frozenset[int]") -> Answer | None:
+    def _version(self, subject: str, version: int, fmt: str | None) -> "Schema":
+        return self.client.get_version(subject, version, True, fmt).schema
+
+    def _asked(self, ask: "Callable[[], Schema]", absent: "set[int] | frozenset[int]") -> "Schema | None":
         """The registry's answer; None where it is one of the codes `absent`. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with registry_errors(self._where):
             try:
-                return self._pauses.asked(ask)
+                return _checked(self._pauses.asked(ask))
             except SchemaRegistryError as error:
                 if error.http_status_code == 404 and error.error_code in absent:
                     return None
                 raise
-            except (KeyError, TypeError, AttributeError) as error:  # JSON, but no answer of a registry
+            except (
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ) as error:  # JSON, but no answer of a registry
+                self.client.clear_caches()  # type: ignore[no-untyped-call] # it keeps what it takes for one
                 raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _checked(answer: "Schema") -> "Schema":
+    """Raise TypeError where it is none: the client fills in what JSON of another server does not have."""
+    places = [place for each in answer.references or () for place in (each.name, each.subject)]
+    if not isinstance(answer.schema_str, str) or not all(isinstance(each, str | None) for each in places):
+        raise TypeError("it has no schema")
+    return answer
 
 
 class _PauseError(Exception):
@@ -303,7 +320,7 @@ def registry_errors(where: str) -> Iterator[None]:
         if error.http_status_code >= 500 or error.http_status_code in _PASSING:
             raise RegistryAwayError(told) from error
         raise RegistryRefusedError(told) from error
-    except httpx2.TransportError as error:
+    except httpx2.RequestError as error:  # of the transport, or a body that is not what its headers say
         raise RegistryAwayError(
             f"the schema registry at {where} does not answer: {type(error).__name__}: {error}"
         ) from error

@@ -201,6 +201,9 @@ def test_what_cannot_be_read_is_a_letter_with_its_bytes(server: Registry, tmp_pa
         (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', RegistryRefusedError),
         (404, b"<html>", RegistryRefusedError),
         (200, b"<html>", RegistryRefusedError),
+        (200, b'{"status": "UP"}', RegistryRefusedError),
+        (200, b'{"schema": 5}', RegistryRefusedError),
+        (200, b"[" * 100_000, RegistryRefusedError),
     ],
 )
 def test_a_registry_that_is_away_or_refuses_makes_no_letter(
