@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
+from pydantic import SecretStr
 
-from benchmarks.audit import settings_for
 from db.connection import connect
 from db.statements import queries
 from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.scope import Limits
 from publisher.status import outbox_metrics
 from publisher.status import publisher_status as status
+from service.settings import KafkaSettings, PostgresSettings, PublisherSettings, Settings
 from spark_job.sink.backpressure import BacklogReader
 
 _QUESTIONS = queries("benchmarks.history", "questions")
@@ -72,7 +73,12 @@ def _audit(dsn: str) -> Audit:
         began[name] = time.perf_counter()
         return lambda done: None
 
-    settings = settings_for(dsn, _NO_KAFKA)
+    # Built without the environment, which would win and may name other servers.
+    settings = Settings.model_construct(
+        postgres=PostgresSettings(dsn=SecretStr(dsn)),
+        kafka=KafkaSettings(bootstrap_servers=_NO_KAFKA),
+        publisher=PublisherSettings(),
+    )
     start, cpu = time.perf_counter(), time.process_time()
     with connect(settings.postgres, "benchmark", autocommit=True) as connection:
         report = audit(connection, settings, AuditRequest(Limits(), False, None, Path("lost")), phase)

@@ -63,8 +63,3 @@ class Checkout:
 
 
 OURS = Checkout("this version", Path(__file__).resolve().parents[2])
-
-
-def compared(baseline: Path | None) -> list[Checkout]:
-    """Return what is measured: this checkout, and the one at `baseline` where it is given."""
-    return [OURS] if baseline is None else [OURS, Checkout("before", baseline.resolve())]

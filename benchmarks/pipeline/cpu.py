@@ -1,8 +1,29 @@
 """CPU of a job's processes: the driver, its JVM, and Spark's Python workers."""
 
+from typing import NamedTuple
+
 import psutil
 
-from benchmarks.pipeline.progress import Cpu
+
+class Cpu(NamedTuple):
+    """Seconds of CPU that a job has used."""
+
+    driver: float
+    jvm: float
+    workers: float
+
+    def __sub__(self, earlier: "Cpu") -> "Cpu":
+        return Cpu(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    def plus(self, other: "Cpu") -> "Cpu":
+        """The sum."""
+        return Cpu(*(one + two for one, two in zip(self, other, strict=True)))
+
+    @property
+    def total(self) -> float:
+        """Of all three."""
+        return sum(self)
+
 
 NOTHING = Cpu(0.0, 0.0, 0.0)
 

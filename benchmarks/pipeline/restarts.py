@@ -7,8 +7,8 @@ from itertools import islice
 from uuid import uuid4
 
 from benchmarks.pipeline.checkout import Checkout
+from benchmarks.pipeline.idle import OUTPUT_PARTITIONS
 from benchmarks.pipeline.services import Services, running
-from benchmarks.pipeline.steady import OUTPUT_PARTITIONS
 from benchmarks.pipeline.traffic import Watcher, preload, send, wait_for, without_ends
 from benchmarks.support.report import Measured
 from benchmarks.support.servers import Servers

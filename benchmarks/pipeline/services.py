@@ -16,15 +16,11 @@ import psycopg
 
 from benchmarks.pipeline import cpu
 from benchmarks.pipeline.checkout import Checkout
-from benchmarks.pipeline.progress import Cpu, Sample
 from benchmarks.pipeline.traffic import wait_for
 from benchmarks.support.servers import Servers
-from benchmarks.transforms import OUTPUTS
 from devstack.processes.process import ServerProcess, launch
 
-_PROGRESS = """
-SELECT (SELECT coalesce(sum(events), 0)::bigint FROM outbox.lane), (SELECT coalesce(sum(input_events), 0)::bigint FROM outbox.batch)
-"""
+_EVENTS = "SELECT coalesce(sum(input_events), 0)::bigint FROM outbox.batch"
 _COMMITS = "SELECT created_at FROM outbox.batch WHERE created_at BETWEEN %s AND %s ORDER BY batch_id"
 _HOLDERS = "SELECT count(DISTINCT lease_holder) FROM outbox.lane WHERE lease_until > now()"
 _TAIL = 40
@@ -108,15 +104,9 @@ class Services:
             for part, name in (("job", "spark_job"), ("publisher", "publisher"))
         }
 
-    def cpu(self) -> Cpu:
+    def cpu(self) -> cpu.Cpu:
         """What the job has used since it was started."""
         return cpu.used_by(self._processes["spark_job"].identity.pid)
-
-    def sample(self) -> Sample:
-        """How far it is now."""
-        row = self._connection.execute(_PROGRESS).fetchone()
-        assert row is not None
-        return Sample(time.monotonic(), row[0] // OUTPUTS, row[1], self.cpu())
 
     def commits(self, begin_s: float, end_s: float) -> list[datetime]:
         """When the ledger got its rows within a time (seconds since 1970)."""
@@ -125,7 +115,11 @@ class Services:
 
     def wait_until_read(self, events: int, timeout_s: float) -> None:
         """Wait until the ledger has so many input events."""
-        wait_for(lambda: self.sample().events >= events, f"{events} events", timeout_s, self.check_alive)
+        wait_for(lambda: self._events() >= events, f"{events} events", timeout_s, self.check_alive)
+
+    def _events(self) -> int:
+        ((events,),) = self._connection.execute(_EVENTS).fetchall()
+        return int(events)
 
     def log_size(self) -> int:
         """Bytes of the job's log: where to read on, for `logged`."""

@@ -5,17 +5,16 @@ import math
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-T = TypeVar("T")
 Measured = Mapping[str, float]
 """One round: {measure: value}. Infinite where something never came."""
 
@@ -96,13 +95,6 @@ class Report:
         if page is not None:
             page.write_text(filled(page.read_text("utf-8"), self.name, self.as_table()), "utf-8")
         print(self.as_json() if as_json else self.as_table())
-
-
-def alternate(whose: Sequence[T], rounds: int, measure: Callable[[T], None]) -> None:
-    """Call `measure` so many times for each; who goes first alternates."""
-    for number in range(rounds):
-        for one in whose if number % 2 == 0 else whose[::-1]:
-            measure(one)
 
 
 def filled(page: str, name: str, text: str) -> str:

@@ -22,14 +22,3 @@ UPDATE outbox.lane l
 SET seq = d.seq, cursor_batch = d.to_batch, cursor_key = d.to_key
 FROM (SELECT DISTINCT ON (epoch, lane) epoch, lane, seq, to_batch, to_key FROM outbox.delivery ORDER BY epoch, lane, seq DESC) d
 WHERE d.epoch = l.epoch AND d.lane = l.lane
-
--- name: console_subjects
--- A session in the middle of the week with a batch, the outbox-id of its first output, and a letter: what the console is asked for.
-SELECT o.session_key, o.batch_id, o.session_topic_ids[1] || '/' || o.session_partitions[1] || '/' || o.session_ends[1] || '/0',
-       (SELECT max(d.dead_letter_id) / 2 FROM outbox.dead_letter d)
-FROM outbox.session_output o
-WHERE o.batch_id = (
-    SELECT min(b.batch_id) FROM outbox.batch b
-    WHERE b.batch_id >= (SELECT max(m.batch_id) / 2 FROM outbox.batch m) AND b.kind = 'stream' AND b.sessions > 0)
-ORDER BY o.session_key
-LIMIT 1

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from benchmarks.support.report import Report, alternate, filled
+from benchmarks.support.report import Report, filled
 from tests.support.paths import ROOT
 
 
@@ -50,12 +50,6 @@ def test_one_checkout_alone_has_no_ratio() -> None:
     ]
 
 
-def test_who_is_measured_first_alternates() -> None:
-    order: list[str] = []
-    alternate(["ours", "before"], 3, order.append)
-    assert order == ["ours", "before", "before", "ours", "ours", "before"]
-
-
 PAGE = """Text.
 
 <!-- measured: idle -->
@@ -85,7 +79,6 @@ def test_a_page_without_the_place_is_refused(name: str) -> None:
     [
         "idle",
         "held",
-        "partitions",
         "rebuild",
         "open-sessions",
     ],

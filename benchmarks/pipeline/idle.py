@@ -1,4 +1,4 @@
-"""Sessions at a steady rate: latency, what a batch takes, what an event costs; and what the job costs when nothing comes."""
+"""Sessions at a steady rate, and what the job costs when no more come."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from benchmarks.pipeline.checkout import Checkout
-from benchmarks.pipeline.latency import SentEnd, latencies
-from benchmarks.pipeline.progress import batch_s, cpu_us
+from benchmarks.pipeline.latency import SentEnd
 from benchmarks.pipeline.services import Services, running
 from benchmarks.pipeline.traffic import BROKER_STAMPS, Feeder, Watcher, wait_for
 from benchmarks.support.report import Measured
@@ -20,12 +19,6 @@ IDLE = {
     "cpu_percent": "CPU of the idle job, % of a core",
     "jvm_percent": "of it the JVM",
     "batches": "ledger rows written meanwhile",
-}
-BATCHES = {
-    "batch_ms": "from one commit to the next, median, ms",
-    "p50": "latency p50, s",
-    "p99": "p99, s",
-    "cpu_us_total": "CPU of an input event, us",
 }
 _FIRST_S = 600.0
 _LAST_S = 60.0
@@ -83,25 +76,6 @@ def flowing(
 
 
 OUTPUT_PARTITIONS = 4
-
-
-def measure_latency(flow: Flow, seconds: float) -> Measured:
-    """Measure for so many seconds, then wait for what is under way."""
-    services = flow.services
-    begin, before = time.time(), services.sample()
-    flow.wait(seconds)
-    end, after = time.time(), services.sample()
-    late = latencies(flow.stop(), flow.watcher.received, (begin, end))
-    return {
-        "p50": late.p50,
-        "p90": late.p90,
-        "p99": late.p99,
-        "greatest": late.greatest,
-        "sessions": late.sessions,
-        "missing": late.missing,
-        "batch_ms": 1e3 * batch_s(services.commits(begin, end)),
-        **cpu_us(before, after),
-    }
 
 
 def measure_idle(flow: Flow, seconds: float) -> Measured:
