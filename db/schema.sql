@@ -4288,6 +4288,7 @@ GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
 
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_writer;
 
 --
 -- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -

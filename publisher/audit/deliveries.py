@@ -4,11 +4,11 @@ from typing import Any
 
 import psycopg
 
+from db import windows
 from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import Scope
-from publisher.outbox import windows
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _ROWS = queries("publisher.audit", "rows")

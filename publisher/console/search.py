@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
+from db import windows
 from db.statements import queries
 from publisher.console.reader import Connection, permitted
 from publisher.lookup.positions import Candidate, LetterThere, OutboxId, Position, find_there, parse_place
 from publisher.lookup.records import RecordThere, record_at
-from publisher.outbox import windows
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 

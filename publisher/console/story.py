@@ -4,13 +4,13 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, LiteralString
 
+from db import windows
 from db.statements import queries
 from publisher.console.masking import shown_detail, shown_headers, shown_key
 from publisher.console.reader import Connection, Found, permitted, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
 from publisher.lookup.records import Copy
-from publisher.outbox import windows
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import psycopg
 from confluent_kafka import KafkaException
 
+from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.lookup.positions import OutboxId, find_there
 from publisher.lookup.records import Copy, Range, copies
-from publisher.outbox import windows
 from service import kafka_client
 from service.errors import UnavailableError
 from service.kafka_reading import Place

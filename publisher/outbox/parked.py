@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 
 import psycopg
 
+from db import windows
 from db.lanes import lane_hash
 from db.statements import queries
-from publisher.outbox import windows
-from publisher.outbox.windows import Window
+from db.windows import Window
 from service.errors import ContinuityError
 from service.fault_points import reach
 

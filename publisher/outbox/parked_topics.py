@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from db import windows
 from db.statements import queries
-from publisher.outbox import windows
 
 _TOPICS = queries("publisher", "parked_topics")
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from db import windows
 from db.statements import queries
-from publisher.outbox import windows
 from publisher.replay.filters import Filters
 from service.commands.times import Moment
 

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import psycopg
 
+from db import windows
 from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
-from publisher.outbox import windows
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.cursor import Cursor, Epoch
 from publisher.protocol.history import Mirror

@@ -71,13 +71,6 @@ FROM (
 ) k
 ORDER BY 1
 
--- name: kept_partitions
--- First and last batch of each partition that has any of these batches, oldest first.
-SELECT p.from_batch, p.to_batch
-FROM outbox.output_partition p
-WHERE NOT p.detaching AND p.to_batch >= %(from_batch)s AND (%(to_batch)s::bigint IS NULL OR p.from_batch <= %(to_batch)s::bigint)
-ORDER BY p.from_batch
-
 -- name: hold_off_retention
 -- Until the connection ends. Retention holds the same lock alone from its decision to the drop.
 SELECT pg_advisory_lock_shared(hashtextextended('outbox.retention', 0))

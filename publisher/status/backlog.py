@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
+from db import windows
 from db.statements import queries
-from publisher.outbox import windows
 from publisher.protocol.cursor import Cursor
 
 _LANES = queries("publisher", "lanes")

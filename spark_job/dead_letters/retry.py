@@ -17,8 +17,10 @@ from uuid import uuid4
 
 from psycopg.rows import dict_row
 
+from db import windows
 from db.lanes import lane_hash
 from db.statements import queries
+from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError
 from service.output_topics import OutputTopics
 from service.schemas.registry import schemas_of
@@ -146,10 +148,11 @@ class Retry:
         Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the step is in the outbox.
         """
         outcome = RetryOutcome()
+        next_batch = ledger.read_state(self._connection).next_batch
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
-        for mine, closed in self._sessions(letters, refusals):
+        for mine, closed in self._sessions(letters, refusals, next_batch):
             try:
                 with _registry_errors():
                     ready.append(Ready(mine, self._transformed(mine[0], closed)))
@@ -166,13 +169,16 @@ class Retry:
         if dry_run:
             outcome.retried = ready
         elif ready:
-            self._write(ready, outcome)
+            self._write(ready, outcome, next_batch)
         return outcome
 
     def _sessions(
-        self, letters: Sequence[StoredLetter], refusals: dict[int, str]
+        self, letters: Sequence[StoredLetter], refusals: dict[int, str], next_batch: int
     ) -> Iterator[tuple[tuple[StoredLetter, ...], ClosedSession]]:
-        """The sessions that the letters keep, of those that are not refused; adds why the others are none."""
+        """The sessions that the letters keep, of those that are not refused; adds why the others are none.
+
+        `next_batch`: of the outputs, those before it are looked at.
+        """
         events: dict[tuple[int, TopicPartition], list[StoredLetter]] = {}
         for letter in letters:
             if letter.dead_letter_id in refusals:
@@ -198,31 +204,38 @@ class Retry:
                     schemas = judged(schemas, events_of(some), assembly, NOTHING_REFUSED).schemas
                 found, refused = sessions_of(some, assembly, schemas)
             refusals |= refused
-            for closed, mine in found:
-                if self._was_read(closed.key, mine):
+            kept = windows.kept(self._connection, 0, next_batch - 1)
+            read = self._read_by_others([(closed.key, mine) for closed, mine in found], kept)
+            for place, (closed, mine) in enumerate(found):
+                if place in read:
                     refusals |= {letter.dead_letter_id: _READ for letter in mine}
                 else:
                     yield tuple(mine), closed
 
-    def _was_read(self, key: str, letters: Sequence[StoredLetter]) -> bool:
-        """Whether events of a session were read by others than its letters `malformed`; a last word under the writer lock only."""
-        first, last = letters[0], letters[-1]
+    def _read_by_others(
+        self, sessions: Sequence[tuple[str, Sequence[StoredLetter]]], batches: Sequence[Window]
+    ) -> set[int]:
+        """Return the places of sessions of which others than their letters `malformed` have events: what is open, other letters, and
+        outputs of these batches. A last word under the writer lock only, and there only of few batches: locks last as long as that one.
+        """
         now = position.read(self._connection)
-        if now is not None and last.first_offset >= now.safe(first.where):
-            return True
-        row = self._connection.execute(
-            _LETTERS["was_read"],
-            {
-                "key": key,
-                "topic_id": first.topic_id,
-                "partition": first.partition,
-                "first": first.first_offset,
-                "last": last.first_offset,
-            },
-            prepare=False,  # a generic plan would lock every partition of session_output
-        ).fetchone()
-        assert row is not None
-        return bool(row[0])
+        ends = [(letters[0], letters[-1].first_offset) for _, letters in sessions]
+        read = {
+            place
+            for place, (first, last) in enumerate(ends)
+            if now is not None and last >= now.safe(first.where)
+        }
+        places = {
+            "keys": [key for key, _ in sessions],
+            "topic_ids": [first.topic_id for first, _ in ends],
+            "partitions": [first.partition for first, _ in ends],
+            "firsts": [first.first_offset for first, _ in ends],
+            "lasts": [last for _, last in ends],
+        }
+        for window in batches:
+            found = self._connection.execute(_LETTERS["was_read"], places | window.bounds, prepare=False)
+            read |= {place for (place,) in found}
+        return read
 
     def _transformed(self, letter: StoredLetter, closed: ClosedSession) -> SessionRow:
         assembly = self._assembly(letter.generation)
@@ -246,16 +259,20 @@ class Retry:
             SessionPlace(letter.where.topic_id, letter.where.partition).fields(closed, outputs),
         )
 
-    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome) -> None:
+    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
+        """`next_batch`: of the outputs, those before it were looked at."""
         connection = self._connection
-        next_batch = ledger.read_state(connection).next_batch
-        ledger.ensure_partitions(connection, next_batch, next_batch + len(ready) + _PARTITIONS_AHEAD)
+        ahead = ledger.read_state(connection).next_batch
+        ledger.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
         with ownership.certain(connection):
             ownership.lock(connection)
             refusals = self._refusals([letter for one in ready for letter in one.letters])
-            for one in ready:
-                if one.letter.reason == "malformed" and self._was_read(one.session.key.decode(), one.letters):
-                    refusals |= {letter.dead_letter_id: _READ for letter in one.letters}
+            events = [one for one in ready if one.letter.reason == "malformed"]
+            since = Window(next_batch, ledger.read_state(connection).next_batch - 1)
+            for place in self._read_by_others(
+                [(one.session.key.decode(), one.letters) for one in events], [since]
+            ):
+                refusals |= {letter.dead_letter_id: _READ for letter in events[place].letters}
             retried = [
                 one for one in ready if not any(letter.dead_letter_id in refusals for letter in one.letters)
             ]

@@ -149,16 +149,20 @@ FROM outbox.dead_letter d
 WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
--- Whether events of a session were read by others than the letters that say they could not be: an output or another letter has them.
-SELECT EXISTS (
+-- Which of some sessions, by their places from 0 on, have events that were read by others than the letters that say they could not be: an output
+-- of a range of batches or another letter has them.
+SELECT k.place - 1
+FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
+    WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
+WHERE EXISTS (
         SELECT FROM outbox.dead_letter d
-        WHERE d.session_key = %(key)s AND d.topic_id = %(topic_id)s AND d.partition = %(partition)s AND d.reason <> 'malformed'
-            AND d.first_offset <= %(last)s AND d.last_offset >= %(first)s)
+        WHERE d.session_key = k.session_key AND d.topic_id = k.topic_id AND d.partition = k.partition AND d.reason <> 'malformed'
+            AND d.first_offset <= k.last_offset AND d.last_offset >= k.first_offset)
     OR EXISTS (
         SELECT FROM outbox.session_output o,
             unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
-        WHERE o.session_key = %(key)s AND s.topic_id = %(topic_id)s AND s.partition = %(partition)s
-            AND s.first_offset <= %(last)s AND s.end_offset >= %(first)s)
+        WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = k.session_key
+            AND s.topic_id = k.topic_id AND s.partition = k.partition AND s.first_offset <= k.last_offset AND s.end_offset >= k.first_offset)
 
 -- name: resolve_retried
 -- Each by the batch that holds its session. Of a session's events that were malformed, each has a letter of its own.

@@ -1,3 +1,5 @@
+REVOKE SELECT ON outbox.output_partition FROM outbox_writer;
+
 CREATE OR REPLACE VIEW outbox.output_row AS
 SELECT
     o.*,

@@ -278,3 +278,6 @@ SELECT 'publisher', 'none', NULL, NULL, NULL, NULL, NULL
 WHERE NOT EXISTS (SELECT FROM outbox.publisher_process p WHERE p.ended_at IS NULL AND p.alive_until > now() - interval '1 day');
 COMMENT ON COLUMN outbox.audit_service.state IS 'running; withdrawn: a publisher that lives and takes no lanes; gone: killed, or its machine is; none: nobody runs it';
 COMMENT ON COLUMN outbox.audit_service.detail IS 'why the job holds itself back, or why a publisher takes no lanes; NULL: neither';
+
+-- A retry of dead letters looks for their events window by window of the partitions that are kept.
+GRANT SELECT ON outbox.output_partition TO outbox_writer;

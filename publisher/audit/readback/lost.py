@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import psycopg
 
+from db import windows
 from db.statements import queries
 from publisher.audit.readback.digest import ExpectedOutput
-from publisher.outbox import windows
 
 _ROWS = queries("publisher.audit", "rows")
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from db import windows
 from db.statements import queries
 from publisher.console.reader import Connection, Found, may_read_all, permitted, read
-from publisher.outbox import parked_topics, windows
+from publisher.outbox import parked_topics
 from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.settings import Settings
 

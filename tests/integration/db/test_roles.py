@@ -164,7 +164,7 @@ def test_a_role_reads_the_views_that_it_needs_and_the_auditor_all(outbox: Outbox
     assert (
         readable
         == {
-            WRITER: SHARED_VIEWS,
+            WRITER: SHARED_VIEWS | {"output_partition"},
             PUBLISHER: SHARED_VIEWS | CHECKS,
             AUDITOR: views,
         }[role]

@@ -13,6 +13,8 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
 from spark_job.recovery.positions.generations import Connection
+from spark_job.sink import ledger
+from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import HERE, WHOLE, outputs, with_letters
 from tests.support.schemas.clicks import AVRO, avro_encoder
 from tests.support.schemas.registry import Registry, registry
@@ -20,6 +22,8 @@ from tests.support.sink.batches import Row, letter, session, still_open
 
 GENERATION = {"format": "avro", "start": "start", "entry": "entry", "end": "end", "topics": ["in"]}
 KINDS = ("start", "entry", "end")
+LOCKED = """SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            WHERE l.pid = pg_backend_pid() AND c.relkind = 'r' AND c.relname LIKE 'session\\_output\\_p%'"""
 
 
 @pytest.fixture(name="server")
@@ -33,12 +37,14 @@ def malformed(offset: int, kind: str, key: str = "k", schema_id: int = 1) -> Row
     return letter(None, offset, offset, "malformed", [avro_encoder(schema_id)(event)])
 
 
-def retry(dsn: str, connection: Connection, server: Registry, *ids: int) -> RetryOutcome:
+def retry(
+    dsn: str, connection: Connection, server: Registry, *ids: int, function: str = "counted"
+) -> RetryOutcome:
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("UPDATE outbox.generation SET assembly = %s", [orjson.dumps(GENERATION).decode()])
     settings = Settings(
         postgres={"dsn": dsn},  # type: ignore[arg-type]
-        transform={"function": f"{HERE}:counted"},  # type: ignore[arg-type]
+        transform={"function": f"{HERE}:{function}"},  # type: ignore[arg-type]
         schema_registry={"url": server.url, "options": {"max.retries": 0}},  # type: ignore[arg-type]
     )
     server.use(settings.schema_registry.client())
@@ -104,7 +110,49 @@ def test_a_session_of_which_other_events_were_read_is_not_made_of_the_rest(
     run.write(1, *(row for row in read if row not in opened), *(opened or [still_open(0)]))
     outcome = retry(database, connection, server, 1, 2)
     assert outcome.retried == []
+    assert len(outcome.refused) == 2
     assert all("other events of its session were read" in because for because in refused(outcome).values())
+
+
+def test_an_output_of_while_the_transform_runs_is_seen(
+    connection: Connection, database: str, server: Registry
+) -> None:
+    """Under the writer lock only the batches since the first look are looked at."""
+    server.register("clicks", "AVRO", AVRO)
+    run = with_letters(connection, malformed(10, "start"), malformed(14, "end"))
+    run.plan(1, (100, 50), (200, 50))
+
+    def commit() -> None:
+        run.write(1, session("k", 14, 119, []), still_open(0))
+
+    kept_letters.meanwhile[:] = [commit]
+    try:
+        outcome = retry(database, connection, server, 1, 2, function="interrupted")
+    finally:
+        kept_letters.meanwhile.clear()
+    assert {number: because[:38] for number, because in refused(outcome).items()} == dict.fromkeys(
+        (1, 2), "other events of its session were read:"
+    )
+
+
+def test_a_retry_locks_the_partitions_of_a_window_of_all_that_are_kept(
+    connection: Connection, database: str, server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.register("clicks", "AVRO", AVRO)
+    with_letters(connection, *(malformed(10 + number, kind) for number, kind in enumerate(KINDS)))
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("SELECT outbox.ensure_partitions(1, 600000)")
+    held = []
+
+    def insert_rows(*arguments: Any) -> None:
+        held.extend(connection.execute(LOCKED).fetchall())
+        stored(*arguments)
+
+    stored = ledger.insert_rows
+    monkeypatch.setattr(ledger, "insert_rows", insert_rows)
+    assert len(retry(database, connection, server).retried) == 1
+    ((partitions,),) = held
+    assert partitions <= 2
 
 
 def test_of_a_header_s_id_nothing_is_kept(connection: Connection, database: str, server: Registry) -> None:

@@ -13,7 +13,7 @@ import psycopg
 
 from db.statements import queries
 
-_ROWS = queries("publisher", "rows")
+_KEPT = queries("db", "partitions")["kept"]
 
 BATCHES = 100_000
 """Batches of a window where partitions are not asked for: ten of the narrowest."""
@@ -42,9 +42,7 @@ def cut(first: int, last: int) -> Iterator[Window]:
 
 def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None = None) -> list[Window]:
     """Return the batches from `first` to `last` whose rows are kept, some partitions to a window, oldest first. Raises psycopg.Error."""
-    partitions = connection.execute(
-        _ROWS["kept_partitions"], {"from_batch": first, "to_batch": last}
-    ).fetchall()
+    partitions = connection.execute(_KEPT, {"from_batch": first, "to_batch": last}).fetchall()
     return [
         Window(part[0][0], part[-1][1])
         for part in (partitions[n : n + _PARTITIONS] for n in range(0, len(partitions), _PARTITIONS))
