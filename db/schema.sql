@@ -2251,6 +2251,160 @@ COMMENT ON COLUMN outbox.audit_minute.delivered_events IS 'output events sent by
 COMMENT ON COLUMN outbox.audit_minute.worst_lag_s IS 'seconds from the commit of a batch to the delivery of its rows, the longest of this minute''s deliveries; NULL: nothing sent, or the rows are dropped. Of rows that are dropped in part: the oldest that is left';
 
 --
+-- Name: operation; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.operation (
+    operation_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    login text DEFAULT SESSION_USER NOT NULL,
+    client inet DEFAULT inet_client_addr(),
+    os_user text NOT NULL,
+    host text NOT NULL,
+    command text NOT NULL,
+    arguments jsonb NOT NULL,
+    result jsonb NOT NULL,
+    CONSTRAINT operation_named CHECK (((command <> ''::text) AND (os_user <> ''::text) AND (host <> ''::text)))
+);
+
+--
+-- Name: TABLE operation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.operation IS 'The operator log: what commands changed, each row in the transaction of its change. Append-only: no service role updates or deletes.';
+
+--
+-- Name: COLUMN operation.operation_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.operation_id IS 'number of the row';
+
+--
+-- Name: COLUMN operation.at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.at IS 'when, by the clock of Postgres';
+
+--
+-- Name: COLUMN operation.login; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.login IS 'the Postgres login, whatever SET ROLE said';
+
+--
+-- Name: COLUMN operation.client; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.client IS 'address from which the connection came; NULL: a socket on the server itself';
+
+--
+-- Name: COLUMN operation.os_user; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.os_user IS 'user of the process, as the process says';
+
+--
+-- Name: COLUMN operation.host; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.host IS 'host of the process, as the process says';
+
+--
+-- Name: COLUMN operation.command; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.command IS 'the command, without its options';
+
+--
+-- Name: COLUMN operation.arguments; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.arguments IS 'what it was asked for, without secrets; session keys only as their number';
+
+--
+-- Name: COLUMN operation.result; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.operation.result IS 'what this transaction changed';
+
+--
+-- Name: audit_operation; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.audit_operation AS
+ SELECT operation_id,
+    at,
+    login,
+    client,
+    os_user,
+    host,
+    command,
+    arguments,
+    result
+   FROM outbox.operation o
+  ORDER BY operation_id DESC;
+
+--
+-- Name: VIEW audit_operation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.audit_operation IS 'What people had the commands change, newest first; LIMIT reads no more than it returns. Each row committed with its change.';
+
+--
+-- Name: COLUMN audit_operation.operation_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.operation_id IS 'number of the row';
+
+--
+-- Name: COLUMN audit_operation.at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.at IS 'when, by the clock of Postgres';
+
+--
+-- Name: COLUMN audit_operation.login; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.login IS 'the Postgres login';
+
+--
+-- Name: COLUMN audit_operation.client; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.client IS 'address from which the connection came; NULL: a socket on the server itself';
+
+--
+-- Name: COLUMN audit_operation.os_user; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.os_user IS 'user of the process, as the process says';
+
+--
+-- Name: COLUMN audit_operation.host; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.host IS 'host of the process, as the process says';
+
+--
+-- Name: COLUMN audit_operation.command; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.command IS 'the command, without its options';
+
+--
+-- Name: COLUMN audit_operation.arguments; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.arguments IS 'what it was asked for';
+
+--
+-- Name: COLUMN audit_operation.result; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.audit_operation.result IS 'what this transaction changed';
+
+--
 -- Name: audit_reconciliation; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -3435,6 +3589,19 @@ CREATE TABLE outbox.identity (
 );
 
 --
+-- Name: operation_operation_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
+--
+
+ALTER TABLE outbox.operation ALTER COLUMN operation_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.operation_operation_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
 -- Name: parked_topic; Type: TABLE; Schema: outbox; Owner: -
 --
 
@@ -3939,6 +4106,13 @@ ALTER TABLE ONLY outbox.lane_epoch
 
 ALTER TABLE ONLY outbox.lane
     ADD CONSTRAINT lane_pkey PRIMARY KEY (epoch, lane);
+
+--
+-- Name: operation operation_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.operation
+    ADD CONSTRAINT operation_pkey PRIMARY KEY (operation_id);
 
 --
 -- Name: parked parked_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
@@ -4786,6 +4960,53 @@ GRANT SELECT ON TABLE outbox.audit_key_without_output TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_minute TO outbox_auditor;
+
+--
+-- Name: TABLE operation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.operation TO outbox_auditor;
+
+--
+-- Name: COLUMN operation.os_user; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_writer;
+GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_publisher;
+
+--
+-- Name: COLUMN operation.host; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(host) ON TABLE outbox.operation TO outbox_writer;
+GRANT INSERT(host) ON TABLE outbox.operation TO outbox_publisher;
+
+--
+-- Name: COLUMN operation.command; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(command) ON TABLE outbox.operation TO outbox_writer;
+GRANT INSERT(command) ON TABLE outbox.operation TO outbox_publisher;
+
+--
+-- Name: COLUMN operation.arguments; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_writer;
+GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_publisher;
+
+--
+-- Name: COLUMN operation.result; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(result) ON TABLE outbox.operation TO outbox_writer;
+GRANT INSERT(result) ON TABLE outbox.operation TO outbox_publisher;
+
+--
+-- Name: TABLE audit_operation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.audit_operation TO outbox_auditor;
 
 --
 -- Name: TABLE audit_reconciliation; Type: ACL; Schema: outbox; Owner: -

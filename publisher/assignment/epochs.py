@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from db import operations
 from db.statements import queries
 from publisher.assignment import membership
 from publisher.assignment.membership import Process
@@ -98,7 +99,12 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
     Raises LanesNotChangedError, UnavailableError when the job holds the writer lock for longer than a command waits.
     """
     try:
-        row = connection.execute(_EPOCHS["change_lanes"], {"lanes": lanes}).fetchone()
+        with connection.transaction():
+            row = connection.execute(_EPOCHS["change_lanes"], {"lanes": lanes}).fetchone()
+            if row is None:
+                raise RuntimeError("change_lanes returned nothing")
+            found = {"epoch": row[0], "from_batch": row[1]}
+            operations.record(connection, "publisher lanes set", {"lanes": lanes}, found)
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         _explain(error)
         return None
@@ -107,8 +113,6 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
             "the job is writing a batch and has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "
             "changed; try again, or with a longer OUTBOX_POSTGRES__LOCK_TIMEOUT_MS"
         ) from error
-    if row is None:
-        raise RuntimeError("change_lanes returned nothing")
     epochs = [EpochRow._make(found) for found in connection.execute(_EPOCHS["all"])]
     before = max(epoch for epoch in epochs if epoch.epoch < row[0])
     return Change(row[0], row[1], lanes, before.lanes)

@@ -118,6 +118,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("parked", {"requeued_batch": 2}, "parked_requeued_by"),
     ("parked", {"state": "requeued", "requeued_batch": 1}, "parked_requeued_later"),
     ("parked_topic", {"topic": ""}, "parked_topic_named"),
+    ("operation", {"command": ""}, "operation_named"),
     ("run", {"restored": "somehow"}, "run_restored_known"),
     ("run", {"rebuild_offsets": -1}, "run_natural"),
     ("run", {"max_events": 0}, "run_natural"),

@@ -160,6 +160,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0008",
         "applied 0009",
         "applied 0010",
+        "applied 0011",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout

@@ -13,7 +13,15 @@ WRITER, PUBLISHER, AUDITOR = ROLES
 
 TABLES = ("identity", "writer", "retention", "removed_letters", *VALID)
 READABLE = {
-    WRITER: {*TABLES} - {"delivery", "parked_topic", "publisher_process", "replay", "replay_key"},
+    WRITER: {*TABLES}
+    - {
+        "delivery",
+        "operation",
+        "parked_topic",
+        "publisher_process",
+        "replay",
+        "replay_key",
+    },
     PUBLISHER: {
         "identity",
         "generation",
@@ -53,8 +61,18 @@ INSERTABLE = {
         "run",
         "savepoint",
         "request",
+        "operation",
     },
-    PUBLISHER: {"lane", "delivery", "parked", "parked_topic", "publisher_process", "replay", "replay_key"},
+    PUBLISHER: {
+        "lane",
+        "delivery",
+        "parked",
+        "parked_topic",
+        "publisher_process",
+        "replay",
+        "replay_key",
+        "operation",
+    },
     AUDITOR: set[str](),
 }
 UPDATABLE = {

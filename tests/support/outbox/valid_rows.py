@@ -121,6 +121,13 @@ VALID: dict[str, dict[str, Any]] = {
         "events_total": 40,
     },
     "replay_key": {"replay_id": 1, "session_key": "key"},
+    "operation": {
+        "os_user": "ann",
+        "host": "host",
+        "command": "publisher lanes set",
+        "arguments": Jsonb({"lanes": 4}),
+        "result": Jsonb({"epoch": 2}),
+    },
 }
 
 PARENTS: dict[str, tuple[str, ...]] = {
@@ -139,6 +146,7 @@ PARENTS: dict[str, tuple[str, ...]] = {
     "publisher_process": (),
     "replay": (),
     "replay_key": ("replay",),
+    "operation": (),
 }
 
 

@@ -1,0 +1,2 @@
+DROP VIEW outbox.audit_operation;
+DROP TABLE outbox.operation;

@@ -1,0 +1,72 @@
+"""The operator log `outbox.operation`: who had a command change something. Its row commits with the change, or neither does."""
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.types.json import Jsonb
+
+from db.statements import queries
+from service.printable import printable
+
+_OPERATIONS = queries("db", "operations")
+
+_MOST_ITEMS = 100
+_MOST_CHARACTERS = 1_000
+
+
+def record(
+    connection: psycopg.Connection[Any],
+    command: str,
+    arguments: Mapping[str, Any],
+    result: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a row of the log. Call it in the transaction of the change; one row for each transaction that changes something.
+
+    `command`: as it is typed, without options ("publisher lanes set"). `arguments`: what it was asked for, JSON-ready; None and False are
+    left out. Never secrets, and session keys only as their number: a key that is erased must not live on here. `result`: what this
+    transaction changed. Long lists and texts are cut. Raises RuntimeError outside a transaction, psycopg.Error.
+    """
+    if connection.info.transaction_status is not TransactionStatus.INTRANS:
+        raise RuntimeError(f"{command}: an operation is recorded in the transaction of its change")
+    connection.execute(
+        _OPERATIONS["record"],
+        {
+            "os_user": _os_user(),
+            "host": socket.gethostname(),
+            "command": command,
+            "arguments": Jsonb(
+                {name: _cut(value) for name, value in arguments.items() if value not in (None, False)}
+            ),
+            "result": Jsonb(_cut(result or {})),
+        },
+    )
+
+
+def _os_user() -> str:
+    """The process' own user: the environment (LOGNAME) could name another."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())  # a container's user needs no name
+
+
+def _cut(value: Any) -> Any:
+    """Return the value without what jsonb refuses, and with an end."""
+    match value:
+        case str():
+            text = printable(value)
+            return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+        case Mapping():
+            return {str(name): _cut(each) for name, each in value.items()}
+        case Sequence():
+            shown = [_cut(each) for each in value[:_MOST_ITEMS]]
+            return shown if len(value) <= _MOST_ITEMS else [*shown, f"… {len(value) - _MOST_ITEMS} more"]
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return printable(str(value))
