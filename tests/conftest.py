@@ -92,7 +92,10 @@ def template_database(postgres: PostgresServer) -> str:
 
     # An external server may still have the one of an earlier run, with another schema.
     postgres.drop_database(TEMPLATE_DATABASE)
-    upgrade(postgres.create_database(TEMPLATE_DATABASE))
+    dsn = postgres.create_database(TEMPLATE_DATABASE)
+    upgrade(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM outbox.operation")
     return TEMPLATE_DATABASE
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import psycopg
 from alembic import context
+from alembic.runtime.migration import MigrationInfo
 from alembic.util import CommandError
 from psycopg.rows import TupleRow
 from pydantic import SecretStr
 from sqlalchemy import Connection, create_engine, exc
 from sqlalchemy.pool import NullPool
 
+from db import operations
 from db.connection import connect
 from db.migrate import Tell, explain
 from db.statements import migration_script
@@ -52,8 +54,17 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
     if raw is None:
         raise RuntimeError("SQLAlchemy gave a connection without a driver connection")
     tell: Tell | None = context.config.attributes.get("tell")
-    if tell is not None:
-        options |= {"on_version_apply": lambda step, **_: tell(step.up_revision_id, step.up_revision.doc)}
+
+    def applied(step: MigrationInfo, **_: Any) -> None:
+        """Record it and tell it, in the migration's transaction."""
+        if run(raw, "log_exists"):
+            command = "outbox-migrate up" if step.is_upgrade else "outbox-migrate down"
+            operations.record(raw, command, {}, {"revision": step.up_revision_id})
+        if tell is not None:
+            script: Any = step.up_revision  # alembic's own annotation lacks what its scripts have
+            tell(script.revision, script.doc)
+
+    options |= {"on_version_apply": applied}
     context.configure(connection=connection, transaction_per_migration=True, **options)
     # `alembic current` and its like only look.
     changes = not context.get_context().opts.get("dont_mutate", False)

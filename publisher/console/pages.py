@@ -178,6 +178,11 @@ def _replays(asked: Asked) -> Found:
     return {"replays": rows, "next": rows[-1]["replay_id"] if len(rows) == ROWS else None}
 
 
+def _operations(asked: Asked) -> Found:
+    rows = read(asked.connection, _DELIVERY["operations"], before=asked.number("before", _LAST), rows=ROWS)
+    return {"operations": rows, "next": rows[-1]["operation_id"] if len(rows) == ROWS else None}
+
+
 def _parked(asked: Asked) -> Found:
     state = asked.text("state", "parked")
     batch_id, key = asked.number("batch", _LAST), asked.text("key")
@@ -283,6 +288,7 @@ PAGES = (
     ConsolePage("/batch", "batch.html", _batch),
     ConsolePage("/deliveries", "deliveries.html", _deliveries, live=True),
     ConsolePage("/replays", "replays.html", _replays, live=True),
+    ConsolePage("/operations", "operations.html", _operations),
     ConsolePage("/parked", "parked.html", _parked),
     ConsolePage("/letters", "letters.html", _letters),
     ConsolePage("/letter", "letter.html", _letter, waits_for_others=True),

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from db import windows
+from db import operations, windows
 from db.lanes import lane_hash
 from db.statements import queries
 from db.windows import Window
@@ -51,6 +51,11 @@ class Choice:
     to_batch: int
     rows: Sequence[RowName] | None = None
     reasons: Sequence[str] | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, for the operator log."""
+        rows = None if self.rows is None else len(self.rows)
+        return {"reasons": self.reasons, "rows": rows, "all": self.rows is None and self.reasons is None}
 
     def parameters(self) -> dict[str, Any]:
         """Parameters of the statements that choose."""
@@ -118,7 +123,7 @@ def _requeue_round(
     after_key = ""
     while step := _next_step(connection, choice, window, after_key):
         try:
-            batch_id = _requeue_step(connection, step, run_id)
+            batch_id = _requeue_step(connection, choice, step, run_id)
         except psycopg.errors.SerializationFailure:
             continue  # the lanes, or what is parked, changed since it was read: read again
         reach("requeue.after_batch")
@@ -143,21 +148,26 @@ def _next_step(
     return step
 
 
-def _requeue_step(connection: psycopg.Connection[Any], step: Sequence[RowName], run_id: UUID) -> int:
+def _requeue_step(
+    connection: psycopg.Connection[Any], choice: Choice, step: Sequence[RowName], run_id: UUID
+) -> int:
     lanes = _newest_batch_and_lanes(connection)[1]
     if lanes is None:
         raise ContinuityError("there are no lanes yet: the job makes the first ones when it starts")
-    row = connection.execute(
-        _PARKED["requeue"],
-        {
-            "session_keys": [row.session_key for row in step],
-            "batch_ids": [row.batch_id for row in step],
-            "lanes": [lane_hash(row.session_key.encode()) % lanes for row in step],
-            "lane_count": lanes,
-            "run_id": run_id,
-        },
-    ).fetchone()
-    assert row is not None  # a function's one value
+    with connection.transaction():
+        row = connection.execute(
+            _PARKED["requeue"],
+            {
+                "session_keys": [row.session_key for row in step],
+                "batch_ids": [row.batch_id for row in step],
+                "lanes": [lane_hash(row.session_key.encode()) % lanes for row in step],
+                "lane_count": lanes,
+                "run_id": run_id,
+            },
+        ).fetchone()
+        assert row is not None  # a function's one value
+        done = {"rows": len(step), "batch": row[0]}
+        operations.record(connection, "publisher parked requeue", choice.asked(), done)
     return int(row[0])
 
 
@@ -168,7 +178,11 @@ def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, i
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
     """Put away what is chosen: the rows are kept, but not sent. Returns how many."""
-    return connection.execute(_PARKED["discard"], choice.parameters()).rowcount
+    with connection.transaction():
+        discarded = connection.execute(_PARKED["discard"], choice.parameters()).rowcount
+        if discarded:
+            operations.record(connection, "publisher parked discard", choice.asked(), {"rows": discarded})
+    return discarded
 
 
 def explain_not_parked(connection: psycopg.Connection[Any], row: RowName) -> str | None:

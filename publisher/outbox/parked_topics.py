@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from db import windows
+from db import operations, windows
 from db.statements import queries
 
 _TOPICS = queries("publisher", "parked_topics")
@@ -42,9 +42,15 @@ def waiting(connection: psycopg.Connection[Any], topic: str) -> Waiting:
 
 def decide(connection: psycopg.Connection[Any], topic: str) -> None:
     """Have the rows for a topic parked while it is missing."""
-    connection.execute(_TOPICS["decide"], {"topic": topic})
+    with connection.transaction():
+        connection.execute(_TOPICS["decide"], {"topic": topic})
+        operations.record(connection, "publisher parked park", {"topic": topic})
 
 
 def take_back(connection: psycopg.Connection[Any], topic: str) -> bool:
     """Let the rows for a missing topic stop their lanes again; return whether the decision stood."""
-    return connection.execute(_TOPICS["take_back"], {"topic": topic}).rowcount == 1
+    with connection.transaction():
+        stood = connection.execute(_TOPICS["take_back"], {"topic": topic}).rowcount == 1
+        if stood:
+            operations.record(connection, "publisher parked park", {"topic": topic, "end": True})
+    return stood

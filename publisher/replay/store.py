@@ -10,6 +10,7 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
+from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
 from publisher.protocol.cursor import Cursor
@@ -101,6 +102,8 @@ def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -
             with cursor.copy(_REPLAYS["copy_keys"]) as copy:
                 for key in keys:
                     copy.write_row((replay_id, key))
+        asked = new._asdict() | {"keys": None if keys is None else len(keys), "requested": None}
+        operations.record(connection, "publisher replay start", asked, {"replay": replay_id})
     return load(connection, replay_id)
 
 
@@ -125,7 +128,11 @@ def keys(connection: Connection, replay_id: int) -> list[str]:
 
 def change(connection: Connection, replay_id: int, state: str) -> Replay:
     """Pause or cancel it, where it is not over. Raises SettingsError where it is."""
-    changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount
+    command = {"paused": "publisher replay pause", "cancelled": "publisher replay cancel"}[state]
+    with connection.transaction():
+        changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount
+        if changed:
+            operations.record(connection, command, {"replay": replay_id}, {"state": state})
     found = load(connection, replay_id)
     if changed != 1 and found.state != state:
         raise SettingsError(f"replay {replay_id} is {found.state}: there is nothing left to change")
@@ -134,7 +141,11 @@ def change(connection: Connection, replay_id: int, state: str) -> Replay:
 
 def set_rate(connection: Connection, replay_id: int, rate: int | None) -> None:
     """Change the rate, None: as fast as it goes. Whoever works on it learns it when it starts."""
-    connection.execute(_REPLAYS["set_rate"], {"replay_id": replay_id, "events_per_second": rate})
+    with connection.transaction():
+        connection.execute(_REPLAYS["set_rate"], {"replay_id": replay_id, "events_per_second": rate})
+        operations.record(
+            connection, "publisher replay go-on", {"replay": replay_id}, {"events_per_second": rate}
+        )
 
 
 def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> list[Replay]:
@@ -154,9 +165,14 @@ class ReplayLease:
     def claim(
         cls, connection: Connection, replay_id: int, holder: str, seconds: float, *, paused_too: bool
     ) -> "ReplayLease | None":
-        """Take it if it runs (or is paused, where `paused_too`) and nobody living holds it."""
+        """Take it if it runs (or is paused, where `paused_too`: a person continues it) and nobody living holds it."""
         parameters = {"replay_id": replay_id, "holder": holder, "lease_s": seconds, "paused_too": paused_too}
-        row = connection.execute(_REPLAYS["claim"], parameters).fetchone()
+        with connection.transaction():
+            row = connection.execute(_REPLAYS["claim"], parameters).fetchone()
+            if row is not None and paused_too:
+                operations.record(
+                    connection, "publisher replay go-on", {"replay": replay_id}, {"state": "running"}
+                )
         return None if row is None else cls(replay_id, seconds, row)
 
     def renew(self, connection: Connection) -> str:

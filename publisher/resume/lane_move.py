@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Producer
 
+from db import operations
 from db.statements import queries
 from publisher.assignment.membership import add_lanes
 from publisher.delivery.admission import Admission
@@ -207,9 +209,22 @@ class LaneMove(Delivery[LanePlan | None, LanePlan]):
             f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane continue after {self._lane.move.to} and "
             "did not end. Run it again, or start `publisher run`, which continues where that stopped"
         )
-        marked = connection.execute(_RESUMES["mark_lane"], self._held().parameters | {"reason": reason})
-        if marked.rowcount != 1:
-            raise LeaseLostError(f"lane {self._number} was taken over by another publisher")
+        with connection.transaction():
+            marked = connection.execute(_RESUMES["mark_lane"], self._held().parameters | {"reason": reason})
+            if marked.rowcount != 1:
+                raise LeaseLostError(f"lane {self._number} was taken over by another publisher")
+            # Before Kafka's commit: no lane is moved there without its row in the operator log.
+            operations.record(connection, "publisher resume", self._plan.request.asked(), self._outcome())
+
+    def _outcome(self) -> dict[str, Any]:
+        (again, skipped), to = (self._lane.again, self._lane.skipped), self._lane.move.to
+        return {
+            "epoch": self._epoch,
+            "lane": self._number,
+            "after_batch": to.batch_id,
+            "events_again": again[1],
+            "events_skipped": skipped[1],
+        }
 
     def _progress(self, chunk: LanePlan, rows: list[Row]) -> Sequence[ProgressRecord]:
         topic, progress = self._context.progress_topic, self._sent()

@@ -27,6 +27,17 @@ class ResumeRequest(NamedTuple):
     lanes: Sequence[int] = ()
     accepted: AcceptedRebinding = AcceptedRebinding()
 
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, for the operator log."""
+        return {
+            "from": self.way,
+            "batch": self.batch or None,
+            "lanes": list(self.lanes) or None,
+            "accept_new_cluster": self.accepted.cluster,
+            "accept_new_server": self.accepted.server,
+            "accept_new_topics": list(self.accepted.topics) or None,
+        }
+
     def __str__(self) -> str:
         return f"--from {self.way}" + (f" {self.batch}" if self.way is Way.BATCH else "")
 

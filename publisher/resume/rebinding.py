@@ -1,5 +1,6 @@
 """What an outbox is bound to, what it would be bound to, and which differences the person who resumes has accepted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
+from db import operations
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, check_cluster, check_prefix, check_server, read_identity
@@ -88,8 +90,14 @@ def look(
     )
 
 
-def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
-    """Record it. Raises ContinuityError where what it replaces is no longer what was found."""
+def rebind(connection: psycopg.Connection[Any], binding: Binding, asked: Mapping[str, Any]) -> None:
+    """Record it; `asked`: for the operator log. Raises ContinuityError where what it replaces is no longer what was found."""
+    with connection.transaction():
+        changed = _rebind(connection, binding)
+        operations.record(connection, "publisher resume", asked, changed)
+
+
+def _rebind(connection: psycopg.Connection[Any], binding: Binding) -> dict[str, Any]:
     before = binding.found.output_topic_ids
     accepted = {name: now for name, now in binding.topic_ids.items() if before.get(name) != now}
     replaced = {name: before[name] for name in accepted if name in before}
@@ -112,3 +120,9 @@ def rebind(connection: psycopg.Connection[Any], binding: Binding) -> None:
             "what this outbox is bound to (outbox.identity: cluster, server, topics) was changed meanwhile, so nothing of it was recorded. "
             "Lanes that were moved stay moved; run the command again"
         )
+    return {
+        "cluster_id": binding.cluster_id,
+        "system_identifier": binding.system_identifier,
+        "timeline": binding.timeline,
+        "output_topic_ids": accepted,
+    }

@@ -59,7 +59,7 @@ class Resume:
             done(move.run())
         reach("resume.before_binding")
         if plan.binding.changed:
-            rebind(self._connection, plan.binding)
+            rebind(self._connection, plan.binding, plan.request.asked())
         # A publisher that looks at stopped lanes only now and then looks now.
         wake_publishers(self._connection)
 

@@ -7,6 +7,7 @@ import structlog
 from psycopg import sql
 
 from db.statements import queries
+from publisher.retention.recording import record
 from publisher.retention.survey import MARK, leftovers
 from service.errors import UnavailableError
 from service.fault_points import reach
@@ -66,7 +67,9 @@ def _finalize(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 def _drop(connection: psycopg.Connection[Any], name: str) -> None:
-    _alter(connection, name, sql.SQL("DROP TABLE {partition}"))
+    with connection.transaction():
+        _alter(connection, name, sql.SQL("DROP TABLE {partition}"))
+        record(connection, dropped=name)
 
 
 def _alter(connection: psycopg.Connection[Any], name: str, command: sql.SQL) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 
 from db.statements import queries
+from publisher.retention.recording import record
 from service.fault_points import reach
 from service.settings import RetentionSettings
 
@@ -59,18 +60,19 @@ def remove_letters(
     for is_open in (False, True) if settings.drop_open_letters else (False,):
         after, more = 0, True
         while more:
-            row = connection.execute(
-                _LETTERS["remove"],
-                {
-                    "keep_s": settings.keep_letters_s,
-                    "open": is_open,
-                    "after": after,
-                    "excess": excess,
-                    "rows": rows_at_once,
-                },
-            ).fetchone()
-            assert row is not None
-            deleted, freed, after, more = row
+            parameters = {
+                "keep_s": settings.keep_letters_s,
+                "open": is_open,
+                "after": after,
+                "excess": excess,
+                "rows": rows_at_once,
+            }
+            with connection.transaction():
+                row = connection.execute(_LETTERS["remove"], parameters).fetchone()
+                assert row is not None
+                deleted, freed, after, more = row
+                if deleted:
+                    record(connection, letters=deleted, open=is_open, up_to=after)
             removed, excess = removed + deleted, max(0, excess - freed)
             if deleted:
                 reach("retention.during_pruning")

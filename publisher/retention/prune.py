@@ -8,6 +8,7 @@ import psycopg
 from db.statements import queries
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.letters import remove_letters
+from publisher.retention.recording import record
 from service.fault_points import reach
 from service.settings import RetentionSettings
 
@@ -48,14 +49,14 @@ def prune(
     batches = parked = epochs = 0
     if floor is not None:
         connection.execute(_PRUNING["resumes"], {"floor": floor})
-        parked = _repeat(connection, _PRUNING["parked"], rows_at_once, floor=floor, keep_s=keep_s)
+        parked = _repeat(connection, "parked", _PRUNING["parked"], rows_at_once, floor=floor, keep_s=keep_s)
         # Before the ledger: an epoch and its lanes name rows of it.
         epochs = _prune_epochs(connection, floor, keep_s)
         batches = _prune_batches(connection, floor, keep_s, rows_at_once)
         reach("retention.after_ledger")
-    processes = _repeat(connection, _PRUNING["processes"], rows_at_once, keep_s=keep_s)
-    _repeat(connection, _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
-    replays = _repeat(connection, _PRUNING["replays"], rows_at_once, keep_s=keep_s)
+    processes = _repeat(connection, "processes", _PRUNING["processes"], rows_at_once, keep_s=keep_s)
+    _repeat(connection, "replay_keys", _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
+    replays = _repeat(connection, "replays", _PRUNING["replays"], rows_at_once, keep_s=keep_s)
     return Pruned(batches, deliveries, parked, letters, epochs, processes, replays)
 
 
@@ -65,6 +66,7 @@ def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) 
         epochs: list[int] = [] if row is None else row[0]
         if epochs:
             connection.execute(_PRUNING["epoch_rows"], {"epochs": epochs})
+            record(connection, lane_epochs=epochs)
     return len(epochs)
 
 
@@ -72,21 +74,28 @@ def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int,
     """Go through the ledger once, from its beginning to the first row that is too young."""
     pruned, after, more = 0, 0, True
     while more:
-        row = connection.execute(
-            _PRUNING["batches"], {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
-        ).fetchone()
-        assert row is not None
-        deleted, after, more = row
+        parameters = {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
+        with connection.transaction():
+            row = connection.execute(_PRUNING["batches"], parameters).fetchone()
+            assert row is not None
+            deleted, after, more = row
+            if deleted:
+                record(connection, ledger_rows=deleted, up_to_batch=after)
         pruned += deleted
         if deleted:
             reach("retention.during_pruning")
     return pruned
 
 
-def _repeat(connection: psycopg.Connection[Any], query: LiteralString, rows: int, **parameters: int) -> int:
+def _repeat(
+    connection: psycopg.Connection[Any], what: str, query: LiteralString, rows: int, **parameters: int
+) -> int:
     deleted = 0
     while True:
-        step = connection.execute(query, {"rows": rows, **parameters}).rowcount
+        with connection.transaction():
+            step = connection.execute(query, {"rows": rows, **parameters}).rowcount
+            if step:
+                record(connection, **{what: step})
         deleted += step
         if step:
             reach("retention.during_pruning")

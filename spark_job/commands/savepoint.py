@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from db import operations
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, document, print_json
 from service.commands.tables import Table
@@ -36,6 +37,7 @@ def create(name: Name, config: Config = None, as_json: Json = False) -> None:
     savepoints.check_name(name)
     with outbox(load_settings(config), "savepoint") as connection, writer_lock(connection):
         made = savepoints.create(connection, name)
+        operations.record(connection, "spark-job savepoint create", {"name": name}, {"place": made.place})
     if as_json:
         print_json(made.to_json())
     else:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from db import operations
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.errors import SettingsError
@@ -90,7 +91,9 @@ def _savepoint(connection: Connection, name: str | None, *, by_job: bool) -> Sav
     if by_job:
         return savepoints.get(connection, name)
     with writer_lock(connection):
-        return savepoints.create(connection, name)
+        made = savepoints.create(connection, name)
+        operations.record(connection, "spark-job stop", {"savepoint": name}, {"place": made.place})
+    return made
 
 
 def _nobody(connection: Connection) -> str:

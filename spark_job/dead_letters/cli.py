@@ -177,7 +177,7 @@ def retry(
         _check_exist(connection, ids)
         if not dry_run and not ids:
             _confirm(connection, which, "Retry", yes=yes)
-        work = Retry(connection, settings, incomplete=incomplete)
+        work = Retry(connection, settings, incomplete=incomplete, asked=which.asked())
         done = _retried(work, work.steps(which, letters_per_batch), dry_run=dry_run, quiet=as_json)
     if as_json:
         print_json(shown.outcome_json(done, dry_run=dry_run))

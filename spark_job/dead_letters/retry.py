@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 from uuid import uuid4
 
 from psycopg.rows import dict_row
 
-from db import windows
+from db import operations, windows
 from db.lanes import lane_hash
 from db.statements import queries
 from db.windows import Window
@@ -117,8 +118,16 @@ class RetryOutcome:
 class Retry:
     """One command's retries, under a run id of its own. Raises SettingsError when the transform cannot be loaded."""
 
-    def __init__(self, connection: Connection, settings: Settings, *, incomplete: bool = False) -> None:
-        """`connection` must be in autocommit mode; `incomplete`: see `rebuild.session_of`."""
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Settings,
+        *,
+        incomplete: bool = False,
+        asked: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`connection` must be in autocommit mode; `incomplete`: see `rebuild.session_of`; `asked`: which letters, for the operator log."""
+        self._asked = {**(asked or {}), "incomplete": incomplete}
         self._connection = connection
         self._settings = settings
         self._incomplete = incomplete
@@ -278,6 +287,16 @@ class Retry:
             ]
             if retried:
                 outcome.batches, outcome.superseded = self._store(retried)
+                operations.record(
+                    connection,
+                    "spark-job dead-letters retry",
+                    self._asked,
+                    {
+                        "ids": [letter.dead_letter_id for one in retried for letter in one.letters],
+                        "batches": outcome.batches,
+                        "superseded": outcome.superseded,
+                    },
+                )
         outcome.retried = retried
         outcome.refused += [Refused(number, because) for number, because in refusals.items()]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import class_row, dict_row
 
+from db import operations
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.recovery import ownership
@@ -40,6 +41,16 @@ class Filter:
             "state": self.state,
             "key": self.key,
             "since": self.since,
+        }
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, for the operator log."""
+        keys = None if self.key is None else 1
+        return self.parameters() | {
+            "state": None,
+            "key": None,
+            "keys": keys,
+            "all": self == Filter(state=OPEN),
         }
 
 
@@ -123,7 +134,11 @@ def discard(connection: Connection, which: Filter) -> list[int]:
         with ownership.certain(connection):
             ownership.lock(connection)
             done = connection.execute(_LETTERS["discard"], {"ids": ids}).fetchall()
-        discarded += [letter_id for (letter_id,) in done]
+            now = [letter_id for (letter_id,) in done]
+            if now:
+                put_away = {"letters": len(now), "ids": now}
+                operations.record(connection, "spark-job dead-letters discard", which.asked(), put_away)
+        discarded += now
         step["after"] = ids[-1]
     return sorted(discarded)
 

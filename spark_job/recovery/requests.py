@@ -13,6 +13,7 @@ import psycopg
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
+from db import operations
 from db.statements import queries
 from service.errors import OutboxError
 
@@ -20,6 +21,7 @@ _REQUESTS = queries("spark_job", "requests")
 
 Connection = psycopg.Connection[TupleRow]
 Kind = Literal["stop", "restore"]
+_COMMANDS: dict[Kind, str] = {"stop": "spark-job stop", "restore": "spark-job savepoint restore"}
 
 
 class WithdrawnError(OutboxError):
@@ -59,12 +61,15 @@ class RequestOutcome:
 
 def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str, Any]) -> int:
     """Ask something of a run; return the number to ask for the outcome with."""
-    row = connection.execute(
-        _REQUESTS["insert"],
-        {"run_id": run_id, "kind": kind, "arguments": Jsonb(dict(arguments))},
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    with connection.transaction():
+        row = connection.execute(
+            _REQUESTS["insert"],
+            {"run_id": run_id, "kind": kind, "arguments": Jsonb(dict(arguments))},
+        ).fetchone()
+        assert row is not None
+        request_id = int(row[0])
+        operations.record(connection, _COMMANDS[kind], arguments, {"request": request_id, "run": run_id})
+    return request_id
 
 
 def pending(connection: Connection, *run_ids: UUID) -> JobRequest | None:
@@ -75,8 +80,10 @@ def pending(connection: Connection, *run_ids: UUID) -> JobRequest | None:
 
 def answer(connection: Connection, request_id: int, outcome: Literal["done", "refused"], text: str) -> None:
     """Answer a request, in the transaction that does what was asked. Raises WithdrawnError when the command has given up waiting."""
-    if not _settle(connection, request_id, outcome, text):
-        raise WithdrawnError
+    with connection.transaction():
+        if not _settle(connection, request_id, outcome, text):
+            raise WithdrawnError
+        operations.record(connection, "spark-job run", {"request": request_id}, {outcome: text})
 
 
 def refuse(connection: Connection, request_id: int, text: str) -> None:

@@ -4,11 +4,12 @@ Every start is the same, after SIGTERM, kill -9, a lost machine or a failure ins
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 import structlog
 
+from db import operations
 from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.fault_points import reach
@@ -90,6 +91,12 @@ class Start:
             )
             if self.request is not None:
                 requests.answer(connection, self.request.request_id, "done", begun.explanation)
+            flags = {"take_over": self.take_over, **asdict(self.accepted)}
+            if any(flags.values()):
+                # What a person decided with the flags of `spark-job run`.
+                operations.record(
+                    connection, "spark-job run", flags, {"run": self.run_id, "explanation": begun.explanation}
+                )
             reach("start.after_run")
         reach("start.after_commit")
         return Started(at, begun, size, topics, outbox_uuid)

@@ -1,4 +1,4 @@
--- Deliveries, replays, parked rows and dead letters; newest first, page by page.
+-- Deliveries, replays, parked rows, dead letters and operations; newest first, page by page.
 
 -- name: deliveries
 SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets, d.committed_at, d.note
@@ -20,6 +20,12 @@ SELECT r.replay_id, r.state, r.began_at, r.ended_at, r.from_batch, r.to_batch, r
 FROM outbox.audit_replay r
 WHERE r.replay_id < %(before)s
 ORDER BY r.replay_id DESC
+LIMIT %(rows)s
+
+-- name: operations
+SELECT o.operation_id, o.at, o.login, host(o.client) AS client, o.os_user, o.host, o.command, o.arguments, o.result
+FROM outbox.audit_operation o
+WHERE o.operation_id < %(before)s
 LIMIT %(rows)s
 
 -- name: parked

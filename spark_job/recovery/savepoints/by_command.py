@@ -1,9 +1,12 @@
 """Generations that a command opens itself, where no job runs: a restore, and the first one of a forked outbox."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
 from uuid import UUID, uuid4
 
+from db import operations
 from db.connection import connect
 from db.migrate import require_current
 from service.errors import SettingsError
@@ -28,7 +31,10 @@ def restore(settings: Settings, asked: Restore) -> Generation:
         at = position.read(connection)
         if at is None:
             raise SettingsError("the outbox has no generation yet: start the job first, with `spark-job run`")
-        return open_generation(connection, at, open_restored(connection, at, asked, now), run_id)
+        generation = open_generation(connection, at, open_restored(connection, at, asked, now), run_id)
+        arguments = {"savepoint": asked.savepoint, "policy": asked.policy, **asdict(asked.accepted)}
+        _record(connection, "spark-job savepoint restore", arguments, generation)
+        return generation
 
 
 def fork(settings: Settings, exported: ExportedSavepoint, accepted: AcceptedRisks, file: str) -> Generation:
@@ -59,7 +65,17 @@ def fork(settings: Settings, exported: ExportedSavepoint, accepted: AcceptedRisk
             greatest_revision=0,
             command=f"spark-job fork {file}",
         )
-        return open_generation(connection, None, opening, run_id)
+        generation = open_generation(connection, None, opening, run_id)
+        arguments = {"file": file, "savepoint": exported.name, **asdict(accepted)}
+        _record(connection, "spark-job fork", arguments, generation)
+        return generation
+
+
+def _record(
+    connection: Connection, command: str, arguments: Mapping[str, Any], generation: Generation
+) -> None:
+    result = {"generation": generation.number, "explanation": generation.explanation}
+    operations.record(connection, command, arguments, result)
 
 
 def _same_input(exported: ExportedSavepoint, now: Input) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from db import operations
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -187,7 +188,11 @@ def all(connection: Connection) -> list[Savepoint]:
 
 def delete(connection: Connection, name: str) -> None:
     """Delete a savepoint: its name is free. Raises SettingsError when there is none."""
-    if connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 0:
+    with connection.transaction():
+        deleted = connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 1
+        if deleted:
+            operations.record(connection, "spark-job savepoint delete", {"name": name})
+    if not deleted:
         get(connection, name)  # raises with the nearest name
         raise SettingsError(
             f"savepoint {name!r} was deleted and created again just now. Delete it once more if it is in the way."

@@ -12,8 +12,9 @@ import pytest
 from psycopg import errors, sql
 
 from db import operations
-from db.migrate import ROLES
+from db.migrate import ROLES, downgrade, upgrade
 from tests.support.outbox.valid_rows import OutboxRows
+from tests.support.queries import query
 
 WRITER, PUBLISHER, AUDITOR = ROLES
 
@@ -129,10 +130,21 @@ def test_a_login_that_becomes_its_role_is_still_named(outbox: OutboxRows) -> Non
     assert outbox.rows("SELECT login FROM outbox.operation") == [("log_test_ann",)]
 
 
+def test_migrations_are_recorded_with_their_transaction(blank_database: str) -> None:
+    upgrade(blank_database)
+    downgrade(blank_database, "0009")
+    upgrade(blank_database)
+    found = query(blank_database, "SELECT command, result FROM outbox.operation ORDER BY operation_id")
+    assert found == [("outbox-migrate up", {"revision": "0011"})]
+
+
 def test_the_newest_operations_are_read_by_the_key(outbox: OutboxRows) -> None:
     for _ in range(3):
         outbox.insert("operation")
     outbox.connection.execute("SET enable_seqscan = off")
     plan = outbox.rows("EXPLAIN SELECT * FROM outbox.audit_operation LIMIT 2")
     assert "Backward" in str(plan)
-    assert outbox.rows("SELECT operation_id FROM outbox.audit_operation LIMIT 2") == [(3,), (2,)]
+    newest, second = (
+        number for (number,) in outbox.rows("SELECT operation_id FROM outbox.audit_operation LIMIT 2")
+    )
+    assert newest == second + 1 == outbox.value("SELECT max(operation_id) FROM outbox.operation")

@@ -97,6 +97,23 @@ def test_every_page_and_every_page_that_it_leads_to_is_there(console: Console) -
     assert kinds == {page.path for page in PAGES}
 
 
+def test_operations_are_shown_newest_first_page_by_page(console: Console, told: Outbox) -> None:
+    add = (
+        "INSERT INTO outbox.operation (os_user, host, command, arguments, result)"
+        " SELECT 'ann', 'host', 'publisher lanes set', %s, '{}' FROM generate_series(1, %s)"
+    )
+    query(told.dsn, add, '{"lanes": 16}', 51)
+    query(told.dsn, add, '{"topic": "<b>"}', 1)
+    page = console.shown("/operations")
+    assert page.index("topic: &lt;b&gt;") < page.index("lanes: 16")
+    assert "publisher replay start" not in page
+    older = re.search(r'href="(/operations\?before=\d+)"', page)
+    assert older is not None
+    page = console.shown(older[1])
+    assert "publisher replay start" in page
+    assert page.count("lanes: 16") == 2
+
+
 def test_the_flow_shows_rates_lag_latency_and_what_needs_a_person(console: Console) -> None:
     page = console.shown("/")
     committed = re.search(r'data-rate="outputs committed">([\d.,]+)<', page)

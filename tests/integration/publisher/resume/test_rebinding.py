@@ -35,13 +35,13 @@ def test_a_topic_that_a_publisher_bound_meanwhile_stays_bound(database: str) -> 
     with psycopg.connect(database, autocommit=True) as connection:
         binding = bound(connection)
         bind_topics(connection, {"c": "c1"})
-        rebind(connection, binding)
+        rebind(connection, binding, {})
         assert read_identity(connection).output_topic_ids == {"a": "a2", "b": "b1", "c": "c1"}
 
 
 def test_the_topics_of_another_cluster_are_not_those_of_this_one(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        rebind(connection, replace(bound(connection), cluster_id="other", topic_ids={}))
+        rebind(connection, replace(bound(connection), cluster_id="other", topic_ids={}), {})
         found = read_identity(connection)
         assert (found.cluster_id, found.output_topic_ids) == ("other", {})
 
@@ -62,7 +62,7 @@ def test_what_another_resume_recorded_meanwhile_is_not_written_over(database: st
         connection.execute(meanwhile)
         before = read_identity(connection)
         with pytest.raises(ContinuityError, match=r"changed meanwhile.*run the command again"):
-            rebind(connection, binding)
+            rebind(connection, binding, {})
         assert read_identity(connection) == before
 
 

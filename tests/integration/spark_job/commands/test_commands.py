@@ -393,6 +393,62 @@ def test_a_fork_waits_for_no_living_job(exported: Path, another: Connection) -> 
     assert newest_generation(another) is None
 
 
+# The operator log
+
+
+def logged(connection: Connection) -> list[tuple[Any, ...]]:
+    """(command, arguments, result) of each row, oldest first, with the owner's rights; forgets them."""
+    connection.execute("RESET ROLE")
+    rows = connection.execute(
+        "SELECT command, arguments, result FROM outbox.operation ORDER BY operation_id"
+    ).fetchall()
+    connection.execute("DELETE FROM outbox.operation")
+    return rows
+
+
+def test_each_command_leaves_its_row_in_the_operator_log(
+    outbox: JobOutbox, exported: Path, another: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("fork", str(exported))
+    ((command, arguments, result),) = logged(another)
+    assert (command, arguments) == ("spark-job fork", {"file": str(exported), "savepoint": "monday"})
+    assert result["generation"] == 1
+
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", f"{outbox.dsn}?options=-c%20role%3Doutbox_writer")
+    logged(outbox.connection)
+    run("savepoint", "create", "tuesday")
+    run("stop", "--savepoint", "wednesday")
+    run("savepoint", "delete", "tuesday")
+    run("savepoint", "delete", "tuesday", code=2)
+    run("savepoint", "restore", "monday", "--policy", "reissue", "--dry-run")
+    run("savepoint", "restore", "monday", "--policy", "reissue", "--accept-data-loss", "--yes")
+    rows = logged(outbox.connection)
+    place = {"place": "generation 1, batch 3"}
+    assert rows[:3] == [
+        ("spark-job savepoint create", {"name": "tuesday"}, place),
+        ("spark-job stop", {"savepoint": "wednesday"}, place),
+        ("spark-job savepoint delete", {"name": "tuesday"}, {}),
+    ]
+    ((command, arguments, result),) = rows[3:]
+    assert (command, result["generation"]) == ("spark-job savepoint restore", 2)
+    assert arguments == {"savepoint": "monday", "policy": "reissue", "data_loss": True}
+
+
+def test_a_command_whose_row_cannot_be_written_changes_nothing(outbox: JobOutbox) -> None:
+    outbox.connection.execute("RESET ROLE")
+    outbox.connection.execute(
+        "ALTER TABLE outbox.operation ADD CONSTRAINT operation_refused CHECK (false) NOT VALID"
+    )
+    for line in (
+        ["savepoint", "create", "tuesday"],
+        ["savepoint", "delete", "monday"],
+        ["savepoint", "restore", "--yes"],
+    ):
+        assert isinstance(CliRunner().invoke(app, line).exception, psycopg.errors.CheckViolation), line
+    assert outbox.generations() == [(1, "first", "skip", 0)]
+    assert [each["name"] for each in run_json("savepoint", "list")] == ["monday"]
+
+
 # Who is in the way
 
 

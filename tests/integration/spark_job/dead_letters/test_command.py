@@ -12,6 +12,7 @@ from spark_job.cli import app
 from spark_job.dead_letters import store
 from spark_job.recovery.positions.generations import Connection
 from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
+from tests.support.queries import query
 from tests.support.sink.batches import letter
 
 Command = Callable[..., Result]
@@ -215,3 +216,34 @@ def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(
     kept: Any = json.loads(command("show", "4", "--json").output)
     assert (kept["state"], len(kept["events"])) == ("discarded", 1)
     assert "it is discarded" in command("retry", "3", "--incomplete").output
+
+
+def logged(database: str) -> list[Any]:
+    return query(database, "SELECT command, arguments, result FROM outbox.operation ORDER BY operation_id")
+
+
+def test_retry_and_discard_leave_their_rows_in_the_operator_log(command: Command, database: str) -> None:
+    command("retry", "--all", "--dry-run")
+    command("list")
+    assert logged(database) == []
+    command("retry", "2")
+    command("discard", "--reason", "malformed", "--yes")
+    command("discard", "--key", "late", "--yes")
+    command("discard", "--key", "late", "--yes")
+    assert logged(database) == [
+        ("spark-job dead-letters retry", {"ids": [2]}, {"ids": [2], "batches": [2], "superseded": 0}),
+        ("spark-job dead-letters discard", {"reasons": ["malformed"]}, {"letters": 1, "ids": [4]}),
+        ("spark-job dead-letters discard", {"keys": 1}, {"letters": 1, "ids": [3]}),
+    ]
+
+
+def test_letters_whose_row_cannot_be_written_stay_as_they_are(
+    command: Command, connection: Connection, database: str
+) -> None:
+    query(database, "ALTER TABLE outbox.operation ADD CONSTRAINT operation_refused CHECK (false) NOT VALID")
+    before = states(connection)
+    for line in (("retry", "2"), ("discard", "--all", "--yes")):
+        with pytest.raises(AssertionError, match="operation_refused"):
+            command(*line)
+    assert states(connection) == before
+    assert query(database, "SELECT count(*) FROM outbox.batch WHERE kind = 'retry'") == [(0,)]

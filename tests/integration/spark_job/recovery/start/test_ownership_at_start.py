@@ -1,6 +1,7 @@
 """Whose the outbox is: another owner that lives, one that is gone, and what is asked under the writer lock."""
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -13,7 +14,8 @@ from spark_job.input.topics import InputTopics
 from spark_job.recovery import ownership, published
 from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.published import Delivered
-from tests.support.recovery.starts import Input, settings, start
+from tests.support.queries import query
+from tests.support.recovery.starts import Input, ask, settings, start
 from tests.support.sink.batches import P0, P1, SinkRun
 
 
@@ -79,3 +81,33 @@ def test_kafka_is_asked_for_the_bounds_after_the_last_owners_last_commit_and_for
     monkeypatch.setattr(published, "newest_delivered", newest_delivered)
     start(connection, Watched(), take_over=True)
     assert sorted(under_lock) == ["earliest", "latest"]
+
+
+def logged(database: str) -> list[Any]:
+    return query(database, "SELECT command, arguments, result FROM outbox.operation ORDER BY operation_id")
+
+
+def test_the_flags_of_a_start_are_in_the_operator_log_with_what_it_did(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    with pytest.raises(ContinuityError):
+        start(connection, Input(latest={P0: 90, P1: 500}), take_over=True)
+    assert logged(database) == []
+    start(connection, take_over=True)
+    ((command, arguments, result),) = logged(database)
+    assert (command, arguments) == ("spark-job run", {"take_over": True})
+    assert set(result) == {"run", "explanation"}
+    start(connection)
+    assert len(logged(database)) == 1, "a start without flags decides nothing for a person"
+
+
+def test_what_a_command_asks_of_the_job_and_what_the_job_did_are_two_rows(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    asked = ask(connection, savepoint="monday", policy="reissue")
+    start(connection, request=asked)
+    first, second = logged(database)
+    request = {"request": asked.request_id}
+    assert (first[0], first[1]["policy"]) == ("spark-job savepoint restore", "reissue")
+    assert first[2] == request | {"run": str(asked.run_id)}
+    assert (second[0], second[1], list(second[2])) == ("spark-job run", request, ["done"])

@@ -1,0 +1,1 @@
+SELECT to_regclass('outbox.operation') IS NOT NULL
