@@ -218,7 +218,7 @@ def _print_report(report: RetentionReport) -> None:
         f"partitions dropped: {len(report.dropped) + len(report.finished)} ({size_text(report.freed_bytes)}), refused: "
         f"{len(report.survey.refused)}, made ahead: {report.made}; rows pruned: {pruned.batches} of the ledger, "
         f"{pruned.deliveries} deliveries, {pruned.parked} parked rows, {pruned.letters} dead letters, {pruned.epochs} lane epochs, "
-        f"{pruned.processes} processes, {pruned.replays} replays"
+        f"{pruned.processes} processes, {pruned.replays} replays, {pruned.operations} operations"
     )
 
 
@@ -269,6 +269,7 @@ def _report_json(report: RetentionReport) -> dict[str, Any]:
             "epochs": pruned.epochs,
             "processes": pruned.processes,
             "replays": pruned.replays,
+            "operations": pruned.operations,
         },
         "failed": None if report.failed is None else str(report.failed),
     }

@@ -29,6 +29,7 @@ class Pruned:
     epochs: int = 0
     processes: int = 0
     replays: int = 0
+    operations: int = 0
 
 
 def prune(
@@ -57,7 +58,14 @@ def prune(
     processes = _repeat(connection, "processes", _PRUNING["processes"], rows_at_once, keep_s=keep_s)
     _repeat(connection, "replay_keys", _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
     replays = _repeat(connection, "replays", _PRUNING["replays"], rows_at_once, keep_s=keep_s)
-    return Pruned(batches, deliveries, parked, letters, epochs, processes, replays)
+    operations = _repeat(
+        connection,
+        "operations",
+        _PRUNING["operations"],
+        rows_at_once,
+        keep_s=retention.keep_operations_s,
+    )
+    return Pruned(batches, deliveries, parked, letters, epochs, processes, replays, operations)
 
 
 def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) -> int:

@@ -19,6 +19,8 @@ class RetentionSettings(Section):
     """Let `keep_letters_s` (counted from their batch) and `keep_letters_bytes` remove open dead letters, too, after all others."""
     keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
     """Seconds for which ledger rows, ended lane epochs, processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
+    keep_operations_s: int = Field(default=31_536_000, ge=2_592_000, le=3_153_600_000)
+    """Seconds for which the operator log is kept, at least 30 days."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)

@@ -125,6 +125,14 @@ SELECT coalesce(array_agg(e.epoch ORDER BY e.epoch), '{}') FROM ended e
 -- name: epoch_rows
 DELETE FROM outbox.lane_epoch d WHERE d.epoch = ANY (%(epochs)s)
 
+-- name: operations
+DELETE FROM outbox.operation d
+WHERE d.operation_id IN (
+    SELECT o.operation_id FROM outbox.operation o
+    WHERE o.at < now() - make_interval(secs => %(keep_s)s)
+    ORDER BY o.operation_id
+    LIMIT %(rows)s)
+
 -- name: processes
 DELETE FROM outbox.publisher_process d
 WHERE d.process_id IN (

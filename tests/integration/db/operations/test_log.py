@@ -132,7 +132,7 @@ def test_a_login_that_becomes_its_role_is_still_named(outbox: OutboxRows) -> Non
 
 def test_migrations_are_recorded_with_their_transaction(blank_database: str) -> None:
     upgrade(blank_database)
-    downgrade(blank_database, "0009")
+    downgrade(blank_database, "0010")
     upgrade(blank_database)
     found = query(blank_database, "SELECT command, result FROM outbox.operation ORDER BY operation_id")
     assert found == [("outbox-migrate up", {"revision": "0011"})]

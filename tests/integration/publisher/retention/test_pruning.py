@@ -154,6 +154,27 @@ def test_parked_rows_end_with_what_the_audit_needs_them_for_and_their_epoch_afte
     assert query(database, "SELECT epoch FROM outbox.lane_epoch") == [(2,)]
 
 
+def test_the_operator_log_ends_and_says_so(database: str) -> None:
+    Outbox(database, "out")
+    for days in (400, 366, 364, 1):
+        query(
+            database,
+            "INSERT INTO outbox.operation (at, os_user, host, command, arguments, result)"
+            " VALUES (now() - make_interval(days => %s), 'ann', 'host', 'publisher lanes set', '{}', '{}')",
+            days,
+        )
+    report = run_once(retention_settings(database))
+    assert report.pruned.operations == 2
+    assert query(
+        database, "SELECT command, result FROM outbox.operation WHERE at > now() - interval '365 days'"
+    ) == [
+        ("publisher lanes set", {}),
+        ("publisher lanes set", {}),
+        ("publisher retention run", {"operations": 2}),
+    ]
+    assert query(database, "SELECT count(*) FROM outbox.operation") == [(3,)]
+
+
 def test_a_run_that_failed_says_so_where_the_metrics_find_it(database: str) -> None:
     Outbox(database, "out")
     add_batches(database, 5)

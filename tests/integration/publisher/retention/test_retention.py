@@ -359,6 +359,7 @@ def test_deliveries_stay_a_chain_and_ended_processes_and_replays_go(old: Outbox,
         "epochs": 0,
         "processes": 0,
         "replays": 0,
+        "operations": 0,
     }
     code, output = Command(retention_settings(old.dsn, keep_ledger_s=3_600), tmp_path).run(
         "run", "--yes", "--json"
@@ -371,6 +372,7 @@ def test_deliveries_stay_a_chain_and_ended_processes_and_replays_go(old: Outbox,
         "epochs": 0,
         "processes": 1,
         "replays": 1,
+        "operations": 0,
     }
     assert query(old.dsn, "SELECT lane, pruned_seq FROM outbox.lane ORDER BY lane") == [(0, 7), (1, 2)]
     assert query(old.dsn, "SELECT count(*) FROM outbox.check_delivery_chain") == [(0,)]

@@ -398,7 +398,7 @@ def test_a_fork_waits_for_no_living_job(exported: Path, another: Connection) -> 
 
 def logged(connection: Connection) -> list[tuple[Any, ...]]:
     """(command, arguments, result) of each row, oldest first, with the owner's rights; forgets them."""
-    connection.execute("RESET ROLE")
+    connection.execute("SET ROLE NONE")
     rows = connection.execute(
         "SELECT command, arguments, result FROM outbox.operation ORDER BY operation_id"
     ).fetchall()
@@ -435,7 +435,7 @@ def test_each_command_leaves_its_row_in_the_operator_log(
 
 
 def test_a_command_whose_row_cannot_be_written_changes_nothing(outbox: JobOutbox) -> None:
-    outbox.connection.execute("RESET ROLE")
+    outbox.connection.execute("SET ROLE NONE")
     outbox.connection.execute(
         "ALTER TABLE outbox.operation ADD CONSTRAINT operation_refused CHECK (false) NOT VALID"
     )
