@@ -444,7 +444,7 @@ def test_a_command_whose_row_cannot_be_written_changes_nothing(outbox: JobOutbox
         ["savepoint", "delete", "monday"],
         ["savepoint", "restore", "--yes"],
     ):
-        assert isinstance(CliRunner().invoke(app, line).exception, psycopg.errors.CheckViolation), line
+        assert "operation_refused" in str(CliRunner().invoke(app, line).exception), line
     assert outbox.generations() == [(1, "first", "skip", 0)]
     assert [each["name"] for each in run_json("savepoint", "list")] == ["monday"]
 
