@@ -33,6 +33,7 @@ _LOGGED_CHARS = 500
 # Wrong settings for a process that has never started. Later a database may be on its way back from a backup, and a secret about to change.
 _WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
 _SAME_DEFECTS = 3
+_KNOWN_RUNS = 1_000
 _NUMBER = re.compile(r"\d+")
 
 
@@ -45,7 +46,9 @@ class AttemptPlan:
     take_over: bool = False
     request: JobRequest | None = None
     run_id: UUID = field(default_factory=uuid4)
-    former_runs: frozenset[UUID] = frozenset()  # of this process; one may still look alive to Postgres
+    former_runs: tuple[
+        UUID, ...
+    ] = ()  # of this process, the newest last; one may still look alive to Postgres
     started: bool = False  # whether a start of this process has succeeded
 
     may_differ: bool = False
@@ -61,9 +64,9 @@ class AttemptPlan:
         return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
 
     @property
-    def runs(self) -> frozenset[UUID]:
-        """All runs of this process, this attempt's too."""
-        return self.former_runs | {self.run_id}
+    def runs(self) -> tuple[UUID, ...]:
+        """The runs of this process, this attempt's too: of the newest attempts, because no heartbeat of an older one counts any more."""
+        return (*self.former_runs, self.run_id)[-_KNOWN_RUNS:]
 
 
 class Restarts:

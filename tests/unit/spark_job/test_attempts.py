@@ -61,7 +61,15 @@ def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
     second = first.following()
     third = second.following()
     assert len({first.run_id, second.run_id, third.run_id}) == 3
-    assert third.former_runs == {first.run_id, second.run_id}
+    assert third.former_runs == (first.run_id, second.run_id)
+
+
+def test_an_outage_of_weeks_does_not_make_plans_larger() -> None:
+    plan, newest = AttemptPlan(), AttemptPlan()
+    for _ in range(3_000):
+        plan, newest = plan.following(), plan
+    assert len(plan.former_runs) == 1_000
+    assert plan.former_runs[-1] == newest.run_id
 
 
 def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
@@ -110,7 +118,7 @@ def test_a_standby_that_loses_the_outbox_continues_to_its_next_attempt() -> None
     first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))
     assert second is not None
-    assert second.former_runs == {first.run_id}
+    assert second.former_runs == (first.run_id,)
 
 
 def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> None:
@@ -178,6 +186,6 @@ def test_losing_a_race_is_no_failure_of_a_standby_whatever_the_strategy() -> Non
     first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))
     assert second is not None
-    assert second.former_runs == {first.run_id}
+    assert second.former_runs == (first.run_id,)
     with pytest.raises(UnavailableError):
         restarts.after(second, AWAY)
