@@ -188,6 +188,9 @@ class Topics:
                 topic, num_partitions=partitions, replication_factor=replication, config=_PROGRESS_CONFIG
             )
             self._create_topic(new)
+            found = self._existing([topic]).get(topic)
+            if found is not None:
+                self.written.identify(topic, topic_id_text(found.topic_id))
             return
         self.written.identify(topic, topic_id_text(found.topic_id))
         if (

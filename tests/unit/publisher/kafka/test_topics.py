@@ -29,6 +29,7 @@ class FakeAdmin:
         self.created: list[Any] = []
         self.asked = 0
         self.asked_about: list[str | None] = []
+        self.topic_id = "id"
 
     def poll(self, _timeout: float, /) -> None:
         """Nothing to tell."""
@@ -58,7 +59,7 @@ class FakeAdmin:
             answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         else:
             answer.set_result(
-                SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(replicas=[1, 2])] * 2)
+                SimpleNamespace(topic_id=self.topic_id, partitions=[SimpleNamespace(replicas=[1, 2])] * 2)
             )
         return {"progress": answer}
 
@@ -104,6 +105,17 @@ def test_the_progress_topic_has_three_replicas_where_the_settings_do_not_say() -
     admin = FakeAdmin(1)
     ensure(admin, missing_s=60.0, create=True)
     assert [(topic.topic, topic.replication_factor) for topic in admin.created] == [("progress", 3)]
+
+
+def test_a_progress_topic_of_our_own_that_was_made_again_has_no_old_end() -> None:
+    """Kafka lost it, and a resume has made another one."""
+    admin = FakeAdmin(1)
+    topics = topics_of(admin, missing_s=60.0)
+    topics.ensure_progress("progress", 2, -1, create=True)
+    topics.written.take({("progress", 0): 100})
+    admin.topic_id = "another"
+    topics.ensure_progress("progress", 2, -1, create=False)
+    topics.written.check("progress", {0: 2})
 
 
 def test_asking_which_cluster_it_is_asks_for_the_metadata_of_one_topic() -> None:
