@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -111,6 +112,14 @@ class _Pool:
         if path not in self._being_made:
             self._make_next(path)
 
+    def forget(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
+        """Make nothing for whoever has gone: else the pages of strangers who do not wait hold up those who do."""
+        answers = self._waiting.get(path, {}).get(accept, [])
+        if answer in answers:
+            answers.remove(answer)
+            if not answers:
+                del self._waiting[path][accept]
+
     def _make_next(self, path: str) -> None:
         waiting = self._waiting[path]
         if not waiting:
@@ -155,7 +164,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, pool: _Pool) -> None:
         self._pool = pool
         self._received = b""
-        self.has_asked = False
+        self.has_asked = self._has_ended = False
+        self._forget: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -165,11 +175,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._deadline.cancel()
+        self._forget()
         self._pool.connections.leave(self)
 
     @property
     def rank(self) -> int:
-        return int(self.has_asked)
+        return int(self.has_asked and not self._has_ended)
 
     def drop(self) -> None:
         """Close it at once, whatever is not sent yet."""
@@ -177,6 +188,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def eof_received(self) -> bool:
+        self._has_ended = True
         return self.has_asked  # it may have closed its half and wait for the answer
 
     def data_received(self, data: bytes) -> None:
@@ -208,7 +220,9 @@ class _Connection(asyncio.Protocol):
         except ValueError:
             self._answer(text(400, "this is no address"), with_body=with_body)
             return
-        self._pool.ask(path, accept, lambda answer: self._answer(answer, with_body=with_body))
+        answer = partial(self._answer, with_body=with_body)
+        self._forget = partial(self._pool.forget, path, accept, answer)
+        self._pool.ask(path, accept, answer)
 
     def _answer(self, answer: Answer, *, with_body: bool) -> None:
         if self._transport.is_closing():

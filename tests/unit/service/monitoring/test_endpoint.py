@@ -102,6 +102,42 @@ def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
         release.set()
 
 
+def test_no_page_is_made_for_whoever_has_gone() -> None:
+    """Each asks for a form of its own, so that none gets another one's answer."""
+    entered, release = threading.Event(), threading.Event()
+    made: list[str] = []
+
+    def slow(accept: str) -> Answer:
+        made.append(accept)
+        entered.set()
+        release.wait(30)
+        return Answer(200, "text/plain", b"")
+
+    strangers = 2 * MOST_CONNECTIONS
+    try:
+        with serving({"/slow": slow}) as port:
+            for number in range(strangers):
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    stranger.sendall(b"GET /slow HTTP/1.1\r\nAccept: text/%d\r\n\r\n" % number)
+                    assert entered.wait(30)
+            waiting = http.client.HTTPConnection("127.0.0.1", port)
+            waiting.request("GET", "/slow", headers={"Accept": "text/mine"})
+
+            def came_through() -> bool:
+                with suppress(ConnectionError):
+                    return ask(port, "/nowhere")[0] == 404
+                return False
+
+            wait_until(came_through, "a request behind all of these")
+            release.set()
+            assert waiting.getresponse().status == 200
+            waiting.close()
+    finally:
+        release.set()
+    assert made[-1] == "text/mine"
+    assert len(made) < strangers
+
+
 def test_silent_clients_take_no_place_from_a_probe_however_many_there_are() -> None:
     with serving(service(HealthVerdict([]), HealthVerdict([]))) as port:
         clients: list[socket.socket] = []
