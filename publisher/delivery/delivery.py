@@ -209,6 +209,10 @@ class Delivery(ABC, Generic[Newest, Chunk]):
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         """It is open."""
 
+    def _is_foreign(self, start: int, end: int) -> bool:
+        """Whether others have written all records of the progress partition from `start` up to `end`. Nobody else writes to a lane's."""
+        return False
+
     @abstractmethod
     def _next_chunk(self, connection: Connection) -> Chunk | StepOutcome: ...
 
@@ -259,6 +263,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             alive=self.alive,
             commits_within_s=self._transaction_timeout_ms / 1000 + COMMIT_SLACK_S,
             progress_from=self._progress_from,
+            is_foreign=self._is_foreign,
             one_by_one=self._bisection.one_by_one,
         )
         try:

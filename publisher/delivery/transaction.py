@@ -112,12 +112,13 @@ class Transaction:
         alive: LifeSign = unwatched,
         commits_within_s: float | None = None,
         progress_from: int | None = None,
+        is_foreign: Callable[[int, int], bool] = lambda _start, _end: False,
         one_by_one: bool = False,
     ) -> None:
         """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is told
         of each step, and that Kafka commits within `commits_within_s`. `progress_from`: the end of the progress partition by which the
-        rows were chosen, None where it needs no proof. `one_by_one`: the producer's batches hold one record, and each is watched, to find
-        the one that is refused.
+        rows were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
+        `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -127,6 +128,7 @@ class Transaction:
         self._alive = alive
         self._commits_within_s = commits_within_s
         self._progress_from = progress_from
+        self._is_foreign = is_foreign
         self._one_by_one = one_by_one
         self._has_turn = False
         self._waited_s = 0.0
@@ -257,7 +259,7 @@ class Transaction:
         if wanted is None:
             return
         found = self.tally.progress_from(progress[-1])
-        if found != wanted:
+        if found != wanted and not (found is not None and found > wanted and self._is_foreign(wanted, found)):
             text = (
                 f"the progress record got offset {found}, but the end of its partition was read as {wanted}: an old leader may have "
                 "answered, so the position is read again"

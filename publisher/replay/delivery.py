@@ -14,6 +14,7 @@ from publisher.delivery.delivery import Connection, Delivery, StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
+from publisher.kafka.clients import committed_reader
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import OutputTopic
@@ -242,6 +243,23 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         if self._newest is not None:
             self._progressed(self._newest)
         self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
+        context = self._context
+        self._progress_from = context.topics.written.last_read(
+            context.progress_topic, progress_partition(self._replay.replay_id)
+        )
+
+    def _is_foreign(self, start: int, end: int) -> bool:
+        context, key = self._context, progress_key(self._replay.replay_uuid)
+        place = context.progress_topic, progress_partition(self._replay.replay_id)
+        # The other replays of the partition, whose transactions are short, too.
+        with committed_reader(
+            context.settings.kafka, context.give_up, self._transaction_timeout_ms / 3_000
+        ) as reader:
+            return all(
+                message.key() != key
+                for messages in reader.read({place: (start, end)})
+                for message in messages
+            )
 
     def _next_chunk(self, connection: Connection) -> ReplayChunk | StepOutcome:
         if not self._paced(connection):
