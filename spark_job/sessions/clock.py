@@ -34,11 +34,11 @@ class LastRecords:
         """(offset, time) of the newest record whose key differs."""
         return (self.other_offset, self.other_ts) if key == self.key else (self.offset, self.ts)
 
-    def since(self, safe: int | None) -> "LastRecords | None":
-        """What matters to sessions that begin at or above `safe`; None: to none."""
-        if safe is None or self.offset < safe:
+    def since(self, start: int) -> "LastRecords | None":
+        """What matters to sessions and tombstones that begin at or above `start`."""
+        if self.offset < start:
             return None
-        if 0 <= self.other_offset < safe:
+        if 0 <= self.other_offset < start:
             return LastRecords(self.key, self.offset, self.ts)
         return self
 

@@ -71,10 +71,10 @@ class OpenState:
         return cls(sessions, tuple(chunks), last)
 
     def with_last(self, last: LastRecords | None) -> "OpenState":
-        """The state after these records, as far as what is open depends on them: with tombstones, on all."""
-        kept = last
-        if last is not None and not self.sessions.is_tombstone.any():
-            kept = last.since(self.safe_offset)
+        """The state after these records, as far as what is open depends on them."""
+        kept = None
+        if last is not None and len(self.sessions):
+            kept = last.since(int(self.sessions.start[0]))
         return self if kept == self.last else replace(self, last=kept)
 
     def from_first_rules(self) -> "OpenState":

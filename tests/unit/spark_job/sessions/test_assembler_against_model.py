@@ -201,6 +201,16 @@ def found_again(records: list[Record], cuts: list[int], place: int, rules: Assem
     assert going_on[0].letters == going_on[1].letters
 
 
+@pytest.mark.parametrize("place", range(6))
+def test_a_tombstone_has_one_digest_wherever_its_log_was_cut(place: int) -> None:
+    kinds = [("a", "end_event"), ("b", "start_event"), *[("b", "entry_event")] * 4]
+    steps = [Step(0, key, kind, 1, 0, "", None, "", False) for key, kind in kinds]
+    records = as_log(steps, unique_ids=True)
+    whole, cut_in_two = (carried(OpenState.empty(), records, cuts, TIGHT) for cuts in ([], [place]))
+    assert whole.sessions.is_tombstone.all()
+    assert cut_in_two.digest == whole.digest
+
+
 BOUNDED = [name for name, rules in VARIANTS.items() if rules.max_open_bytes is not None]
 
 
