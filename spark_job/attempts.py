@@ -34,7 +34,7 @@ _LOGGED_CHARS = 500
 _WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
 _SAME_DEFECTS = 3
 _KNOWN_RUNS = 1_000
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Restarts:
         return plan.following()
 
     def _is_stuck(self, error: OutboxError) -> bool:
-        """Whether the same defect has come too often. Numbers in its message may differ: they are offsets, or times."""
+        """Whether the same defect has come too often. Numbers in its message may differ: they are offsets, times or addresses."""
         if not isinstance(error, DefectError):
             self._repeated = ("", 0)
             return False

@@ -180,6 +180,15 @@ def test_a_defect_ends_the_process_when_it_comes_a_third_time_without_a_commit_b
         fail(DefectError("KeyError: 'a'"))
 
 
+def test_a_defect_is_the_same_whatever_offsets_and_addresses_its_message_has() -> None:
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition())
+    for address in ("0x7f3a12", "0x55bc0d"):
+        error = DefectError(f"TypeError: <Session object at {address}> is no str")
+        assert restarts.after(AttemptPlan(), error) is not None
+    with pytest.raises(DefectError):
+        restarts.after(AttemptPlan(), DefectError("TypeError: <Session object at 0x7fffaa> is no str"))
+
+
 def test_losing_a_race_is_no_failure_of_a_standby_whatever_the_strategy() -> None:
     none = RestartSettings(strategy="none")
     restarts = Restarts(none, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
