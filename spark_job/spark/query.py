@@ -30,7 +30,8 @@ GROWING is set by the thread that computes, STOPPING by a signal, a command's re
 
 **Invariants.** The state is judged once, in step 5, when nothing is under way: a stop that comes in steps 1 to 4 of a growth finds the
 last batch committed. A failed batch or commit skips no step, but the waits are bounded then: Spark or Postgres may not answer any more.
-Nothing that Spark or py4j keeps leads to the run once the query has ended (`_Callback.release`).
+Nothing that Spark or py4j keeps leads to the run once the query has ended (`_Callback.close`), and nothing of the query itself is kept in
+the JVM (`ended_query.py`).
 """
 
 import contextlib
@@ -56,6 +57,7 @@ from spark_job.recovery.requests import JobRequest
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
 from spark_job.spark.batches import BatchSteps, RunContext
+from spark_job.spark.ended_query import let_go
 from spark_job.spark.endings import FailedPart, Interruption, QueryEnding, State
 from spark_job.spark.errors import JobFailedError, SmallestBatchError
 from spark_job.spark.failures import SMALLER_MAY_PASS, explain
@@ -124,6 +126,7 @@ class QueryLoop:
                 ending.fail(FailedPart.SPARK, error)
             finally:
                 self._end(query, ending)
+        let_go(self._run.spark)
         return ending
 
     def _start(self, callback: "_Callback", checkpoint: str) -> StreamingQuery:
