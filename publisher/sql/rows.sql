@@ -10,28 +10,40 @@ SET LOCAL enable_sort = off
 -- batch_id again: the row comparison walks the index, the plain ones prune partitions.
 -- Bounded by what the rows take, too, before any wide column is fetched: together `bytes` at the most, or one row of at most `whole` alone.
 -- The row that does not fit comes last, without its wide columns.
--- Sizes are taken without detoasting the wide columns, so that of a compressed one is a guess: `expansion` times what is stored.
+-- Sizes are guessed without detoasting the wide columns: a compressed one is `expansion` times what is stored. Values may shrink to a 250th: what
+-- fits by the guess, and alone may be more than `bytes`, is read for its size.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
        r.topics, CASE WHEN r.fits THEN r."values" END AS "values", CASE WHEN r.fits THEN r.keys END AS keys,
        CASE WHEN r.fits THEN r.headers END AS headers, r.partitions, r.timestamps_ms, r.session_ended_ms, r.size, r.fits
 FROM (
   SELECT q.*, CASE WHEN q.before IS NULL THEN q.size <= %(whole)s ELSE q.before + q.size <= %(bytes)s END AS fits
   FROM (
-    SELECT s.*, sum(s.size) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    SELECT e.*, sum(e.size) OVER (ORDER BY e.batch_id, e.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
-        SELECT o.*,
-               least(pg_column_size(o."values")::bigint * CASE WHEN pg_column_compression(o."values") IS NULL THEN 1 ELSE %(expansion)s END
-                     + coalesce(pg_column_size(o.keys), 0) + coalesce(pg_column_size(o.headers), 0), 1073741824)::integer AS size
-        FROM outbox.session_output o
-        WHERE o.lane = %(lane)s
-          AND o.batch_id >= %(from_batch)s
-          AND o.batch_id <= %(to_batch)s
-          AND o.batch_id <= least((SELECT max(b.batch_id) FROM outbox.batch b),
-                                  (SELECT min(e.from_batch) - 1 FROM outbox.lane_epoch e WHERE e.epoch > %(epoch)s))
-          AND (o.batch_id, o.session_key) > (%(from_batch)s, %(from_key)s)
-        ORDER BY o.batch_id, o.session_key
-        LIMIT %(rows)s
-    ) s
+      SELECT g.*,
+             -- Never less than the guess: whoever adds the sizes up must see that the guess was a bound.
+             CASE WHEN g.is_compressed AND g.guess <= %(whole)s AND pg_column_size(g."values")::bigint * 250 > %(bytes)s
+                  THEN greatest(g.guess, least((SELECT sum(octet_length(v)) FROM unnest(g."values") v), 1073741824)::integer)
+                  ELSE g.guess END AS size
+      FROM (
+        SELECT s.*, sum(s.guess) OVER (ORDER BY s.batch_id, s.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS guessed_before
+        FROM (
+          SELECT o.*, pg_column_compression(o."values") IS NOT NULL AS is_compressed,
+                 least(pg_column_size(o."values")::bigint * CASE WHEN pg_column_compression(o."values") IS NULL THEN 1 ELSE %(expansion)s END
+                       + coalesce(pg_column_size(o.keys), 0) + coalesce(pg_column_size(o.headers), 0), 1073741824)::integer AS guess
+          FROM outbox.session_output o
+          WHERE o.lane = %(lane)s
+            AND o.batch_id >= %(from_batch)s
+            AND o.batch_id <= %(to_batch)s
+            AND o.batch_id <= least((SELECT max(b.batch_id) FROM outbox.batch b),
+                                    (SELECT min(e.from_batch) - 1 FROM outbox.lane_epoch e WHERE e.epoch > %(epoch)s))
+            AND (o.batch_id, o.session_key) > (%(from_batch)s, %(from_key)s)
+          ORDER BY o.batch_id, o.session_key
+          LIMIT %(rows)s
+        ) s
+      ) g
+      WHERE coalesce(g.guessed_before, 0) < %(bytes)s
+    ) e
   ) q
 ) r
 WHERE coalesce(r.before, 0) < %(bytes)s

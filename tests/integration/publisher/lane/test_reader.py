@@ -80,6 +80,17 @@ def test_what_a_lane_reads_at_once_is_bounded_in_bytes_whatever_the_rows_before_
     assert max(sizes) < 32 * (1 << 19)
 
 
+def test_a_row_that_shrinks_to_a_hundredth_is_large_by_what_it_takes(database: str) -> None:
+    outbox = Outbox(database, "topic", lanes=1)
+    outbox.batch({f"k{n}": [Session([b"x" * (8 << 20)], n + 1)] for n in range(3)})
+    limits, start = ChunkLimits(100, 1 << 20), DeliveryPosition(0, Cursor(0), None)
+    with psycopg.connect(database, autocommit=True) as connection:
+        held = LaneReader(1, 0).read(connection, start, limits, 1 << 20)
+        assert (held.is_large, held.rows, held.end, held.is_last) == (True, [], Cursor(0), False)
+        alone = LaneReader(1, 0).read(connection, start, limits)
+        assert ([row.session_key for row in alone.rows], alone.more) == (["k0"], True)
+
+
 def test_a_chunk_of_a_backlog_costs_a_chunk_and_not_the_backlog(database: str) -> None:
     """The planner takes what a lane has left for a handful of rows, and would sort all of it for each chunk."""
     outbox = Outbox(database, "topic", lanes=1)
