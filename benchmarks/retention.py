@@ -169,7 +169,7 @@ def main(
         with load(dsn) as threads, psycopg.connect(dsn, autocommit=True) as connection:
             began = time.perf_counter()
             for name in names[:partitions]:
-                drop_partition(connection, name)
+                drop_partition(connection, name, patience_s=60)
             took = time.perf_counter() - began
         found["retention"] = _figures(threads) | {"took_s": round(took, 1)}
         with load(dsn) as threads:

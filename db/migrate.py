@@ -23,8 +23,8 @@ HEAD = "0011"
 Tell = Callable[[str, str], None]
 """Is told a revision and its title."""
 
-ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor")
-"""What logins are made members of: the job, the publisher, and people who only look."""
+ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention")
+"""What logins are made members of: the job, the publisher, people who only look, and `publisher retention run`."""
 
 
 def upgrade(dsn: str, revision: str = "head", tell: Tell | None = None) -> None:

@@ -1227,6 +1227,85 @@ BEGIN
 END $$;
 
 --
+-- Name: discard_parked(bigint, text[], bigint[], text[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    discarded bigint;
+BEGIN
+    UPDATE outbox.parked p
+    SET state = 'discarded', state_changed_at = now()
+    WHERE p.state = 'parked'
+      AND p.batch_id <= last_batch
+      AND (reasons IS NULL OR p.reason = ANY (reasons))
+      AND (batch_ids IS NULL OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(batch_ids, session_keys)));
+    GET DIAGNOSTICS discarded = ROW_COUNT;
+    RETURN discarded;
+END $$;
+
+--
+-- Name: drop_partition(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.drop_partition(partition_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '200ms'
+    AS $$
+DECLARE
+    gone record;
+    needed_by text;
+BEGIN
+    -- A replay or a resume that begins to need old rows holds this lock shared.
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox.retention', 0)) THEN
+        RAISE EXCEPTION 'outputs are needed as they are for now, or another retention runs' USING ERRCODE = 'object_in_use';
+    END IF;
+    SELECT p.from_batch, p.to_batch INTO gone FROM outbox.output_partition p WHERE p.name = partition_name AND NOT p.detaching;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'outbox.% is no partition of outbox.session_output', partition_name USING ERRCODE = 'undefined_table';
+    END IF;
+    needed_by := CASE
+        WHEN gone.to_batch >= (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b) THEN 'batches may still come into it'
+        -- As `decide` in publisher/retention/plan.py, which also says what to do about each.
+        WHEN EXISTS (
+            SELECT FROM outbox.lane_position p
+            WHERE greatest(p.from_batch, gone.from_batch) <= least(p.to_batch, gone.to_batch)
+              AND CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END < least(p.to_batch, gone.to_batch)
+        ) THEN 'a lane has not delivered all of it'
+        WHEN EXISTS (
+            SELECT FROM outbox.parked p WHERE p.state = 'parked' AND p.batch_id >= gone.from_batch AND p.batch_id <= gone.to_batch
+        ) THEN 'rows of it are parked'
+        WHEN EXISTS (
+            SELECT FROM outbox.replay r
+            WHERE r.state IN ('running', 'paused')
+              AND greatest(r.from_batch, r.cursor_batch, gone.from_batch) <= least(r.to_batch, gone.to_batch)
+        ) THEN 'a replay still reads it'
+        WHEN EXISTS (SELECT FROM outbox.open_at_upgrade(gone.from_batch, gone.to_batch))
+            THEN 'the job''s first batch after the upgrade to 0005 looks at it'
+    END;
+    IF needed_by IS NOT NULL THEN
+        RAISE EXCEPTION 'outbox.% stays: %', partition_name, needed_by USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    EXECUTE format('ALTER TABLE outbox.session_output DETACH PARTITION outbox.%I', partition_name);
+    EXECUTE format('DROP TABLE outbox.%I', partition_name);
+END $$;
+
+--
+-- Name: end_retention(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.end_retention(failure text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+UPDATE outbox.retention SET ended_at = clock_timestamp(), failed = failure
+$$;
+
+--
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1302,6 +1381,26 @@ BEGIN
 END $$;
 
 --
+-- Name: letters_kept(double precision); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) RETURNS record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+SELECT count(*) FILTER (WHERE k.state <> 'open'), count(*) FILTER (WHERE k.state = 'open'),
+       coalesce(sum(k.bytes), 0)::bigint,
+       count(*) FILTER (WHERE k.is_old AND k.state <> 'open'), count(*) FILTER (WHERE k.is_old AND k.state = 'open')
+FROM (
+    SELECT d.state, coalesce(CASE d.state WHEN 'open' THEN d.created_at ELSE d.state_changed_at END
+                                 < now() - make_interval(secs => keep_s), false) AS is_old,
+           200 + pg_column_size(d.detail) + pg_column_size(d.event_values) + pg_column_size(d.event_offsets) + pg_column_size(d.event_times_ms)
+               + coalesce(pg_column_size(d.event_types), 0) AS bytes
+    FROM outbox.dead_letter d
+) k
+$$;
+
+--
 -- Name: lock_writer(); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1331,6 +1430,329 @@ END $$;
 --
 
 COMMENT ON FUNCTION outbox.lock_writer() IS 'Takes the writer lock until the transaction ends.';
+
+--
+-- Name: open_at_upgrade(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) RETURNS TABLE(topic_id text, partition integer, safe_offset bigint, batches bigint, first bigint, last bigint)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+WITH upgraded AS (
+    SELECT coalesce(b.open_state, g.open_state) AS open_state
+    FROM (SELECT generation, open_state FROM outbox.generation ORDER BY generation DESC LIMIT 1) g
+    LEFT JOIN LATERAL (
+        SELECT n.open_state FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1
+    ) b ON true
+)
+SELECT t.topic_id, p.partition::integer, s.safe_offset, count(*), min(b.batch_id), max(b.batch_id)
+FROM upgraded
+CROSS JOIN LATERAL jsonb_each(upgraded.open_state) AS t (topic_id, partitions)
+CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
+CROSS JOIN LATERAL (SELECT (p.open ->> 'safe')::bigint AS safe_offset) s
+CROSS JOIN outbox.batch b
+CROSS JOIN LATERAL (SELECT (b.end_offsets #>> ARRAY[t.topic_id, p.partition])::bigint AS end_offset) e
+WHERE p.open ? 'upgraded'
+  AND b.batch_id >= first_batch AND b.batch_id <= last_batch AND b.kind = 'stream' AND b.sessions > 0
+  AND e.end_offset > s.safe_offset
+  AND e.end_offset > coalesce((b.start_offsets #>> ARRAY[t.topic_id, p.partition])::bigint, 0)
+GROUP BY t.topic_id, p.partition, s.safe_offset
+ORDER BY t.topic_id, p.partition::integer
+$$;
+
+--
+-- Name: prune_batches(double precision, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    WITH looked_at AS MATERIALIZED (
+        SELECT b.batch_id, b.generation, b.kind, b.created_at < now() - make_interval(secs => keep_s) AS is_old
+        FROM outbox.batch b
+        WHERE b.batch_id > after_batch AND b.batch_id < floor_batch - 1
+        ORDER BY b.batch_id
+        LIMIT max_rows
+    ), newest AS MATERIALIZED (
+        SELECT g.generation, n.batch_id
+        FROM (SELECT DISTINCT a.generation FROM looked_at a) g
+        CROSS JOIN LATERAL (
+            SELECT s.batch_id FROM outbox.batch s WHERE s.generation = g.generation AND s.kind = 'stream' ORDER BY s.batch_id DESC LIMIT 1
+        ) n
+    ), deleted AS (
+        DELETE FROM outbox.batch d
+        USING looked_at a
+        LEFT JOIN newest USING (generation)
+        WHERE d.batch_id = a.batch_id AND a.is_old
+          -- Whatever the join: nothing outside of what was looked at is read.
+          AND d.batch_id > after_batch AND d.batch_id <= (SELECT max(m.batch_id) FROM looked_at m)
+          AND NOT EXISTS (SELECT FROM outbox.generation g WHERE g.from_batch = a.batch_id)
+          AND NOT EXISTS (SELECT FROM outbox.lane l WHERE l.cursor_batch = a.batch_id)
+          AND NOT EXISTS (SELECT FROM outbox.lane_epoch e WHERE e.from_batch - 1 = a.batch_id)
+          AND (a.kind <> 'stream' OR a.batch_id < newest.batch_id)
+        RETURNING d.batch_id
+    )
+    SELECT (SELECT count(*) FROM deleted), max(a.batch_id), coalesce(count(*) = max_rows AND bool_and(a.is_old), false)
+    INTO pruned, last_batch, more
+    FROM looked_at a;
+END $$;
+
+--
+-- Name: prune_deliveries(integer, integer, double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer, keep_s double precision, max_rows integer, OUT pruned bigint, OUT more boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    WITH looked_at AS MATERIALIZED (
+        SELECT d.seq,
+               d.committed_at >= now() - make_interval(secs => greatest(keep_s, 3600))
+                   OR d.seq = (SELECT max(n.seq) FROM outbox.delivery n WHERE n.epoch = of_epoch AND n.lane = of_lane)
+                   OR d.to_batch > (SELECT l.cursor_batch FROM outbox.lane l WHERE l.epoch = of_epoch AND l.lane = of_lane) AS stays
+        FROM outbox.delivery d
+        WHERE d.epoch = of_epoch AND d.lane = of_lane
+          AND d.seq > (SELECT l.pruned_seq FROM outbox.lane l WHERE l.epoch = of_epoch AND l.lane = of_lane)
+        ORDER BY d.seq
+        LIMIT max_rows
+    ), bounds AS MATERIALIZED (
+        SELECT min(a.seq) AS first_seq, coalesce(min(a.seq) FILTER (WHERE a.stays) - 1, max(a.seq)) AS pruned_seq,
+               count(*) = max_rows AND NOT bool_or(a.stays) AS more
+        FROM looked_at a
+    ), moved AS (
+        UPDATE outbox.lane l
+        SET pruned_seq = b.pruned_seq
+        FROM bounds b
+        WHERE l.epoch = of_epoch AND l.lane = of_lane AND l.pruned_seq < b.pruned_seq
+    ), deleted AS (
+        DELETE FROM outbox.delivery d
+        WHERE d.epoch = of_epoch AND d.lane = of_lane AND d.kind = 'delivery'
+          AND d.seq >= (SELECT b.first_seq FROM bounds b) AND d.seq <= (SELECT b.pruned_seq FROM bounds b)
+        RETURNING d.seq
+    )
+    SELECT (SELECT count(*) FROM deleted), coalesce(b.more, false) INTO pruned, more FROM bounds b;
+END $$;
+
+--
+-- Name: prune_epochs(double precision); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[]) RETURNS integer[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    WITH ended AS MATERIALIZED (
+        SELECT e.epoch
+        FROM outbox.epoch_range e
+        WHERE e.to_batch < floor_batch
+          AND (SELECT min(n.created_at) FROM outbox.lane_epoch n WHERE n.epoch > e.epoch) < now() - make_interval(secs => keep_s)
+          AND e.epoch < ALL (SELECT p.epoch FROM outbox.lane_position p WHERE NOT p.ended OR p.stopped_why IS NOT NULL OR p.held)
+          AND (e.epoch < (SELECT min(p.epoch) FROM outbox.parked p)) IS NOT FALSE
+    ), deliveries AS (
+        DELETE FROM outbox.delivery d USING ended e WHERE d.epoch = e.epoch
+    ), lanes AS (
+        DELETE FROM outbox.lane l USING ended e WHERE l.epoch = e.epoch RETURNING l.epoch
+    )
+    SELECT coalesce(array_agg(e.epoch ORDER BY e.epoch), '{}') INTO pruned FROM ended e;
+    DELETE FROM outbox.lane_epoch d WHERE d.epoch = ANY (pruned);
+END $$;
+
+--
+-- Name: prune_operations(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_operations(keep_s double precision, max_rows integer, OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM outbox.operation d
+    WHERE d.operation_id IN (
+        SELECT o.operation_id FROM outbox.operation o
+        WHERE o.at < now() - make_interval(secs => greatest(keep_s, 2592000))
+        ORDER BY o.operation_id
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+END $$;
+
+--
+-- Name: prune_parked(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_parked(keep_s double precision, max_rows integer, OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    WITH deleted AS (
+        DELETE FROM outbox.parked d
+        WHERE (d.batch_id, d.session_key) IN (
+            SELECT p.batch_id, p.session_key FROM outbox.parked p
+            WHERE p.batch_id < floor_batch AND p.state <> 'parked' AND coalesce(p.requeued_batch, 0) < floor_batch
+              AND p.state_changed_at < now() - make_interval(secs => keep_s)
+            ORDER BY p.batch_id, p.session_key
+            LIMIT max_rows)
+        RETURNING d.epoch, d.lane
+    ), counted AS (
+        UPDATE outbox.lane l SET pruned_parked = l.pruned_parked + n.rows
+        FROM (SELECT d.epoch, d.lane, count(*) AS rows FROM deleted d GROUP BY d.epoch, d.lane) n
+        WHERE l.epoch = n.epoch AND l.lane = n.lane
+    )
+    SELECT count(*) INTO pruned FROM deleted;
+END $$;
+
+--
+-- Name: prune_processes(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_processes(keep_s double precision, max_rows integer, OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM outbox.publisher_process d
+    WHERE d.process_id IN (
+        SELECT p.process_id FROM outbox.publisher_process p
+        WHERE coalesce(p.ended_at, p.alive_until) < now() - make_interval(secs => keep_s)
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+END $$;
+
+--
+-- Name: prune_replay_keys(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_replay_keys(keep_s double precision, max_rows integer, OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM outbox.replay_key d
+    WHERE (d.replay_id, d.session_key) IN (
+        SELECT k.replay_id, k.session_key
+        FROM outbox.replay r
+        JOIN outbox.replay_key k USING (replay_id)
+        WHERE r.state IN ('done', 'cancelled') AND r.state_changed_at < now() - make_interval(secs => keep_s)
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+END $$;
+
+--
+-- Name: prune_replays(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM outbox.replay d
+    WHERE d.replay_id IN (
+        SELECT r.replay_id FROM outbox.replay r
+        WHERE r.state IN ('done', 'cancelled') AND r.state_changed_at < now() - make_interval(secs => keep_s)
+          AND NOT EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id)
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+END $$;
+
+--
+-- Name: prune_resumes(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_resumes() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    DELETE FROM outbox.delivery d
+    USING outbox.lane l
+    WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
+      AND greatest(d.after_batch, d.to_batch) < floor_batch;
+END $$;
+
+--
+-- Name: remove_closed_letters(double precision, bigint, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.remove_closed_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    SELECT r.removed, r.freed, r.last_id, r.more INTO removed, freed, last_id, more
+    FROM outbox.remove_letters(false, keep_s, after_id, excess, max_rows) r;
+END $$;
+
+--
+-- Name: remove_letters(boolean, double precision, bigint, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.remove_letters(is_open boolean, keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    WITH looked_at AS MATERIALIZED (
+        SELECT d.dead_letter_id,
+               coalesce(CASE d.state WHEN 'open' THEN d.created_at ELSE d.state_changed_at END
+                            < now() - make_interval(secs => keep_s::double precision), false) AS is_old,
+               200 + pg_column_size(d.detail) + pg_column_size(d.event_values) + pg_column_size(d.event_offsets) + pg_column_size(d.event_times_ms)
+                   + coalesce(pg_column_size(d.event_types), 0) AS bytes
+        FROM outbox.dead_letter d
+        WHERE d.dead_letter_id > after_id AND (d.state = 'open') = is_open
+        ORDER BY d.dead_letter_id
+        LIMIT max_rows
+    ), chosen AS MATERIALIZED (
+        SELECT a.dead_letter_id, a.bytes
+        FROM (
+            SELECT l.*, coalesce(sum(l.bytes) OVER (ORDER BY l.dead_letter_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+            FROM looked_at l
+        ) a
+        WHERE a.is_old OR a.before < excess
+    ), deleted AS (
+        DELETE FROM outbox.dead_letter d
+        USING chosen c
+        -- The state again: somebody may have changed it since it was looked at.
+        WHERE d.dead_letter_id = c.dead_letter_id AND (d.state = 'open') = is_open
+        RETURNING d.dead_letter_id, d.reason, d.state, d.event_count, d.created_at, c.bytes
+    ), counted AS (
+        INSERT INTO outbox.removed_letters AS r (reason, state, letters, events, newest_id, newest_at)
+        SELECT d.reason, d.state, count(*), sum(d.event_count), max(d.dead_letter_id), max(d.created_at) FROM deleted d GROUP BY d.reason, d.state
+        ON CONFLICT ON CONSTRAINT removed_letters_pkey DO UPDATE
+        SET letters = r.letters + excluded.letters, events = r.events + excluded.events, newest_id = greatest(r.newest_id, excluded.newest_id),
+            newest_at = greatest(r.newest_at, excluded.newest_at), removed_at = now()
+    )
+    SELECT (SELECT count(*) FROM deleted), (SELECT coalesce(sum(d.bytes), 0)::bigint FROM deleted d), coalesce(max(a.dead_letter_id), 0),
+           count(*) = max_rows
+    INTO removed, freed, last_id, more
+    FROM looked_at a;
+END $$;
+
+--
+-- Name: remove_open_letters(double precision, bigint, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.remove_open_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    SELECT r.removed, r.freed, r.last_id, r.more INTO removed, freed, last_id, more
+    FROM outbox.remove_letters(true, keep_s, after_id, excess, max_rows) r;
+END $$;
 
 --
 -- Name: requeue(text[], bigint[], integer[], integer, uuid); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1391,6 +1813,24 @@ BEGIN
     PERFORM pg_notify('outbox_batch', '');
     RETURN new_batch;
 END $_$;
+
+--
+-- Name: retention_floor(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.retention_floor() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+SELECT least(
+    (SELECT min(p.from_batch) FROM outbox.output_partition p),
+    (SELECT min(CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END)
+     FROM outbox.lane_position p
+     WHERE p.stopped_why = 'resuming' OR NOT p.ended),
+    (SELECT min(greatest(r.from_batch, r.cursor_batch)) FROM outbox.replay r WHERE r.state IN ('running', 'paused')),
+    (SELECT min(p.batch_id) FROM outbox.parked p WHERE p.state = 'parked'),
+    (SELECT max(b.batch_id) FROM outbox.batch b))
+$$;
 
 --
 -- Name: server_identity(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -4416,6 +4856,7 @@ ALTER TABLE ONLY outbox.savepoint
 GRANT USAGE ON SCHEMA outbox TO outbox_writer;
 GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
+GRANT USAGE ON SCHEMA outbox TO outbox_retention;
 
 --
 -- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -
@@ -4455,6 +4896,7 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.batch TO outbox_retention;
 
 --
 -- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
@@ -4463,6 +4905,7 @@ GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_writer;
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_retention;
 
 --
 -- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -4485,28 +4928,143 @@ GRANT ALL ON FUNCTION outbox.cursor_covers(after_batch bigint, after_key text, t
 -- Name: TABLE delivery; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT,DELETE ON TABLE outbox.delivery TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.delivery TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.delivery TO outbox_auditor;
+
+--
+-- Name: COLUMN delivery.epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(epoch) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(lane) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.seq; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(seq) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.after_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(after_batch) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.after_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(after_key) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.to_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(to_batch) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.to_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(to_key) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.sessions; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(sessions) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(events) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.kafka_offsets; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(kafka_offsets) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.kind; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(kind) ON TABLE outbox.delivery TO outbox_publisher;
+
+--
+-- Name: COLUMN delivery.note; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(note) ON TABLE outbox.delivery TO outbox_publisher;
 
 --
 -- Name: TABLE parked; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT ON TABLE outbox.parked TO outbox_writer;
-GRANT SELECT,INSERT ON TABLE outbox.parked TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.parked TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.parked TO outbox_auditor;
+
+--
+-- Name: COLUMN parked.session_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(session_key) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.batch_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(batch_id) ON TABLE outbox.parked TO outbox_retention;
+GRANT INSERT(batch_id) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(epoch) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(lane) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.lease_token; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(lease_token) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.reason; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(reason) ON TABLE outbox.parked TO outbox_publisher;
+
+--
+-- Name: COLUMN parked.detail; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(detail) ON TABLE outbox.parked TO outbox_publisher;
 
 --
 -- Name: COLUMN parked.state; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT UPDATE(state) ON TABLE outbox.parked TO outbox_publisher;
+GRANT SELECT(state) ON TABLE outbox.parked TO outbox_retention;
 
 --
--- Name: COLUMN parked.state_changed_at; Type: ACL; Schema: outbox; Owner: -
+-- Name: COLUMN parked.after_seq; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT UPDATE(state_changed_at) ON TABLE outbox.parked TO outbox_publisher;
+GRANT INSERT(after_seq) ON TABLE outbox.parked TO outbox_publisher;
 
 --
 -- Name: TABLE check_delivery_counts; Type: ACL; Schema: outbox; Owner: -
@@ -4519,6 +5077,7 @@ GRANT SELECT ON TABLE outbox.check_delivery_counts TO outbox_auditor;
 -- Name: FUNCTION check_delivery_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
+REVOKE ALL ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.check_delivery_counts(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
@@ -4541,6 +5100,7 @@ GRANT SELECT ON TABLE outbox.check_parked TO outbox_auditor;
 -- Name: FUNCTION check_parked_rows(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
+REVOKE ALL ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.check_parked_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
@@ -4563,6 +5123,7 @@ GRANT SELECT ON TABLE outbox.check_stray_row TO outbox_auditor;
 -- Name: FUNCTION check_stray_rows(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
+REVOKE ALL ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.check_stray_rows(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
@@ -4584,6 +5145,18 @@ GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 
 --
+-- Name: COLUMN generation.generation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(generation) ON TABLE outbox.generation TO outbox_retention;
+
+--
+-- Name: COLUMN generation.open_state; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(open_state) ON TABLE outbox.generation TO outbox_retention;
+
+--
 -- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4597,6 +5170,18 @@ GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
 GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
+
+--
+-- Name: COLUMN lane.epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(epoch) ON TABLE outbox.lane TO outbox_retention;
+
+--
+-- Name: COLUMN lane.lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(lane) ON TABLE outbox.lane TO outbox_retention;
 
 --
 -- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
@@ -4683,12 +5268,6 @@ GRANT UPDATE(mirrored_at) ON TABLE outbox.lane TO outbox_publisher;
 GRANT UPDATE(stopped_why) ON TABLE outbox.lane TO outbox_publisher;
 
 --
--- Name: COLUMN lane.pruned_seq; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(pruned_seq) ON TABLE outbox.lane TO outbox_publisher;
-
---
 -- Name: COLUMN lane.taken; Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -4715,6 +5294,7 @@ GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_writer;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.lane_position TO outbox_retention;
 
 --
 -- Name: TABLE check_rows_kept; Type: ACL; Schema: outbox; Owner: -
@@ -4738,11 +5318,41 @@ REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer,
 GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
 
 --
+-- Name: FUNCTION discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]) TO outbox_publisher;
+
+--
+-- Name: FUNCTION drop_partition(partition_name text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.drop_partition(partition_name text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.drop_partition(partition_name text) TO outbox_retention;
+
+--
+-- Name: FUNCTION end_retention(failure text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.end_retention(failure text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.end_retention(failure text) TO outbox_retention;
+
+--
 -- Name: FUNCTION ensure_partitions(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) TO outbox_retention;
+GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) TO outbox_auditor;
 
 --
 -- Name: FUNCTION lock_writer(); Type: ACL; Schema: outbox; Owner: -
@@ -4752,11 +5362,109 @@ REVOKE ALL ON FUNCTION outbox.lock_writer() FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.lock_writer() TO outbox_writer;
 
 --
+-- Name: FUNCTION open_at_upgrade(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_retention;
+GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_deliveries(of_epoch integer, of_lane integer, keep_s double precision, max_rows integer, OUT pruned bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer, keep_s double precision, max_rows integer, OUT pruned bigint, OUT more boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer, keep_s double precision, max_rows integer, OUT pruned bigint, OUT more boolean) TO outbox_retention;
+GRANT ALL ON FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer, keep_s double precision, max_rows integer, OUT pruned bigint, OUT more boolean) TO outbox_publisher;
+
+--
+-- Name: FUNCTION prune_epochs(keep_s double precision, OUT pruned integer[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[]) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_operations(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_operations(keep_s double precision, max_rows integer, OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_operations(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_parked(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_parked(keep_s double precision, max_rows integer, OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_parked(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_processes(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_processes(keep_s double precision, max_rows integer, OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_processes(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_replay_keys(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_replay_keys(keep_s double precision, max_rows integer, OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_replay_keys(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_resumes(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_resumes() TO outbox_retention;
+
+--
+-- Name: FUNCTION remove_closed_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.remove_closed_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.remove_closed_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) TO outbox_retention;
+
+--
+-- Name: FUNCTION remove_letters(is_open boolean, keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.remove_letters(is_open boolean, keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) FROM PUBLIC;
+
+--
+-- Name: FUNCTION remove_open_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.remove_open_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean) FROM PUBLIC;
+
+--
 -- Name: FUNCTION requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) TO outbox_publisher;
+
+--
+-- Name: FUNCTION retention_floor(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.retention_floor() FROM PUBLIC;
 
 --
 -- Name: FUNCTION server_identity(OUT system_identifier bigint, OUT timeline integer); Type: ACL; Schema: outbox; Owner: -
@@ -4766,6 +5474,7 @@ REVOKE ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT 
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_auditor;
+GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_retention;
 
 --
 -- Name: FUNCTION try_json(value bytea); Type: ACL; Schema: outbox; Owner: -
@@ -4783,6 +5492,7 @@ GRANT ALL ON FUNCTION outbox.try_json(value bytea) TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_writer;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.alembic_version TO outbox_retention;
 
 --
 -- Name: TABLE dead_letter; Type: ACL; Schema: outbox; Owner: -
@@ -4829,16 +5539,35 @@ GRANT SELECT,INSERT ON TABLE outbox.replay TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.replay TO outbox_auditor;
 
 --
+-- Name: COLUMN replay.replay_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(replay_id) ON TABLE outbox.replay TO outbox_retention;
+
+--
 -- Name: COLUMN replay.state; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT UPDATE(state) ON TABLE outbox.replay TO outbox_publisher;
+GRANT SELECT(state) ON TABLE outbox.replay TO outbox_retention;
 
 --
 -- Name: COLUMN replay.reason; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT UPDATE(reason) ON TABLE outbox.replay TO outbox_publisher;
+
+--
+-- Name: COLUMN replay.from_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(from_batch) ON TABLE outbox.replay TO outbox_retention;
+
+--
+-- Name: COLUMN replay.to_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(to_batch) ON TABLE outbox.replay TO outbox_retention;
 
 --
 -- Name: COLUMN replay.events_per_second; Type: ACL; Schema: outbox; Owner: -
@@ -4887,6 +5616,7 @@ GRANT UPDATE(seq) ON TABLE outbox.replay TO outbox_publisher;
 --
 
 GRANT UPDATE(cursor_batch) ON TABLE outbox.replay TO outbox_publisher;
+GRANT SELECT(cursor_batch) ON TABLE outbox.replay TO outbox_retention;
 
 --
 -- Name: COLUMN replay.cursor_key; Type: ACL; Schema: outbox; Owner: -
@@ -4973,6 +5703,7 @@ GRANT SELECT ON TABLE outbox.operation TO outbox_auditor;
 
 GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_publisher;
+GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_retention;
 
 --
 -- Name: COLUMN operation.host; Type: ACL; Schema: outbox; Owner: -
@@ -4980,6 +5711,7 @@ GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_publisher;
 
 GRANT INSERT(host) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(host) ON TABLE outbox.operation TO outbox_publisher;
+GRANT INSERT(host) ON TABLE outbox.operation TO outbox_retention;
 
 --
 -- Name: COLUMN operation.command; Type: ACL; Schema: outbox; Owner: -
@@ -4987,6 +5719,7 @@ GRANT INSERT(host) ON TABLE outbox.operation TO outbox_publisher;
 
 GRANT INSERT(command) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(command) ON TABLE outbox.operation TO outbox_publisher;
+GRANT INSERT(command) ON TABLE outbox.operation TO outbox_retention;
 
 --
 -- Name: COLUMN operation.arguments; Type: ACL; Schema: outbox; Owner: -
@@ -4994,6 +5727,7 @@ GRANT INSERT(command) ON TABLE outbox.operation TO outbox_publisher;
 
 GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_publisher;
+GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_retention;
 
 --
 -- Name: COLUMN operation.result; Type: ACL; Schema: outbox; Owner: -
@@ -5001,6 +5735,7 @@ GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_publisher;
 
 GRANT INSERT(result) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(result) ON TABLE outbox.operation TO outbox_publisher;
+GRANT INSERT(result) ON TABLE outbox.operation TO outbox_retention;
 
 --
 -- Name: TABLE audit_operation; Type: ACL; Schema: outbox; Owner: -
@@ -5271,6 +6006,7 @@ GRANT UPDATE(answer) ON TABLE outbox.request TO outbox_writer;
 GRANT SELECT ON TABLE outbox.retention TO outbox_writer;
 GRANT SELECT ON TABLE outbox.retention TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.retention TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.retention TO outbox_retention;
 
 --
 -- Name: TABLE run; Type: ACL; Schema: outbox; Owner: -

@@ -5,7 +5,7 @@
 # Not in the image's initdb folder, which is run at most once: a first start that was cut off would leave a Postgres without logins for ever.
 set -euo pipefail
 secrets=/run/outbox-secrets
-for login in postgres outbox_owner spark_job publisher auditor; do
+for login in postgres outbox_owner spark_job publisher auditor retention; do
     [[ -s $secrets/$login.password ]] || { echo "$secrets/$login.password is missing or empty" >&2; exit 1; }
 done
 # The passwords are read by psql itself, so that no process shows them among its arguments.
@@ -15,24 +15,28 @@ psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --host /var/run/postgresql --user
 \set spark_job `cat /run/outbox-secrets/spark_job.password`
 \set publisher `cat /run/outbox-secrets/publisher.password`
 \set auditor `cat /run/outbox-secrets/auditor.password`
+\set retention `cat /run/outbox-secrets/retention.password`
 -- "is already a member", at each start but the first.
 SET client_min_messages = warning;
 SELECT 'CREATE DATABASE outbox' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'outbox') \gexec
 BEGIN;
 SELECT format('CREATE ROLE %I', name)
-FROM unnest(ARRAY['outbox_writer', 'outbox_publisher', 'outbox_auditor', 'outbox_owner', 'spark_job', 'publisher', 'auditor']) AS name
+FROM unnest(ARRAY['outbox_writer', 'outbox_publisher', 'outbox_auditor', 'outbox_retention', 'outbox_owner', 'spark_job', 'publisher', 'auditor',
+    'retention']) AS name
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) \gexec
 ALTER ROLE postgres PASSWORD :'postgres';
 ALTER ROLE outbox_owner LOGIN PASSWORD :'outbox_owner';
 ALTER ROLE spark_job LOGIN PASSWORD :'spark_job';
 ALTER ROLE publisher LOGIN PASSWORD :'publisher';
 ALTER ROLE auditor LOGIN PASSWORD :'auditor';
+ALTER ROLE retention LOGIN PASSWORD :'retention';
 GRANT outbox_writer TO spark_job;
 GRANT outbox_publisher TO publisher;
 GRANT outbox_auditor TO auditor;
+GRANT outbox_retention TO retention;
 REVOKE ALL ON DATABASE outbox FROM PUBLIC;
 GRANT CONNECT, CREATE ON DATABASE outbox TO outbox_owner;
-GRANT CONNECT ON DATABASE outbox TO outbox_writer, outbox_publisher, outbox_auditor;
+GRANT CONNECT ON DATABASE outbox TO outbox_writer, outbox_publisher, outbox_auditor, outbox_retention;
 -- Dead letters are staged in a temporary table.
 GRANT TEMPORARY ON DATABASE outbox TO outbox_writer;
 COMMIT;

@@ -32,3 +32,4 @@ login spark_job 10001
 login publisher 10002
 login outbox_owner 10003
 login auditor 10004
+login retention 10005

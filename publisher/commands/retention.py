@@ -58,7 +58,7 @@ def run(
         str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
     ] = "",
 ) -> None:
-    """Drop what is past the limit, delivered and needed by nobody. Needs the rights of the schema's owner (retention.dsn).
+    """Drop what is past the limit, delivered and needed by nobody. Needs a login with the role outbox_retention (retention.dsn).
 
     Exit codes: 0 done, 1 a partition should go and cannot (the others are gone) or the login may not drop, 2 retention is off or
     nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction was in the way for too long.
@@ -72,7 +72,7 @@ def run(
         return
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
-        require_rights(connection)
+        require_rights(connection, settings.retention)
         found = survey(connection, settings.retention)
     if dry_run:
         _show_plan(settings, found, as_json=as_json)
@@ -109,7 +109,7 @@ def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
 def _log_report(report: RetentionReport) -> None:
     _log.info(
         "retention_done",
-        dropped=len(report.dropped) + len(report.finished),
+        dropped=len(report.dropped),
         freed_bytes=report.freed_bytes,
         refused=len(report.survey.refused),
         ledger_rows=report.pruned.batches,
@@ -146,9 +146,8 @@ def _show_plan(settings: Settings, found: RetentionSurvey, *, as_json: bool) -> 
             note="\n".join((decision.due, *decision.reasons)).strip(),
         )
     table.print(out)
-    for leftover in found.leftovers:
-        what = "to be dropped by the next run" if leftover.ours else "detached by somebody else: left alone"
-        out.print(f"outbox.{leftover.name}, {size_text(leftover.size)}: {what}")
+    for each in found.detached:
+        out.print(f"outbox.{each.name}, {size_text(each.size)}: detached by somebody else: left alone")
     for line in _growth_lines(settings, found):
         out.print(line)
 
@@ -207,15 +206,13 @@ def size_text(size: int) -> str:
 
 def _print_report(report: RetentionReport) -> None:
     out = console()
-    for name in report.finished:
-        out.print(f"dropped outbox.{name}, which an interrupted run had left")
     for name in report.dropped:
         out.print(f"dropped outbox.{name}")
     for decision in report.survey.refused:
         out.print(f"refused outbox.{decision.partition.name}: {'; '.join(decision.reasons)}", style="red")
     pruned = report.pruned
     out.print(
-        f"partitions dropped: {len(report.dropped) + len(report.finished)} ({size_text(report.freed_bytes)}), refused: "
+        f"partitions dropped: {len(report.dropped)} ({size_text(report.freed_bytes)}), refused: "
         f"{len(report.survey.refused)}, made ahead: {report.made}; rows pruned: {pruned.batches} of the ledger, "
         f"{pruned.deliveries} deliveries, {pruned.parked} parked rows, {pruned.letters} dead letters, {pruned.epochs} lane epochs, "
         f"{pruned.processes} processes, {pruned.replays} replays, {pruned.operations} operations"
@@ -240,9 +237,8 @@ def _plan_json(found: RetentionSurvey) -> dict[str, Any]:
     growth = found.growth
     return {
         "partitions": [_decision_json(decision) for decision in found.decisions],
-        "leftovers": [
-            {"table": left.name, "pending": left.pending, "ours": left.ours, "bytes": left.size}
-            for left in found.leftovers
+        "detached": [
+            {"table": each.name, "pending": each.pending, "bytes": each.size} for each in found.detached
         ],
         "bytes": growth.bytes,
         "letters": asdict(found.letters),
@@ -257,7 +253,6 @@ def _report_json(report: RetentionReport) -> dict[str, Any]:
     pruned = report.pruned
     return {
         "dropped": report.dropped,
-        "finished": report.finished,
         "freed_bytes": report.freed_bytes,
         "made_ahead": report.made,
         "refused": [_decision_json(decision) for decision in report.survey.refused],

@@ -179,7 +179,8 @@ def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, i
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
     """Put away what is chosen: the rows are kept, but not sent. Returns how many."""
     with connection.transaction():
-        discarded = connection.execute(_PARKED["discard"], choice.parameters()).rowcount
+        row = connection.execute(_PARKED["discard"], choice.parameters()).fetchone()
+        discarded: int = 0 if row is None else row[0]
         if discarded:
             operations.record(connection, "publisher parked discard", choice.asked(), {"rows": discarded})
     return discarded

@@ -1,4 +1,4 @@
-"""One run of retention: what an earlier one left, partitions ahead, partitions out, the ledger."""
+"""One run of retention: partitions ahead, partitions out, the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ import structlog
 from db.connection import connect
 from db.migrate import require_current
 from db.statements import queries
-from publisher.retention.drop import drop_partition, finish_leftovers, unmark
+from publisher.retention.drop import drop_partition
 from publisher.retention.letters import is_limited
 from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
 from publisher.retention.survey import RetentionSurvey, survey
 from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
-from service.settings import PostgresSettings, Settings
+from service.settings import PostgresSettings, RetentionSettings, Settings
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 _SESSION = queries("publisher.retention", "session")
@@ -34,7 +34,6 @@ class RetentionReport:
     """What a run did. `failed`: why it could not continue dropping, None where it could."""
 
     survey: RetentionSurvey
-    finished: list[str]
     made: int
     dropped: list[str] = field(default_factory=list)
     freed_bytes: int = 0
@@ -44,7 +43,7 @@ class RetentionReport:
 
 def postgres_settings(settings: Settings) -> PostgresSettings:
     """Return how retention connects: by its own login where it has one."""
-    return settings.postgres.logged_in_by(settings.retention.dsn)
+    return settings.postgres.logged_in_by(settings.retention.dsn, settings.retention.dsn_file)
 
 
 def require_limit(settings: Settings) -> None:
@@ -67,28 +66,34 @@ def run_once(settings: Settings) -> RetentionReport:
         retention = settings.retention
         row = connection.execute(_PARTITIONS["ensure"], {"ahead_batches": retention.ahead_batches}).fetchone()
         made = 0 if row is None else row[0]
-        try:
-            finished = finish_leftovers(connection)
-        except UnavailableError as error:
-            report = RetentionReport(survey(connection, retention), [], made, failed=error)
-        else:
-            report = RetentionReport(survey(connection, retention), finished, made)
-            _drop_all(connection, report)
+        report = RetentionReport(survey(connection, retention), made)
+        _say_detached(report.survey)
+        _drop_all(connection, report, retention.lock_timeout_s)
         report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
     return report
 
 
-def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport) -> None:
+def _say_detached(found: RetentionSurvey) -> None:
+    for each in found.detached:
+        _log.warning(
+            "detached_by_somebody_else",
+            table=f"outbox.{each.name}",
+            pending=each.pending,
+            mend=f"ALTER TABLE outbox.session_output DETACH PARTITION outbox.{each.name} FINALIZE"
+            if each.pending
+            else f"move it to another schema if it is kept, else DROP TABLE outbox.{each.name}",
+        )
+
+
+def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport, patience_s: float) -> None:
     for decision in report.survey.decisions:
         partition = decision.partition
         if decision.verdict is not DropVerdict.DROP:
-            if partition.marked:
-                unmark(connection, partition.name)
             continue
         try:
-            drop_partition(connection, partition.name)
+            drop_partition(connection, partition.name, patience_s)
         except UnavailableError as error:
-            # One may be pending at a time, so the others wait for the next run as well.
+            # What is in the way of one is in the way of the others.
             report.failed = error
             return
         report.dropped.append(partition.name)
@@ -118,7 +123,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
     """A connection with the rights it needs and the retention lock, both of which end with it."""
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
-        require_rights(connection)
+        require_rights(connection, settings.retention)
         connection.execute(_SESSION["open"], {"lock_timeout": f"{settings.retention.lock_timeout_s}s"})
         if connection.execute(_SESSION["lock"]).fetchone() != (True,):
             raise FencedError(_other(connection))
@@ -135,17 +140,21 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
             ) from error
 
 
-def require_rights(connection: psycopg.Connection[Any]) -> None:
-    """Raise RightsError unless this login may drop partitions and delete from the ledger."""
-    row = connection.execute(_SESSION["missing_right"]).fetchone()
-    if row is None:
-        return
-    login, table, owner = row
-    raise RightsError(
-        f"{login!r} may not drop partitions: outbox.{table} belongs to {owner!r}, and no service role deletes. Set [retention] dsn "
-        f'(OUTBOX_RETENTION__DSN) to a login that may: CREATE ROLE outbox_retention LOGIN; GRANT "{owner}" TO outbox_retention. '
-        "Nothing was done"
-    )
+def require_rights(connection: psycopg.Connection[Any], settings: RetentionSettings) -> None:
+    """Raise RightsError unless this login may drop partitions, and open letters where the settings ask for that."""
+    row = connection.execute(_SESSION["may_drop"]).fetchone()
+    assert row is not None
+    login, may_drop, may_drop_open_letters = row
+    if not may_drop:
+        raise RightsError(
+            f"{login!r} may not drop partitions. Set [retention] dsn or dsn_file (OUTBOX_RETENTION__DSN) to a login with the role "
+            "outbox_retention: CREATE ROLE retention LOGIN PASSWORD '...'; GRANT outbox_retention TO retention. Nothing was done"
+        )
+    if settings.drop_open_letters and not may_drop_open_letters:
+        raise RightsError(
+            f"{login!r} may not remove open dead letters ([retention] drop_open_letters), which are input without an output: GRANT EXECUTE "
+            f'ON FUNCTION outbox.remove_open_letters(double precision, bigint, bigint, integer) TO "{login}". Nothing was done'
+        )
 
 
 def _other(connection: psycopg.Connection[Any]) -> str:
@@ -153,7 +162,8 @@ def _other(connection: psycopg.Connection[Any]) -> str:
     if row is None:
         return "another retention runs, or did until now. Nothing was done"
     pid, application, since, shared = row
-    who = f"pid {pid} ({application}) since {since:%Y-%m-%d %H:%M:%S}"
+    # Another login's connection does not show since when it is there.
+    who = f"pid {pid} ({application})" + ("" if since is None else f" since {since:%Y-%m-%d %H:%M:%S}")
     if shared:
         return (
             f"outputs are needed as they are for now, by {who}. Nothing was done; run it again when that has finished, or end "

@@ -62,13 +62,13 @@ def remove_letters(
         while more:
             parameters = {
                 "keep_s": settings.keep_letters_s,
-                "open": is_open,
                 "after": after,
                 "excess": excess,
                 "rows": rows_at_once,
             }
             with connection.transaction():
-                row = connection.execute(_LETTERS["remove"], parameters).fetchone()
+                remove = _LETTERS["remove_open"] if is_open else _LETTERS["remove_closed"]
+                row = connection.execute(remove, parameters).fetchone()
                 assert row is not None
                 deleted, freed, after, more = row
                 if deleted:

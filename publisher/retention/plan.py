@@ -25,8 +25,6 @@ class Partition:
     size: int
     newest_at: datetime | None
     age_s: float | None
-    marked: bool = False
-    """An earlier run was about to drop it."""
 
 
 @dataclass(frozen=True, slots=True)

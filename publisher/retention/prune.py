@@ -40,49 +40,39 @@ def prune(
 ) -> Pruned:
     """Delete what is older than `keep_ledger_s` (deliveries: `keep_deliveries_s`; letters: by their own limits) and named by nothing.
 
-    `connection` in autocommit mode. What stays, whatever its age, is in the queries: sql/pruning.sql. Raises psycopg.Error.
+    `connection` in autocommit mode. What stays, whatever its age, is decided by the functions. Raises psycopg.Error.
     """
     keep_s = retention.keep_ledger_s
-    row = connection.execute(_PRUNING["floor"]).fetchone()
-    floor: int | None = None if row is None else row[0]
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
     letters = remove_letters(connection, retention)
-    batches = parked = epochs = 0
-    if floor is not None:
-        connection.execute(_PRUNING["resumes"], {"floor": floor})
-        parked = _repeat(connection, "parked", _PRUNING["parked"], rows_at_once, floor=floor, keep_s=keep_s)
-        # Before the ledger: an epoch and its lanes name rows of it.
-        epochs = _prune_epochs(connection, floor, keep_s)
-        batches = _prune_batches(connection, floor, keep_s, rows_at_once)
-        reach("retention.after_ledger")
-    processes = _repeat(connection, "processes", _PRUNING["processes"], rows_at_once, keep_s=keep_s)
-    _repeat(connection, "replay_keys", _PRUNING["replay_keys"], rows_at_once, keep_s=keep_s)
-    replays = _repeat(connection, "replays", _PRUNING["replays"], rows_at_once, keep_s=keep_s)
-    operations = _repeat(
-        connection,
-        "operations",
-        _PRUNING["operations"],
-        rows_at_once,
-        keep_s=retention.keep_operations_s,
-    )
+    connection.execute(_PRUNING["resumes"])
+    parked = _repeat(connection, "parked", _PRUNING["parked"], rows_at_once, keep_s)
+    # Before the ledger: an epoch and its lanes name rows of it.
+    epochs = _prune_epochs(connection, keep_s)
+    batches = _prune_batches(connection, keep_s, rows_at_once)
+    reach("retention.after_ledger")
+    processes = _repeat(connection, "processes", _PRUNING["processes"], rows_at_once, keep_s)
+    _repeat(connection, "replay_keys", _PRUNING["replay_keys"], rows_at_once, keep_s)
+    replays = _repeat(connection, "replays", _PRUNING["replays"], rows_at_once, keep_s)
+    keep_operations_s = retention.keep_operations_s
+    operations = _repeat(connection, "operations", _PRUNING["operations"], rows_at_once, keep_operations_s)
     return Pruned(batches, deliveries, parked, letters, epochs, processes, replays, operations)
 
 
-def _prune_epochs(connection: psycopg.Connection[Any], floor: int, keep_s: int) -> int:
+def _prune_epochs(connection: psycopg.Connection[Any], keep_s: int) -> int:
     with connection.transaction():
-        row = connection.execute(_PRUNING["epochs"], {"floor": floor, "keep_s": keep_s}).fetchone()
+        row = connection.execute(_PRUNING["epochs"], {"keep_s": keep_s}).fetchone()
         epochs: list[int] = [] if row is None else row[0]
         if epochs:
-            connection.execute(_PRUNING["epoch_rows"], {"epochs": epochs})
             record(connection, lane_epochs=epochs)
     return len(epochs)
 
 
-def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int, rows: int) -> int:
+def _prune_batches(connection: psycopg.Connection[Any], keep_s: int, rows: int) -> int:
     """Go through the ledger once, from its beginning to the first row that is too young."""
     pruned, after, more = 0, 0, True
     while more:
-        parameters = {"floor": floor, "keep_s": keep_s, "rows": rows, "after": after}
+        parameters = {"keep_s": keep_s, "rows": rows, "after": after}
         with connection.transaction():
             row = connection.execute(_PRUNING["batches"], parameters).fetchone()
             assert row is not None
@@ -96,12 +86,14 @@ def _prune_batches(connection: psycopg.Connection[Any], floor: int, keep_s: int,
 
 
 def _repeat(
-    connection: psycopg.Connection[Any], what: str, query: LiteralString, rows: int, **parameters: int
+    connection: psycopg.Connection[Any], what: str, query: LiteralString, rows: int, keep_s: int
 ) -> int:
     deleted = 0
     while True:
         with connection.transaction():
-            step = connection.execute(query, {"rows": rows, **parameters}).rowcount
+            row = connection.execute(query, {"rows": rows, "keep_s": keep_s}).fetchone()
+            assert row is not None
+            step: int = row[0]
             if step:
                 record(connection, **{what: step})
         deleted += step

@@ -25,17 +25,13 @@ from service.settings import RetentionSettings
 _NEEDS = queries("publisher.retention", "needs")
 _PARTITIONS = queries("publisher.retention", "partitions")
 
-MARK = "publisher retention: to be dropped"
-"""The comment on a partition that retention takes out; what others detach has none."""
-
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
-    """A table that an interrupted run left. `pending`: its detaching is not over. `ours`: it has the mark."""
+class Detached:
+    """A table that somebody has detached, and that retention leaves alone. `pending`: its detaching is not over."""
 
     name: str
     pending: bool
-    ours: bool
     size: int
 
 
@@ -58,7 +54,7 @@ class RetentionSurvey:
     """What retention would do now."""
 
     decisions: list[Decision]
-    leftovers: list[Leftover]
+    detached: list[Detached]
     growth: Growth
     letters: LettersSurvey
 
@@ -85,22 +81,13 @@ class RetentionSurvey:
 def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> RetentionSurvey:
     """Read everything and decide. `connection` must be in autocommit mode. Raises psycopg.Error."""
     with snapshot(connection):
-        partitions = [
-            Partition(*row) for row in connection.execute(_PARTITIONS["list"], {"mark": MARK}).fetchall()
-        ]
-        found = [
-            Leftover(*row) for row in connection.execute(_PARTITIONS["leftovers"], {"mark": MARK}).fetchall()
-        ]
+        partitions = [Partition(*row) for row in connection.execute(_PARTITIONS["list"]).fetchall()]
+        found = [Detached(*row) for row in connection.execute(_PARTITIONS["detached"]).fetchall()]
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
         letters = survey_letters(connection, settings)
     decisions = decide(partitions, needs, settings.keep_s, settings.keep_bytes, letters.disk_bytes)
     return RetentionSurvey(decisions, found, growth, letters)
-
-
-def leftovers(connection: psycopg.Connection[Any]) -> list[Leftover]:
-    """Return what interrupted runs left."""
-    return [Leftover(*row) for row in connection.execute(_PARTITIONS["leftovers"], {"mark": MARK}).fetchall()]
 
 
 def _growth(connection: psycopg.Connection[Any], partitions: list[Partition]) -> Growth:
@@ -120,7 +107,7 @@ def _needs(connection: psycopg.Connection[Any], partitions: list[Partition], new
         if closed(partition, newest_batch):
             found = connection.execute(
                 _NEEDS["open_at_upgrade"],
-                {"first_batch": partition.first, "end_batch": partition.end},
+                {"first_batch": partition.first, "last_batch": partition.end - 1},
             ).fetchall()
             opened[partition.name] = [OpenAtUpgrade(*row) for row in found]
     return Needs(

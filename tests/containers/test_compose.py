@@ -74,7 +74,7 @@ def test_own_servers_take_the_place_of_those_in_containers(stack: Stack) -> None
     watching = {name for name, service in services.items() if service.get("profiles") == ["watch"]}
     assert watching == {"grafana", "prometheus"}
     services = {name: service for name, service in services.items() if name not in watching}
-    assert sorted(services) == ["auditor", "migrate", "publisher", "spark-job"]
+    assert sorted(services) == ["auditor", "migrate", "publisher", "retention", "spark-job"]
     for service in services.values():
         assert service["environment"]["OUTBOX_POSTGRES__DSN_FILE"] == "/run/secrets/dsn"
         assert [secret["target"] for secret in service["secrets"]] == ["dsn"]
@@ -87,7 +87,7 @@ def test_own_servers_take_the_place_of_those_in_containers(stack: Stack) -> None
 def test_no_secret_is_where_it_can_be_read(stack: Stack) -> None:
     """Neither the configuration nor what the engine shows of a container nor a log has a password, and each service has its own only."""
     passwords = stack.secrets()
-    assert sorted(passwords) == ["auditor", "outbox_owner", "postgres", "publisher", "spark_job"]
+    assert sorted(passwords) == ["auditor", "outbox_owner", "postgres", "publisher", "retention", "spark_job"]
     assert len({*passwords.values()}) == len(passwords)
     stack.compose("run", "--rm", "-T", "secrets")
     assert stack.secrets() == passwords, "those of the first start are kept"

@@ -5,10 +5,9 @@ SELECT outbox.ensure_partitions(m.batch_id + 1, m.batch_id + %(ahead_batches)s)
 FROM (SELECT coalesce(max(b.batch_id), 0) AS batch_id FROM outbox.batch b) m
 
 -- name: list
--- One that is being detached is listed by `leftovers`.
+-- One that is being detached is listed by `detached`.
 SELECT p.name::text, p.from_batch, p.to_batch + 1, coalesce(pg_total_relation_size(p.relation), 0),
-       n.created_at, (extract(epoch FROM now() - n.created_at))::double precision,
-       obj_description(p.relation, 'pg_class') IS NOT DISTINCT FROM %(mark)s
+       n.created_at, (extract(epoch FROM now() - n.created_at))::double precision
 FROM outbox.output_partition p
 -- The newest batch of the range; created_at grows with batch_id.
 LEFT JOIN LATERAL (
@@ -18,11 +17,9 @@ LEFT JOIN LATERAL (
 WHERE NOT p.detaching
 ORDER BY p.from_batch
 
--- name: leftovers
--- What an interrupted run left: a partition whose detaching is not over, or a table that was one. Ours by name, by columns and by the mark; the
--- mark tells them from what somebody detached to keep it.
-SELECT c.relname::text, i.inhdetachpending IS NOT NULL, obj_description(c.oid, 'pg_class') IS NOT DISTINCT FROM %(mark)s,
-       pg_total_relation_size(c.oid)
+-- name: detached
+-- What somebody detached, or is about to: partitions by name and by columns.
+SELECT c.relname::text, i.inhdetachpending IS NOT NULL, pg_total_relation_size(c.oid)
 FROM pg_class c
 LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
 WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^session_output_p\d{8}$'
@@ -33,14 +30,18 @@ WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relname 
        WHERE a.attrelid = 'outbox.session_output'::regclass AND a.attnum > 0 AND NOT a.attisdropped)
 ORDER BY i.inhdetachpending IS NOT NULL DESC, c.relname
 
+-- name: drop
+SELECT outbox.drop_partition(%(partition)s)
+
 -- name: in_the_way
--- Transactions that hold a lock on the outputs, oldest first. Their statements are not shown: they may hold data.
+-- Transactions that hold a lock on the outputs, oldest first. Their statements are not shown: they may hold data. Their age is NULL where this
+-- login may not know it.
 SELECT DISTINCT a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), coalesce(a.usename::text, '?'),
-       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::double precision AS age_s
+       extract(epoch FROM clock_timestamp() - a.xact_start)::double precision AS age_s
 FROM pg_locks l
 JOIN pg_stat_activity a USING (pid)
 JOIN pg_class c ON c.oid = l.relation
 WHERE l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.granted AND l.pid <> pg_backend_pid()
   AND (c.oid = 'outbox.session_output'::regclass OR c.relname = %(partition)s)
-ORDER BY age_s DESC
+ORDER BY age_s DESC NULLS LAST
 LIMIT 5

@@ -15,17 +15,9 @@ CROSS JOIN (SELECT hashtextextended('outbox.retention', 0) AS key) k
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
   AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295
 
--- name: missing_right
--- ALTER TABLE and DROP TABLE ask for the rights of the owner, of each partition too.
-SELECT current_user::text, c.relname::text, pg_get_userbyid(c.relowner)::text
-FROM pg_class c
-WHERE c.relnamespace = 'outbox'::regnamespace
-  AND (c.relname IN ('session_output', 'batch', 'delivery', 'lane', 'lane_epoch', 'parked', 'publisher_process', 'replay', 'replay_key', 'dead_letter',
-                     'retention', 'removed_letters') OR c.relname ~ '^session_output_p\d{8}$')
-  AND c.relkind IN ('r', 'p')
-  AND NOT pg_has_role(c.relowner, 'USAGE')
-ORDER BY c.relname
-LIMIT 1
+-- name: may_drop
+SELECT current_user::text, has_function_privilege('outbox.drop_partition(text)', 'EXECUTE'),
+       has_function_privilege('outbox.remove_open_letters(double precision, bigint, bigint, integer)', 'EXECUTE')
 
 -- name: ended
-UPDATE outbox.retention SET ended_at = clock_timestamp(), failed = %(failed)s
+SELECT outbox.end_retention(%(failed)s)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from service.fault_points import Fault, FaultPlan
@@ -62,8 +63,10 @@ def partitions(dsn: str) -> list[str]:
 
 
 def retention_settings(outbox_dsn: str, **retention: Any) -> Settings:
-    """Settings of retention alone: what is a day old goes."""
+    """Settings of retention alone: what is a day old goes. Without a role in the DSN, retention's own works."""
     values: dict[str, Any] = {"keep_s": DAY_S, "ahead_batches": 1, "lock_timeout_s": 60} | retention
+    if "role" not in outbox_dsn:
+        values.setdefault("dsn", make_conninfo(outbox_dsn, options="-c role=outbox_retention"))
     return Settings.model_construct(
         postgres=PostgresSettings(dsn=SecretStr(outbox_dsn)),
         retention=RetentionSettings(**values),

@@ -4,7 +4,7 @@ import pytest
 
 from db.statements import queries
 from tests.support.outbox.audited import ledger_row, minutes
-from tests.support.outbox.valid_rows import NO_OFFSETS, OutboxRows
+from tests.support.outbox.valid_rows import NO_OFFSETS, RUN, OutboxRows
 
 _PRUNING = queries("publisher.retention", "pruning")
 
@@ -38,10 +38,12 @@ def pruned(outbox: OutboxRows) -> OutboxRows:
             },
         )
     outbox.insert("generation", generation=2, from_generation=1, from_batch=9_990)
-    outbox.connection.execute(
-        _PRUNING["batches"],
-        {"floor": FLOOR, "keep_s": 0, "rows": 100, "after": 0},
-    )
+    for epoch, cursor in ((1, 9_994), (2, 10_005)):
+        for lane in (0, 1):
+            outbox.insert("lane", epoch=epoch, lane=lane, seq=1, cursor_batch=cursor, cursor_commit_id=RUN)
+    outbox.connection.execute(_PRUNING["batches"], {"keep_s": 0, "rows": 100, "after": 0})
+    # The checks of the ledger are asked here, not those of deliveries.
+    outbox.connection.execute("DELETE FROM outbox.lane")
     return outbox
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits, read_scope
-from publisher.retention.keeper import run_once
+from publisher.retention.keeper import RightsError, run_once
 from publisher.retention.letters import remove_letters
 from publisher.retention.plan import DropVerdict
 from publisher.retention.survey import survey
@@ -44,6 +44,11 @@ def left(outbox: Outbox) -> dict[str, int]:
 
 
 def run(outbox: Outbox, **retention: Any) -> int:
+    if retention.get("drop_open_letters"):
+        query(
+            outbox.dsn,
+            "GRANT EXECUTE ON FUNCTION outbox.remove_open_letters(double precision, bigint, bigint, integer) TO outbox_retention",
+        )
     settings = retention_settings(outbox.dsn, **({"keep_s": None} | retention))
     return run_once(settings).pruned.letters
 
@@ -58,6 +63,13 @@ def test_by_age_those_that_are_dealt_with_go_and_open_ones_where_asked(outbox: O
     assert left(outbox) == {"discarded": 5, "open": 15, "resolved": 5}
     assert run(outbox, keep_letters_s=DAY_S, drop_open_letters=True) == 10
     assert left(outbox) == {"discarded": 5, "open": 5, "resolved": 5}
+
+
+def test_open_letters_need_a_grant_which_is_named_before_anything_is_done(outbox: Outbox) -> None:
+    settings = retention_settings(outbox.dsn, keep_s=None, keep_letters_s=DAY_S, drop_open_letters=True)
+    with pytest.raises(RightsError, match=r"GRANT EXECUTE ON FUNCTION outbox\.remove_open_letters"):
+        run_once(settings)
+    assert left(outbox) == {"discarded": 15, "open": 15, "resolved": 15}
 
 
 def test_a_letter_that_was_dealt_with_just_now_stays_however_old_it_is(outbox: Outbox) -> None:

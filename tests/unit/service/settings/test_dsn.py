@@ -133,11 +133,11 @@ def test_files_are_read_with_and_without_a_byte_order_mark(
     Path("outbox.toml").write_bytes(
         mark
         + b"[postgres]\r\ndsn_file = 'pg.dsn'\r\n[console]\r\ndsn_file = 'pg.dsn'\r\ntoken_file = 'token'\r\n"
-        b"[kafka]\r\nsecret_options_file = 'secret.toml'\r\n"
+        b"[retention]\r\ndsn_file = 'pg.dsn'\r\n[kafka]\r\nsecret_options_file = 'secret.toml'\r\n"
     )
     settings = load_settings()
     assert settings.postgres.address() == ADDRESS
-    assert settings.console.dsn == settings.postgres.dsn
+    assert settings.console.dsn == settings.retention.dsn == settings.postgres.dsn
     assert settings.console.token == SecretStr("0123456789abcdef")
     assert settings.kafka.client()["sasl.password"] == "x"
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
-from service.settings import PostgresSettings, known_keys, load_settings
+from service.settings import PostgresSettings, RetentionSettings, known_keys, load_settings
 from service.settings.removed import REMOVED
 
 
@@ -225,6 +225,8 @@ def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:
     settings = PostgresSettings(dsn_file=file)
     file.write_text("postgresql://me:present@host/outbox\n")
     assert settings.reread().dsn.get_secret_value() == "postgresql://me:present@host/outbox"
+    retention = RetentionSettings(dsn_file=file)
+    assert PostgresSettings().logged_in_by(retention.dsn, retention.dsn_file).reread() == settings.reread()
     own = SecretStr("postgresql://auditor@host/outbox")
     assert settings.logged_in_by(own).reread().dsn == own
     for wrong in ("\n", "postgresql://%", None):

@@ -16,7 +16,7 @@ from db.migrate import ROLES, downgrade, upgrade
 from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.queries import query
 
-WRITER, PUBLISHER, AUDITOR = ROLES
+WRITER, PUBLISHER, AUDITOR, RETENTION = ROLES
 
 
 def logged(outbox: OutboxRows) -> list[tuple[object, ...]]:
