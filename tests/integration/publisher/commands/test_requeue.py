@@ -223,6 +223,7 @@ def test_a_row_that_is_being_discarded_is_not_requeued(
     choice = everything(outbox.dsn)
     results: list[Requeued] = []
     with psycopg.connect(outbox.dsn) as other:
+        other.execute("SELECT 1")  # a transaction that the discard is part of, and that stays open
         assert discard(other, Choice(choice.to_batch, rows=[RowName(1, "a")])) == 1
         thread = threading.Thread(target=lambda: results.append(requeue(publisher_role, choice)))
         thread.start()
