@@ -1,4 +1,4 @@
-"""Does anybody wait while retention takes partitions out? A writer and a reader, timed; plain DETACH and nothing at all as baselines.
+"""How long does anybody wait while retention drops partitions? A writer and a reader, timed; plain DETACH and nothing at all as baselines.
 
     python -m benchmarks.retention [--partitions 20] [--seconds 20]
 
