@@ -266,6 +266,46 @@ def test_at_every_offset_what_is_open_under_a_tight_bound_is_found_again(
     assert met["tombstone with it"] > 0 or variant != "room for three"
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log_is_cut(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first rules to others, and with another bound to the third: the clock, the bound and repeated starts in one log."""
+    for module in (open_limits, model):
+        monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
+    rng = random.Random(seed)
+    has_ids = seed % 2 == 0
+    variants = [each for each in VARIANTS.values() if (each.event_id_path is not None) == has_ids]
+    first, second, third = (rng.choice(variants) for _ in range(3))
+    generations = [
+        (0, replace(first, rules=1, max_open_bytes=None)),
+        (rng.randrange(10, 40), replace(second, rules=2)),
+        (rng.randrange(40, 70), replace(third, rules=2, max_open_bytes=rng.choice([400, 900, 1 << 30]))),
+    ]
+    records = as_log(busy_steps(rng), not has_ids) if seed % 4 < 2 else crowded_log(rng, not has_ids)
+
+    def judge(record: Record) -> AssemblySettings:
+        return next(rules for begin, rules in reversed(generations) if begin <= record.offset)
+
+    def digests(cuts: list[int]) -> dict[int, str]:
+        state, outcome, found = OpenState.empty(), Outcome(), dict[int, str]()
+        for batch in cut(records, cuts):
+            for rules, some in groupby(batch, judge):
+                done = assemble(state, table(list(some), rules), rules)
+                add(outcome, 0, done)
+                state = reread(done.state)
+            found[batch[-1].offset] = state.digest
+            before = [each for each in records if each.offset <= batch[-1].offset]
+            assert found_from_safe_offset(before, state, judge).digest == state.digest
+        add_open(outcome, 0, state)
+        assert outcome.sort() == expected_outcome(expected_sessions(records, judge))
+        return found
+
+    one_by_one = digests(list(range(len(records))))
+    for count in (0, 1, 6):
+        assert digests(rng.sample(range(len(records)), count)).items() <= one_by_one.items()
+
+
 def found_from_safe_offset(
     before: list[Record], kept: OpenState, judge: Callable[[Record], AssemblySettings]
 ) -> OpenState:
