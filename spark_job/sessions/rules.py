@@ -3,7 +3,7 @@
 For each event, in this order (docs/sessions.md):
 1. silence shown by other keys' records since the session's last event (`clock`);
 2. the event itself is later than the session's timeout: the session ends, the event is judged anew;
-3. a duplicate (event id seen in this session, or a start with the first one's bytes) is dropped;
+3. a duplicate (an entry whose id was seen in this session, or a start with the first one's id or bytes) is dropped;
 4. start, entry and end, and the limits.
 """
 
@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from spark_job.sessions.clock import Clock
-from spark_job.sessions.events import END, START, Events
+from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason
 from spark_job.sessions.settings import AssemblySettings
 
@@ -122,9 +122,7 @@ class Rules:
             self.counts.swallowed += 1
             self._drop(session, offset, ts, kind)
             return None if kind == END else session
-        if (event_id is not None and event_id in session.ids) or (
-            kind == START and self._repeats(session, row, event_id)
-        ):
+        if self._is_duplicate(session, row, kind, event_id):
             self.counts.duplicates += 1
             session.irregular = True
             self._drop(session, offset, ts, kind)
@@ -224,6 +222,15 @@ class Rules:
     def _header_types(self, kinds: list[int]) -> list[str | None] | None:
         """The types that only a header told."""
         return None if self.settings.type_path is not None else [self.settings.names[kind] for kind in kinds]
+
+    def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
+        """Whether the event was sent again. Of an open session, only its start and its entries can be: an end has ended it.
+
+        So no id of an entry opens a session or keeps one open (rules 2): tombstones have forgotten them, and a rebuild may not read them.
+        """
+        if kind == START and self._repeats(session, row, event_id):
+            return True
+        return event_id in session.ids and (kind == ENTRY or self.settings.rules < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
         """Whether a start is the session's first event once more."""

@@ -265,7 +265,8 @@ def _judge(
             event.raw == session.first.raw
             or (parsed.event_id is not None and parsed.event_id == session.first_id)
         )
-        seen = parsed.event_id is not None and parsed.event_id in session.ids
+        may_come_again = event.type == settings.entry or settings.rules < 2
+        seen = may_come_again and parsed.event_id is not None and parsed.event_id in session.ids
         if same_start or seen:
             session.last_offset = record.offset
             session.latest = max(session.latest, event.ts)

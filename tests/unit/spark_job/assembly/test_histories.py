@@ -21,6 +21,9 @@ from tests.support.reference.model import Expected, Record, expected_sessions
 
 BEFORE = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=5, max_bytes=1_400)
 AFTER = SessionSettings(timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event")
+REUSED = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=3, max_bytes=1_400, event_id="$.id")
+PHRASES = ["sx ny nz nw nv", "sx nq eq", "sx ny", "ey", "sy", "nx ex", "sx"]
+"""Events as kind and id: too many of them, a start that comes again with an end that has the id of its entry, and others."""
 PARTITIONS = 4
 SEEDS = range(8)
 ALL = frozenset(range(8))
@@ -51,6 +54,20 @@ def logs_of(seed: int) -> dict[int, list[Record]]:
         logs[partition].append(Record(partition, offset[partition], ts, key, broken))
         offset[partition] += rng.choice([1, 1, 1, 2, 3])  # transactions leave offsets without a record
     return logs
+
+
+def reused_ids(seed: int) -> dict[int, list[Record]]:
+    """Interleaved phrases of three keys, in which different events have one id."""
+    rng, kinds = random.Random(seed), {"s": "start_event", "n": "entry_event", "e": "end_event"}
+    left: dict[str, list[str]] = {key: [] for key in "abc"}
+    log = []
+    for offset in range(30):
+        key = rng.choice("abc")
+        left[key] = left[key] or rng.choice(PHRASES).split()
+        kind, event_id = left[key].pop(0)
+        event = {"event_type": kinds[kind], "session_key": key, "id": event_id, "n": rng.choice([0, 0, 1])}
+        log.append(Record(0, offset, 1_000 + offset, key, orjson.dumps(event)))
+    return {0: log}
 
 
 @dataclass(frozen=True)
@@ -193,3 +210,19 @@ def test_the_histories_meet_everything(tmp_path: Path, monkeypatch: pytest.Monke
         "too_large",
     }
     assert {name for name in wanted if not met[name]} == set()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_id_that_different_events_share_makes_no_rebuild_differ(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tombstone has forgotten ids that a session has which a rebuild begins at a start that was sent again."""
+    logs = reused_ids(seed)
+    monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
+    plain = to_the_end(Job(logs, tmp_path / "a", REUSED))
+    assert_as_expected(plain, expected_sessions(all_of(logs), rules_of(REUSED)))
+    again = Job(logs, tmp_path / "b", REUSED)
+    for end in range(3, 31, 3):
+        again.run_batch({0: end}, lose_cache=ALL)
+    assert again.outcome() == plain.outcome()
+    assert again.digests() == plain.digests()

@@ -103,6 +103,18 @@ def test_an_event_id_seen_in_the_session_is_dropped_wherever_batches_are_cut() -
     assert (found.duplicates, found.letters) == (2, [])
 
 
+@pytest.mark.parametrize(("version", "ended"), [(2, [(0, 2), (4, 7)]), (1, [(0, 7)])])
+def test_a_start_or_an_end_with_the_id_of_an_entry_is_no_duplicate(
+    version: int, ended: list[tuple[int, int]]
+) -> None:
+    """By rules 1 it was one, which a generation of theirs still says."""
+    rules = replace(RULES, event_id_path=("id",), rules=version)
+    events = [("start", "x"), ("entry", "y"), ("end", "y"), ("entry", "y")]
+    events += [("start", "x"), ("entry", "z"), ("entry", "z"), ("end", "w")]
+    found = outcome([record(n, kind, n, id=event_id) for n, (kind, event_id) in enumerate(events)], rules)
+    assert spans(found) == ended
+
+
 def test_a_duplicate_that_nothing_marks_is_an_event_like_any_other() -> None:
     found = outcome(
         [record(0, "start", 1), record(1, "entry", 2), record(2, "entry", 2), record(3, "end", 3)]
