@@ -62,14 +62,31 @@ def run_once(settings: Settings) -> RetentionReport:
     Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
     """
     require_limit(settings)
-    with _session(settings) as connection, _recorded(connection):
-        retention = settings.retention
-        row = connection.execute(_PARTITIONS["ensure"], {"ahead_batches": retention.ahead_batches}).fetchone()
-        made = 0 if row is None else row[0]
-        report = RetentionReport(survey(connection, retention), made)
-        _say_detached(report.survey)
-        _drop_all(connection, report, retention.lock_timeout_s)
-        report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
+    with _session(settings) as connection:
+        failed: Exception | None = None
+        try:
+            report = _run(connection, settings)
+            failed = report.failed
+            return report
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            # For the alert. A lost connection can write nothing, and is an alert of its own.
+            if not connection.closed:
+                connection.execute(
+                    _SESSION["ended"], {"failed": None if failed is None else str(failed).strip()}
+                )
+
+
+def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionReport:
+    retention = settings.retention
+    row = connection.execute(_PARTITIONS["ensure"], {"ahead_batches": retention.ahead_batches}).fetchone()
+    made = 0 if row is None else row[0]
+    report = RetentionReport(survey(connection, retention), made)
+    _say_detached(report.survey)
+    _drop_all(connection, report, retention.lock_timeout_s)
+    report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
     return report
 
 
@@ -101,21 +118,6 @@ def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport, pati
         _log.info(
             "partition_dropped", table=f"outbox.{partition.name}", bytes=partition.size, because=decision.due
         )
-
-
-@contextmanager
-def _recorded(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Write down how the run ended, for the alert."""
-    failed: str | None = None
-    try:
-        yield
-    except Exception as error:
-        failed = str(error).strip()
-        raise
-    finally:
-        # A lost connection can write nothing, and is an alert of its own.
-        if not connection.closed:
-            connection.execute(_SESSION["ended"], {"failed": failed})
 
 
 @contextmanager

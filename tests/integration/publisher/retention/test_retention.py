@@ -263,8 +263,11 @@ def test_a_reader_that_continues_too_long_is_named_and_nothing_is_lost(
         assert "a long report" in output
         assert f"SELECT pg_terminate_backend({reader.info.backend_pid})" in output
         assert partitions(old.dsn)[0] == "0"
+        # For the alert.
+        assert query(old.dsn, "SELECT strpos(failed, 'a long report') > 0 FROM outbox.retention") == [(True,)]
     reader.rollback()
     assert hasty.run("run", "--yes")[0] == 0
+    assert query(old.dsn, "SELECT failed FROM outbox.retention") == [(None,)]
 
 
 def test_what_somebody_else_detached_is_left_alone(old: Outbox, command: Command) -> None:
