@@ -106,7 +106,8 @@ def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
     """A migration that writes one anew must not bring the former lock back."""
     with psycopg.connect(database) as connection:
         former = connection.execute(
-            "SELECT proname FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND prosrc LIKE '%advisory_xact_lock%'"
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace"
+            " AND prosrc LIKE '%advisory_xact_lock%' AND prosrc LIKE '%outbox.writer%'"
         ).fetchall()
         calls = connection.execute(
             "SELECT proname::text FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND prosrc LIKE '%outbox.lock_writer()%'"
