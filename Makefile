@@ -184,6 +184,10 @@ dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist
 	SOURCE_DATE_EPOCH=$$(git -C "$$clone" log -1 --format=%ct) && export SOURCE_DATE_EPOCH; \
 	cd "$$clone" && $(abspath $(BIN))/hatchling build --directory $(abspath $(DIST))
 
+.PHONY: guarantees
+guarantees: $(INSTALLED) ## Each promise of docs/guarantees.md with the tests that check it
+	@$(BIN)/python -m tests.support.pages.guarantees
+
 .PHONY: clean
 clean: ## Remove what the targets made, .venv too
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

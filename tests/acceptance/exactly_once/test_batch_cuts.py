@@ -23,6 +23,7 @@ ROWS = """
 """
 
 
+@pytest.mark.guarantee(3, 4, 17)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_batches_of_any_size_in_any_number_of_tasks_give_the_same_rows_and_dead_letters(

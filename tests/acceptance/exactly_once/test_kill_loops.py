@@ -26,6 +26,7 @@ AFTER_COMMIT = "after Postgres' commit, before the job knows"
 LATER = "after that, or between two batches"
 
 
+@pytest.mark.guarantee(21, 46, 54, 55, 58)
 @pytest.mark.timeout(2_400)
 @pytest.mark.parametrize("kills", [5, pytest.param(25, marks=pytest.mark.faults)])
 def test_every_output_arrives_once_and_in_order_although_both_services_are_killed_again_and_again(

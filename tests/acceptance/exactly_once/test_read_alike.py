@@ -97,6 +97,7 @@ ODD_NAMES = [
 EDGES = [MIN, MAX, ZERO_TIME, *JULIAN_LEAP_DAYS, -1, 0, LAST_OF_SPARK, LAST_OF_SPARK + 1, -LAST_OF_SPARK - 1]
 
 
+@pytest.mark.guarantee(40)
 @given(records(PLAIN_TIMES), st.sampled_from(sorted(CODECS)))
 @example(ODD_NAMES, "none")
 @example([whole(b"start_event", ms) for ms in (LAST_OF_SPARK, -1, 0)], "zstd")
@@ -105,6 +106,7 @@ def test_every_record_whose_time_spark_holds(stand: Stand, given: list[RawRecord
     assert not was_read_directly(stand, given, codec)
 
 
+@pytest.mark.guarantee(40)
 @given(records(ALL_TIMES), st.sampled_from(sorted(CODECS)))
 @example([whole(b"start_event", ms) for ms in EDGES], "none")
 @example([whole(b"start_event", ZERO_TIME), whole(b"end_event", ZERO_TIME)], "gzip")
@@ -114,6 +116,7 @@ def test_every_record_whatever_its_time(stand: Stand, given: list[RawRecord], co
     was_read_directly(stand, given, codec)
 
 
+@pytest.mark.guarantee(40)
 def test_the_brokers_times_and_aborted_transactions(stand: Stand) -> None:
     """What only a broker writes: its own time, and the markers of transactions."""
     topic = new_topic(stand, {"message.timestamp.type": "LogAppendTime"})

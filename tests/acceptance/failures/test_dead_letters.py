@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from devstack.kafka import KafkaServer
 from examples.clickstream.events import Record, encode
@@ -21,6 +22,7 @@ TIMEOUT_S = 500.0
 MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:forgiving"}
 
 
+@pytest.mark.guarantee(62)
 def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: Pipeline) -> None:
     """Exactly once, though a retry is killed on the way; the job keeps the outbox, the publisher its cursors."""
     job = pipeline.job
@@ -92,6 +94,7 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
     ]
 
 
+@pytest.mark.guarantee(16)
 def test_over_the_bound_of_open_sessions_the_oldest_end_and_the_job_continues(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:

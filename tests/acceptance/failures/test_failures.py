@@ -31,6 +31,7 @@ def transform(session):
 """
 
 
+@pytest.mark.guarantee(116, 117, 118)
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
 def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the_job_with_its_own_code(
@@ -114,6 +115,7 @@ def guarded(tmp_path: Path) -> Iterator[SecuredKafka]:
         yield server
 
 
+@pytest.mark.guarantee(109)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_one_section_serves_both_clients_and_what_kafka_refuses_either_of_them_ends_the_job(
@@ -157,6 +159,7 @@ def test_one_section_serves_both_clients_and_what_kafka_refuses_either_of_them_e
         assert pipeline.restarts() == []
 
 
+@pytest.mark.guarantee(120)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_standby_is_asked_again_until_it_is_the_primary(

@@ -23,6 +23,7 @@ QUICK_TO_NOTICE = {
 }
 
 
+@pytest.mark.guarantee(24)
 def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
@@ -76,6 +77,7 @@ def test_a_commit_that_fails_is_noticed_also_where_no_further_batch_follows(pipe
     assert pipeline.restored() == ["fresh", "position"]
 
 
+@pytest.mark.guarantee(36)
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_a_restarted_postgres_costs_nothing(
@@ -101,6 +103,7 @@ def test_a_restarted_postgres_costs_nothing(
         pipeline.finish()
 
 
+@pytest.mark.guarantee(35)
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_the_job_waits_for_a_kafka_that_is_down_and_continues_by_itself(
@@ -133,6 +136,7 @@ def test_the_job_waits_for_a_kafka_that_is_down_and_continues_by_itself(
         pipeline.assert_exactly_once(expected)
 
 
+@pytest.mark.guarantee(116)
 def test_a_strategy_that_gives_up_ends_the_process_with_the_code_of_its_last_failure(
     pipeline: Pipeline,
 ) -> None:
@@ -164,6 +168,7 @@ def test_a_stop_reaches_a_process_that_waits_for_its_next_attempt(pipeline: Pipe
     assert pipeline.owner() is None
 
 
+@pytest.mark.guarantee(121)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_does_not_wait_for_the_next_attempt(pipeline: Pipeline, number: signal.Signals) -> None:
     job = pipeline.job

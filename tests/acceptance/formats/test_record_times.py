@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from devstack.kafka import KafkaServer
 from tests.support.pipeline.expectation import Share
 from tests.support.pipeline.feed import clean, ends_of, starts_of, write
@@ -15,6 +17,7 @@ BEYOND_SPARK_MS = [-(2**63), -9_300_000_000_000_000, 9_300_000_000_000_000, 2**6
 TIMES = Share(times)
 
 
+@pytest.mark.guarantee(5, 156)
 def test_times_are_kafkas_in_a_batch_and_in_a_rebuild(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -1,10 +1,13 @@
 """While too much waits to be delivered, the job commits no batch; it continues by itself."""
 
+import pytest
+
 from service.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port, scrape
 
 
+@pytest.mark.guarantee(104)
 def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_continue(
     pipeline: Pipeline,
 ) -> None:

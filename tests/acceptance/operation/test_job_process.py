@@ -7,6 +7,7 @@ import pytest
 from tests.support.pipeline.pipeline import Pipeline
 
 
+@pytest.mark.guarantee(22, 121)
 def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
@@ -40,6 +41,7 @@ def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing
     assert pipeline.generations() == [(1, "first", 0)]
 
 
+@pytest.mark.guarantee(26, 57, 175)
 def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
     first, second, third = pipeline.job, pipeline.another_job(), pipeline.another_job()
     pipeline.publisher.start()
@@ -77,6 +79,7 @@ def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
     pipeline.assert_exactly_once(expected)
 
 
+@pytest.mark.guarantee(15, 116)
 def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_otherwise(
     pipeline: Pipeline,
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_
     pipeline.assert_exactly_once(expected)
 
 
+@pytest.mark.guarantee(84)
 @pytest.mark.parametrize(
     ("setting", "value", "exit_code", "explanation"),
     [

@@ -18,6 +18,7 @@ COUNTERS = (
 )
 
 
+@pytest.mark.guarantee(132)
 @pytest.mark.timeout(900)
 def test_metrics_agree_with_the_ledger_and_ready_means_that_the_job_gets_on(
     own_postgres: Postgres, kafka: KafkaServer, topic_prefix: str, tmp_path: Path

@@ -57,6 +57,7 @@ def transform_folder(tmp_path: Path) -> Path:
     return tmp_path / "code"
 
 
+@pytest.mark.guarantee(94)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(

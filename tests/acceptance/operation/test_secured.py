@@ -56,6 +56,7 @@ def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
         yield {"master": cluster.master.url, "spark_options": SPARK | SPARK_OPTIONS}
 
 
+@pytest.mark.guarantee(108, 113)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "placed",

@@ -45,6 +45,7 @@ def pipeline(
         yield made
 
 
+@pytest.mark.guarantee(53)
 def test_a_consumers_trace_is_the_producers(pipeline: Pipeline, collector: Collector, tmp_path: Path) -> None:
     state = "vendor=1,other@tenant=x"
     ends = {"a": traced(state), "b": {}, "c": {"traceparent": "nonsense", "tracestate": state}, "d": traced()}

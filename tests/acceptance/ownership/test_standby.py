@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 
@@ -9,6 +11,7 @@ PATIENCE_S = 300.0
 TAKEOVERS = 3
 
 
+@pytest.mark.guarantee(23)
 def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_another_one_takes_the_outbox(
     pipeline: Pipeline,
 ) -> None:

@@ -30,6 +30,7 @@ def stop_driver(job: Service) -> None:
     os.kill(job.pid, signal.SIGSTOP)
 
 
+@pytest.mark.guarantee(26)
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
 @pytest.mark.parametrize(
@@ -91,6 +92,7 @@ def test_of_two_runs_that_take_an_empty_outbox_at_the_same_instant_one_wins_and_
     assert f"run {winner} (pid {os.getpid()} on " in refusals[loser]
 
 
+@pytest.mark.guarantee(26)
 def test_of_two_jobs_started_at_the_same_instant_one_works_and_the_other_names_it(pipeline: Pipeline) -> None:
     jobs = [pipeline.job, pipeline.another_job()]
     pipeline.feed(32, sessions=50)

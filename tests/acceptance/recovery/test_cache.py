@@ -3,10 +3,13 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.support.pipeline.cache_damage import CACHE_DAMAGES, bring_back, damage
 from tests.support.pipeline.pipeline import Pipeline
 
 
+@pytest.mark.guarantee(39, 41)
 def test_whatever_happens_to_the_cache_the_job_continues_and_reads_again_only_what_it_must(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

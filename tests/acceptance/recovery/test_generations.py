@@ -19,6 +19,7 @@ from tests.support.pipeline.pipeline import Pipeline
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 
 
+@pytest.mark.guarantee(92)
 def test_each_start_says_how_it_found_itself_and_an_unused_generation_is_used_as_it_stands(
     pipeline: Pipeline,
 ) -> None:
@@ -67,6 +68,7 @@ def test_each_start_says_how_it_found_itself_and_an_unused_generation_is_used_as
     assert pipeline.generations() == [(1, "first", 0), (2, "changed_assembly", 0)]
 
 
+@pytest.mark.guarantee(82, 148)
 def test_retention_past_the_safe_offsets_stops_the_job_only_once_it_must_read_there(
     pipeline: Pipeline,
 ) -> None:
@@ -117,6 +119,7 @@ def test_retention_past_the_safe_offsets_stops_the_job_only_once_it_must_read_th
     assert pipeline.generations() == [(1, "first", 0), (2, "data_loss", 0)]
 
 
+@pytest.mark.guarantee(50, 80, 159)
 def test_a_database_restored_to_an_older_state_stops_the_job_and_what_is_sent_again_has_equal_ids(
     pipeline: Pipeline, postgres: PostgresServer
 ) -> None:

@@ -4,6 +4,8 @@ import random
 from dataclasses import replace
 from itertools import islice
 
+import pytest
+
 from tests.support.pipeline.expectation import Share
 from tests.support.pipeline.feed import Transactions, ends_of, rounds, starts_of, write
 from tests.support.pipeline.pipeline import Pipeline
@@ -12,6 +14,7 @@ TRANSACTIONS = 40
 SMALL_BATCHES = {"OUTBOX_JOB__MAX_EVENTS_PER_BATCH": "40"}
 
 
+@pytest.mark.guarantee(19)
 def test_what_transactions_abort_leaves_no_trace_wherever_batches_are_cut(pipeline: Pipeline) -> None:
     """The job begins at the end of a topic in which a transaction is open: it reads that one once it is committed."""
     job, chance = pipeline.job, random.Random(71)
@@ -61,6 +64,7 @@ def test_what_transactions_abort_leaves_no_trace_wherever_batches_are_cut(pipeli
     assert empty > 0
 
 
+@pytest.mark.guarantee(18, 82)
 def test_added_partitions_are_read_at_once_and_a_topic_made_again_once_that_is_accepted(
     pipeline: Pipeline,
 ) -> None:

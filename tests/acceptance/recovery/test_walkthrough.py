@@ -20,6 +20,7 @@ def output_kafka(tmp_path: Path) -> Iterator[Kafka]:
     server.destroy()
 
 
+@pytest.mark.guarantee(35, 136)
 @pytest.mark.faults
 @pytest.mark.timeout(
     7_200

@@ -35,6 +35,7 @@ def twin(
         yield made
 
 
+@pytest.mark.guarantee(91, 140)
 def test_a_fork_continues_beside_the_first_pipeline_and_both_agree_session_by_session(
     pipeline: Pipeline, twin: Pipeline, new_database: NewDatabase, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def patient(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
         yield made
 
 
+@pytest.mark.guarantee(90)
 def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops_at_another_one(
     patient: Pipeline,
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops
     assert "spark-job savepoint restore early --policy reissue --accept-data-loss" in refused
 
 
+@pytest.mark.guarantee(51, 90, 139)
 @pytest.mark.faults
 def test_a_reissue_sends_what_closed_since_again_once_although_everything_is_killed_and_the_cache_is_lost(
     patient: Pipeline,
@@ -172,6 +174,7 @@ def test_a_reissue_sends_what_closed_since_again_once_although_everything_is_kil
     assert twice[0][1]
 
 
+@pytest.mark.guarantee(126)
 @pytest.mark.faults
 def test_a_command_that_is_killed_while_it_waits_has_asked_all_the_same(patient: Pipeline) -> None:
     """And a stop reaches the job in the middle of its load, more than once."""

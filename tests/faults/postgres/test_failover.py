@@ -47,6 +47,7 @@ class Pair:
         self.replica.promote()
 
 
+@pytest.mark.guarantee(38, 160)
 @pytest.mark.parametrize("synchronous", [True, False])
 def test_a_confirmed_commit_survives_on_a_synchronous_replica_and_may_be_missing_on_an_asynchronous_one(
     tmp_path: Path, synchronous: bool
@@ -72,6 +73,7 @@ def test_a_confirmed_commit_survives_on_a_synchronous_replica_and_may_be_missing
         assert was_there == synchronous
 
 
+@pytest.mark.guarantee(120)
 def test_a_standby_is_named_as_such_and_a_dsn_with_both_hosts_leads_to_the_primary(tmp_path: Path) -> None:
     with Pair(tmp_path, synchronous=True) as pair:
         batches = Batches(pair.dsn)
@@ -93,6 +95,7 @@ def test_a_standby_is_named_as_such_and_a_dsn_with_both_hosts_leads_to_the_prima
         assert batches.go_on() is not None
 
 
+@pytest.mark.guarantee(38)
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
@@ -124,6 +127,7 @@ def test_a_synchronous_replica_takes_over_and_nothing_is_lost_or_repeated(
         assert pipeline.publisher.log().count("postgres_promoted") == 1
 
 
+@pytest.mark.guarantee(80, 159)
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_the_tail_that_an_asynchronous_replica_lost_is_found_by_both_services_and_written_again_once_accepted(

@@ -19,6 +19,7 @@ from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk
 DISK_MEGABYTES = 32
 
 
+@pytest.mark.guarantee(22, 36)
 @pytest.mark.parametrize("when", When)
 def test_a_connection_cut_at_any_request_leaves_the_batch_whole_or_absent(database: str, when: When) -> None:
     """Also between the commit and its answer: the next start finds the batch and does not write it again."""
@@ -78,6 +79,7 @@ def test_a_lock_held_by_somebody_ends_the_wait_and_names_the_setting(database: s
     batches.assert_whole()
 
 
+@pytest.mark.guarantee(57)
 def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobody(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobod
     assert batches.stored() == 1
 
 
+@pytest.mark.guarantee(37)
 def test_a_full_disk_is_named_nothing_is_half_written_and_room_is_all_it_takes(tmp_path: Path) -> None:
     server = PostgresOnSmallDisk(tmp_path / "postgres", DISK_MEGABYTES)
     try:

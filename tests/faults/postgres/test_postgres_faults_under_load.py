@@ -17,6 +17,7 @@ DATABASE = "outbox"
 DISK_MEGABYTES = 128
 
 
+@pytest.mark.guarantee(36)
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_repeat_nothing(
@@ -56,6 +57,7 @@ def test_a_server_killed_during_copy_and_a_connection_cut_in_the_transaction_rep
         finish(pipeline)
 
 
+@pytest.mark.guarantee(37, 171)
 @pytest.mark.faults
 @pytest.mark.timeout(2_400)
 def test_a_disk_that_runs_full_stops_the_outbox_and_room_lets_both_services_continue(

@@ -99,6 +99,7 @@ def too_few(cluster: KafkaCluster) -> PublisherCell:
     )
 
 
+@pytest.mark.guarantee(30)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_whichever_leader_of_a_cluster_dies_each_event_is_delivered_once(

@@ -46,6 +46,7 @@ def full(kafka: KafkaOnSmallDisk, point: str, detail: str) -> PublisherCell:
     return PublisherCell("the broker's disk is full", point, "no space left", strike, recover, 3, detail)
 
 
+@pytest.mark.guarantee(34)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_full_disk_of_the_broker_costs_no_event(

@@ -54,6 +54,7 @@ def forgotten(running: bool) -> PublisherCell:
     )
 
 
+@pytest.mark.guarantee(33)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_lanes_that_the_broker_has_forgotten_continue_by_themselves(

@@ -104,6 +104,7 @@ def failing(point: str) -> PublisherCell:
     return PublisherCell("in a backlog", point, Action.RAISE, strike, recover, hit)
 
 
+@pytest.mark.guarantee(27)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_publisher_killed_at_any_step_of_a_lanes_first_start_delivers_each_event_once(
@@ -112,6 +113,7 @@ def test_a_publisher_killed_at_any_step_of_a_lanes_first_start_delivers_each_eve
     run_cells(matrix, "killed at a lane's first start", [first_start(point) for point in ALL], set_up(), tell)
 
 
+@pytest.mark.guarantee(27, 54)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_publisher_killed_at_any_step_of_a_backlog_delivers_each_event_once(
@@ -120,6 +122,7 @@ def test_a_publisher_killed_at_any_step_of_a_backlog_delivers_each_event_once(
     run_cells(matrix, "killed in a backlog", [backlog(point) for point in STEPS], set_up(), tell)
 
 
+@pytest.mark.guarantee(27)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_it_once(
@@ -131,6 +134,7 @@ def test_a_publisher_killed_again_and_again_while_it_recovers_a_commit_records_i
     )
 
 
+@pytest.mark.guarantee(27)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_publisher_that_fails_at_any_step_continues_by_itself_and_delivers_each_event_once(
@@ -139,6 +143,7 @@ def test_a_publisher_that_fails_at_any_step_continues_by_itself_and_delivers_eac
     run_cells(matrix, "failing, in one process", [failing(point) for point in ALL], set_up(), tell)
 
 
+@pytest.mark.guarantee(27)
 def test_a_publisher_killed_around_kafkas_commit_delivers_each_event_once(set_up: SetUp) -> None:
     cells = [backlog("transaction.before_commit"), backlog(AFTER_KAFKAS_COMMIT)]
     run_cells(Matrix(PAGE), "a sample for every run", cells, set_up(), print)

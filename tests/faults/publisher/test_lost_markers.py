@@ -102,6 +102,7 @@ def _stopped(scenario: PublisherScenario, told: set[tuple[str, str, str]]) -> st
     return reason()
 
 
+@pytest.mark.guarantee(31)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_broker_that_loses_the_end_of_a_transaction_loses_and_repeats_no_event(

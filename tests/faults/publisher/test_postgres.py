@@ -82,6 +82,7 @@ def both(point: str, servers: tuple[LocalServer, LocalServer]) -> PublisherCell:
     )
 
 
+@pytest.mark.guarantee(36)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_postgres_that_goes_away_alone_or_with_kafka_changes_no_event(

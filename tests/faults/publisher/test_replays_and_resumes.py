@@ -98,6 +98,7 @@ def resuming(point: str) -> PublisherCell:
     return PublisherCell("the progress topic is lost", point, Action.KILL, strike, recover)
 
 
+@pytest.mark.guarantee(75)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_replay_killed_at_any_step_sends_each_event_once(
@@ -113,6 +114,7 @@ def test_a_replay_killed_at_any_step_sends_each_event_once(
         run_cells(matrix, "a replay that is killed", cells, scenario, tell)
 
 
+@pytest.mark.guarantee(88)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_resume_killed_at_any_step_and_given_again_delivers_each_event_once(

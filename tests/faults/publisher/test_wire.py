@@ -95,6 +95,7 @@ def bad(proxy: KafkaProxy, name: str, link: Link, detail: str) -> PublisherCell:
     return PublisherCell("a backlog", name, "proxy", strike, recover, detail=detail)
 
 
+@pytest.mark.guarantee(32)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_lost_answers_and_bad_links_lose_and_repeat_nothing(
@@ -118,6 +119,7 @@ def test_lost_answers_and_bad_links_lose_and_repeat_nothing(
     run_cells(matrix, "the network", cells, scenario, tell)
 
 
+@pytest.mark.guarantee(32)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_commit_that_arrives_late_commits_no_other_transaction(

@@ -89,6 +89,7 @@ def cell(point: str) -> PublisherCell:
     )
 
 
+@pytest.mark.guarantee(29)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 def test_a_zombie_that_wakes_after_a_takeover_commits_nothing_twice(
@@ -97,5 +98,6 @@ def test_a_zombie_that_wakes_after_a_takeover_commits_nothing_twice(
     run_cells(matrix, "zombies", [cell(point) for point in (*_OPENING, *_STEPS, _ANYWHERE)], set_up(), tell)
 
 
+@pytest.mark.guarantee(29)
 def test_a_zombie_that_wakes_before_its_commit_is_fenced(set_up: SetUp) -> None:
     run_cells(Matrix(PAGE), "a sample for every run", [cell("transaction.before_commit")], set_up(), print)

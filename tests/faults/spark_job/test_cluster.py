@@ -48,6 +48,7 @@ def pipeline(
         yield made
 
 
+@pytest.mark.guarantee(25)
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
 def test_executors_killed_under_load_and_tasks_run_twice_lose_and_repeat_nothing(
@@ -89,6 +90,7 @@ def test_a_job_that_finds_no_master_tries_again_until_there_is_one(
     pipeline.wait_for_input(pipeline.expectation())
 
 
+@pytest.mark.guarantee(25)
 @pytest.mark.faults
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def faulty(
         yield made, plan
 
 
+@pytest.mark.guarantee(21, 25, 55)
 @pytest.mark.faults
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize(("title", "faulty_job"), GROUPS)
@@ -58,6 +59,7 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
     JobScenario(pipeline, faulty_job(pipeline, plan), group, tell, seed=1_000).run(situations)
 
 
+@pytest.mark.guarantee(21)
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     "faulty_job", SAMPLES

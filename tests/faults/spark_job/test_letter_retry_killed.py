@@ -48,6 +48,7 @@ def in_the_second_batch(connection: psycopg.Connection[Any]) -> None:
     connection.execute("SELECT FROM outbox.dead_letter WHERE dead_letter_id = 3 FOR UPDATE")
 
 
+@pytest.mark.guarantee(62)
 @pytest.mark.parametrize(
     ("moment", "committed"),
     [

@@ -13,6 +13,7 @@ from service.errors import DatabaseMissingError, UnavailableError
 from service.settings import PostgresSettings
 
 
+@pytest.mark.guarantee(38)
 @pytest.mark.parametrize(
     "options", ["", "?options=-c%20synchronous_commit%3Doff"], ids=["database", "and DSN"]
 )

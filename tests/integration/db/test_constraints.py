@@ -227,6 +227,7 @@ def test_identity_and_writer_stay_one_sound_row(outbox: OutboxRows, statement: s
     assert outbox.value("SELECT count(*) FROM outbox.writer_lock") == 1
 
 
+@pytest.mark.guarantee(61)
 @pytest.mark.parametrize(
     ("table", "changes", "constraint"),
     [

@@ -50,6 +50,7 @@ def outbox_migrate(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.guarantee(124)
 def test_up_down_and_up_again_leaves_nothing_in_between(own_postgres: Postgres) -> None:
     dsn = own_postgres.create_database("up_and_down")
     for _ in range(2):
@@ -230,6 +231,7 @@ def test_services_refuse_a_database_without_an_outbox(blank_database: str) -> No
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
+@pytest.mark.guarantee(124, 179)
 @pytest.mark.parametrize(
     ("found", "mended_by"), [("0000", "run `outbox-migrate up`"), ("9999", "run the release that made it")]
 )
@@ -277,6 +279,7 @@ def test_a_missing_database_is_named(postgres: PostgresServer) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.guarantee(108)
 def test_a_refused_connection_is_explained_without_the_password(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="OUTBOX_POSTGRES__DSN") as caught:
         upgrade(f"host={tmp_path} dbname=outbox user=me password=hidden-word")
@@ -331,6 +334,7 @@ def test_a_database_of_another_encoding_is_refused(own_postgres: Postgres) -> No
     assert current(own_postgres.dsn("latin")) is None
 
 
+@pytest.mark.guarantee(124)
 def test_a_second_migration_waits_and_then_gives_up(blank_database: str) -> None:
     with psycopg.connect(blank_database) as other:
         other.execute("SELECT pg_advisory_lock(hashtext('outbox.migrate'))")
@@ -358,6 +362,7 @@ def test_other_failures_say_what_to_do(error: psycopg.Error, kind: type[Exceptio
     assert text in str(explained)
 
 
+@pytest.mark.guarantee(124)
 def test_a_failed_migration_leaves_no_relation_behind(blank_database: str) -> None:
     with psycopg.connect(blank_database, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA outbox")

@@ -54,6 +54,7 @@ def test_many_sessions_at_once_have_their_own_locks_and_each_hears_what_it_liste
         assert next(other.notifies(timeout=30), None) is not None
 
 
+@pytest.mark.guarantee(162)
 @pytest.mark.parametrize("autocommit", [True, False])
 def test_transaction_mode_is_refused_with_a_sentence(
     database: str, through_pgbouncer: Through, autocommit: bool

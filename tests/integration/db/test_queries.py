@@ -11,6 +11,7 @@ from tests.support.query_files import QueryFile
 from tests.support.rights.statements import STATEMENTS, attempt, role_of
 
 
+@pytest.mark.guarantee(106)
 @pytest.mark.parametrize(
     ("file", "name"), [pytest.param(*each, id=f"{'/'.join(each[0])}/{each[1]}") for each in STATEMENTS]
 )

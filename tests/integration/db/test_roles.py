@@ -40,6 +40,7 @@ def table(name: str) -> sql.Identifier:
     return sql.Identifier("outbox", name)
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_its_relations_and_no_others(outbox: OutboxRows, role: str) -> None:
     readable = {
@@ -113,6 +114,7 @@ def test_every_function_with_the_owners_rights_has_its_own_search_path(outbox: O
     )
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_inserts_into_its_relations_and_no_others(outbox: OutboxRows, role: str) -> None:
     """With real rows, through the parent of the partitions, with everything that checks and keys call."""
@@ -130,6 +132,7 @@ def test_a_role_inserts_into_its_relations_and_no_others(outbox: OutboxRows, rol
     assert inserted == INSERTABLE[role]
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_updates_its_columns_and_no_others(outbox: OutboxRows, role: str) -> None:
     updatable: dict[str, set[str]] = {}
@@ -148,6 +151,7 @@ def test_a_role_updates_its_columns_and_no_others(outbox: OutboxRows, role: str)
     assert updatable == UPDATABLE[role]
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "statement",
@@ -165,6 +169,7 @@ def test_no_role_changes_a_relation_or_deletes(outbox: OutboxRows, role: str, st
     assert [n for n in relations if allowed(outbox, role, sql.SQL(statement.format(n)))] == []
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize(
     ("table_name", "column", "value"),
     [
@@ -190,6 +195,7 @@ def test_the_publisher_records_what_it_did_and_not_when_or_what_became_of_it(
         outbox.connection.execute(sql.SQL("DELETE FROM {}").format(table(table_name)))
 
 
+@pytest.mark.guarantee(105)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "statement",
@@ -280,6 +286,7 @@ def test_the_identity_is_that_of_the_server(outbox: OutboxRows) -> None:
     )
 
 
+@pytest.mark.guarantee(105)
 def test_roles_cannot_log_in(outbox: OutboxRows) -> None:
     flags = outbox.rows(
         """SELECT rolname::text FROM pg_roles

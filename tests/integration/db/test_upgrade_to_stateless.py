@@ -170,6 +170,7 @@ def opened(safe: Offsets) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
+@pytest.mark.guarantee(94)
 def test_a_generation_opens_at_what_was_dealt_with_and_knows_what_is_open(old: Database) -> None:
     upgrade(old.dsn)
     found = old.row("generation", generation=3)
@@ -257,6 +258,7 @@ SAVEPOINTS = [
 ]
 
 
+@pytest.mark.guarantee(94)
 @pytest.mark.parametrize(("name", "end", "safe", "topics", "revision"), SAVEPOINTS)
 def test_a_savepoint_holds_its_position_itself(
     old: Database, name: str, end: Offsets, safe: Offsets, topics: dict[str, str], revision: int
@@ -324,6 +326,7 @@ LIVING = """UPDATE outbox.writer SET run_id = %(run)s, host = 'somewhere', pid =
     backend_pid = pg_backend_pid(), backend_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
 
 
+@pytest.mark.guarantee(94)
 @pytest.mark.parametrize("hidden", [False, True])
 def test_an_owner_that_lives_is_in_the_way_of_up_and_down(old: Database, hidden: bool) -> None:
     """The start of its backend is hidden from some roles: then the pid must do."""
@@ -360,6 +363,7 @@ def test_no_batch_is_committed_meanwhile(old: Database) -> None:
     upgrade(old.dsn)
 
 
+@pytest.mark.guarantee(94)
 def test_down_and_up_again_is_the_same_position_and_the_same_schema(old: Database) -> None:
     before, ledger = dump(old.dsn), old.rows("batch", "batch_id")
     savepoints = old.rows("savepoint", "savepoint_id")

@@ -2,9 +2,12 @@
 
 from collections import Counter
 
+import pytest
+
 from db.lanes import lane_hash
 
 
+@pytest.mark.guarantee(103)
 def test_lanes_are_even_and_stable() -> None:
     lanes = Counter(lane_hash(f"key-{n}".encode()) % 8 for n in range(8_000))
     assert min(lanes.values()) > 850

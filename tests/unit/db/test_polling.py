@@ -33,6 +33,7 @@ def test_what_the_last_poll_found_is_shown_until_it_is_old_or_postgres_is_lost()
     assert shown(gauges) == nothing
 
 
+@pytest.mark.guarantee(133)
 def test_a_poll_that_fails_in_whatever_way_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     polls: list[int] = []
     polled_again, lost = threading.Event(), threading.Event()

@@ -30,6 +30,7 @@ def listed(after: str) -> list[tuple[str, str]]:
     return [(re.sub(r" \(.*?\)", "", row[0]).strip(), row[1].strip()) for row in rows]
 
 
+@pytest.mark.guarantee(113)
 @pytest.mark.parametrize(
     ("sentence", "rights"),
     [("the publisher's user needs:", PUBLISHER), ("from those of the executors:", JOB)],

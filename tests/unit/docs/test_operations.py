@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from publisher.protocol.stop_reasons import StopReason
 from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
@@ -18,6 +20,7 @@ def table(page: str, first: str) -> list[list[str]]:
     return found
 
 
+@pytest.mark.guarantee(123)
 def test_every_reason_of_a_stopped_lane_is_on_the_page_with_its_way_on() -> None:
     rows = table("stopped-lanes.md", "reason")
     named = {name for reason, *_ in rows for name in _NAME.findall(reason)}

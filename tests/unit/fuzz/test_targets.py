@@ -19,6 +19,7 @@ def test_there_is_a_corpus_for_each_target_and_for_nothing_else() -> None:
     assert {folder.name for folder in CORPUS.iterdir()} == set(TARGETS)
 
 
+@pytest.mark.guarantee(13)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_input_that_was_kept_is_accounted_for_or_refused_in_words(target: str) -> None:
     kept = corpus(target)
@@ -31,6 +32,7 @@ def test_every_input_that_was_kept_is_accounted_for_or_refused_in_words(target: 
             raise
 
 
+@pytest.mark.guarantee(125)
 @pytest.mark.parametrize("target", TARGETS)
 @PROFILE
 @given(data=st.data())
@@ -38,6 +40,7 @@ def test_any_input_is_accounted_for_or_refused_in_words(target: str, data: st.Da
     TARGETS[target](data.draw(inputs(target)))
 
 
+@pytest.mark.guarantee(13)
 @PROFILE
 @given(
     rules=BYTE,

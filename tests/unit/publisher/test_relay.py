@@ -66,6 +66,7 @@ def look_and_wait(
         workers.end(30)
 
 
+@pytest.mark.guarantee(122)
 def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ContinuityError, match=r"(?s)no lane can continue.*lane 0: .*lane 1: "):
         look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: STOP})
@@ -73,6 +74,7 @@ def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.
         look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP}, frozenset({1}))
 
 
+@pytest.mark.guarantee(122)
 def test_a_process_whose_own_lanes_stand_still_stands_by_while_another_delivers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

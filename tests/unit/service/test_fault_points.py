@@ -134,6 +134,7 @@ def test_an_unknown_point_is_refused_with_the_nearest_known_one(plan: FaultPlan)
         reach("sink.after_lock")
 
 
+@pytest.mark.guarantee(115)
 @pytest.mark.parametrize("dsn", ["postgresql://localhost/outbox", "postgresql://localhost", "dbname=latest_"])
 def test_faults_are_refused_for_every_database_that_is_not_a_tests(
     dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -36,6 +36,7 @@ def test_equal_events_are_equal_however_their_time_was_given() -> None:
     assert OutputEvent("t", None) != OutputEvent("t", b"")
 
 
+@pytest.mark.guarantee(5)
 def test_times_are_exact_to_the_millisecond_over_the_whole_range() -> None:
     assert utc(-62_135_596_800_000) == datetime.min.replace(tzinfo=UTC)
     assert utc(253_402_300_799_999).isoformat() == "9999-12-31T23:59:59.999000+00:00"

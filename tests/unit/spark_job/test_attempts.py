@@ -32,6 +32,7 @@ def after(plan: AttemptPlan, error: OutboxError, settings: RestartSettings = AT_
     return Restarts(settings, LazySession(JobSettings()), threading.Event(), Condition()).after(plan, error)
 
 
+@pytest.mark.guarantee(82)
 def test_what_a_person_accepted_holds_until_a_start_succeeds_and_for_no_other() -> None:
     plan = AttemptPlan(accepted=AcceptedRisks(data_loss=True), take_over=True)
     second = after(plan, AWAY)

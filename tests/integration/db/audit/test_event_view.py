@@ -37,6 +37,7 @@ def several_sessions(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+@pytest.mark.guarantee(50, 129)
 def test_ids_count_from_zero_within_each_session(ledger: OutboxRows) -> None:
     ledger.insert("session_output", **several_sessions())
     found = ledger.rows(
@@ -57,6 +58,7 @@ def test_a_row_without_outputs_shows_no_event(ledger: OutboxRows) -> None:
     assert ledger.value("SELECT count(*) FROM outbox.session_output") == 1
 
 
+@pytest.mark.guarantee(129)
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -133,6 +135,7 @@ def test_everything_is_pending_before_the_first_delivery(ledger: OutboxRows) -> 
     assert states(ledger) == [(1, "key", "pending")]
 
 
+@pytest.mark.guarantee(129)
 def test_the_cursor_divides_delivered_from_pending(ledger: OutboxRows) -> None:
     for batch in (1, 2, 3):
         for key in ("a", "b", "é"):
@@ -165,6 +168,7 @@ def test_the_cursor_is_that_of_the_epoch_of_the_batch(ledger: OutboxRows) -> Non
     assert [state for _, _, state in states(ledger)] == ["delivered", "delivered", "pending"]
 
 
+@pytest.mark.guarantee(129)
 def test_parked_rows_say_so_though_the_cursor_is_past_them(ledger: OutboxRows) -> None:
     ledger.insert("lane", cursor_batch=3, cursor_commit_id=COMMIT)
     for key in ("discarded", "parked", "requeued", "sent"):

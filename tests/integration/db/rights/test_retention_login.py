@@ -64,6 +64,7 @@ NEEDS: dict[str, tuple[LiteralString, tuple[object, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.guarantee(107)
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_partition_that_somebody_needs_is_not_dropped_and_the_plan_says_the_same(
     old: Outbox, hostile: psycopg.Connection[Any], need: str
@@ -120,6 +121,7 @@ def test_nobody_waits_for_a_drop_longer_than_a_fifth_of_a_second_whatever_its_lo
     assert partitions(old.dsn)[0] == "0"
 
 
+@pytest.mark.guarantee(107)
 def test_rows_that_are_needed_stay_whatever_age_is_asked_for(
     old: Outbox, hostile: psycopg.Connection[Any]
 ) -> None:

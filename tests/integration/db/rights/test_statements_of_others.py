@@ -64,6 +64,7 @@ def may(role: str, statement: Statement) -> bool:
     return functions <= CALLABLE[role] and (role == AUDITOR or relations <= READABLE[role] | VIEWS[role])
 
 
+@pytest.mark.guarantee(105)
 def test_a_login_may_run_its_roles_statements_and_of_the_others_only_what_it_shares(
     login: tuple[str, str],
 ) -> None:

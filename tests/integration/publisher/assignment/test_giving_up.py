@@ -41,6 +41,7 @@ def held_by(outbox: Outbox, process: Service) -> set[int]:
     return {lane for (lane,) in rows}
 
 
+@pytest.mark.guarantee(101)
 @pytest.mark.parametrize(
     ("point", "doing", "hold_up"),
     [
@@ -81,6 +82,7 @@ def test_a_lane_that_hangs_and_those_that_wait_for_it_are_delivered_by_another_p
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(101)
 def test_a_process_that_has_lost_kafka_leaves_its_lanes_to_one_that_has_not(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def assert_epochs_follow_each_other(outbox: Outbox) -> None:
     assert order == sorted(order)
 
 
+@pytest.mark.guarantee(48)
 def test_more_and_fewer_lanes_under_load_keep_the_order_of_each_key(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
@@ -105,6 +106,7 @@ def test_more_and_fewer_lanes_under_load_keep_the_order_of_each_key(
     assert_epochs_follow_each_other(outbox)
 
 
+@pytest.mark.guarantee(48)
 @pytest.mark.faults
 def test_a_kill_during_a_change_keeps_the_order_of_each_key(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
@@ -160,6 +162,7 @@ def test_the_publisher_s_role_may_change_the_lanes(outbox: Outbox) -> None:
         assert connection.execute("SELECT * FROM outbox.change_lanes(5)").fetchall() == [(2, 2)]
 
 
+@pytest.mark.guarantee(102)
 @pytest.mark.parametrize("lane", [2, 5, 900])
 def test_a_row_for_a_lane_that_its_epoch_does_not_have_stops_the_publisher(
     outbox: Outbox, settings: Settings, lane: int

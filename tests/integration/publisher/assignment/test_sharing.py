@@ -50,6 +50,7 @@ def wait_for_spread(outbox: Outbox, wanted: list[int]) -> None:
     )
 
 
+@pytest.mark.guarantee(100)
 def test_lanes_spread_evenly_and_only_those_move_that_must(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_process_without_lanes_keeps_no_connection_for_any(
         )
 
 
+@pytest.mark.guarantee(101)
 def test_a_stopped_process_loses_its_lanes_commits_nothing_when_it_wakes_up_and_shares_again(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_stopped_process_loses_its_lanes_commits_nothing_when_it_wakes_up_and_
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(101)
 def test_a_killed_process_loses_its_lanes_at_once(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_killed_process_loses_its_lanes_at_once(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(101, 176)
 def test_a_lane_that_waits_long_keeps_its_lease_while_the_process_lives(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -223,6 +227,7 @@ def test_a_lane_that_stands_still_keeps_its_process_and_continues_by_itself_once
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(47)
 @pytest.mark.faults
 def test_processes_that_come_hang_and_are_killed_under_load_lose_and_repeat_nothing(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path

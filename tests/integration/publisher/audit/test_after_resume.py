@@ -48,6 +48,7 @@ def test_a_loss_of_before_a_restore_and_a_resume_is_found_and_what_the_resume_se
     assert found["duplicated"] == 15
 
 
+@pytest.mark.guarantee(167)
 def test_what_a_resume_skipped_is_noted_by_name_and_no_loss(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from devstack.databases import PostgresServer
 from service.settings import Settings
 from tests.support.outbox.audits import copy_of, damage, examples, failed, row, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox
 
 
+@pytest.mark.guarantee(127)
 def test_an_altered_output_is_found_and_the_field_is_named(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -36,6 +39,7 @@ def test_an_altered_output_is_found_and_the_field_is_named(
             assert f": {field} at " in line
 
 
+@pytest.mark.guarantee(127)
 def test_outputs_of_a_key_that_lie_in_another_order_than_in_the_outbox_are_found(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = 'k0003'"
 
 
+@pytest.mark.guarantee(128)
 @pytest.mark.parametrize(
     ("sql", "checks", "words"),
     [

@@ -31,6 +31,7 @@ def abort(settings: Settings, topic: str) -> None:
     producer.abort_transaction(60)
 
 
+@pytest.mark.guarantee(127)
 def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_publishing_continues(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:

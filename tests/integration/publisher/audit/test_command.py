@@ -32,6 +32,7 @@ def test_a_server_that_is_away_is_no_finding(delivered: tuple[Settings, Outbox],
         run_audit(nowhere, tmp_path)
 
 
+@pytest.mark.guarantee(127)
 def test_the_command_says_by_its_exit_code_and_its_reports_what_it_found(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ main()
 """
 
 
+@pytest.mark.guarantee(128)
 def test_an_audit_that_is_killed_again_and_again_continues_where_it_was_and_finds_the_same(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:

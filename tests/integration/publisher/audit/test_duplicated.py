@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from devstack.databases import PostgresServer
 from service.settings import Settings
 from tests.support.outbox.audits import copy_of, counted, damage, examples, failed, fill, run_audit, send
@@ -23,6 +25,7 @@ def test_a_record_whose_row_was_put_aside_is_unexpected(
         assert "though its row was parked" in examples(report, "unexpected")
 
 
+@pytest.mark.guarantee(127)
 def test_copies_strangers_and_unknown_outputs_in_the_topic_are_told_apart(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:

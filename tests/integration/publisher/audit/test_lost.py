@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -31,6 +32,7 @@ from tests.support.queries import query
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.guarantee(127, 163)
 def test_a_row_that_counts_as_delivered_and_never_was_is_lost_and_the_replay_that_mends_it_is_named(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -88,6 +90,7 @@ def test_what_a_topic_deleted_by_its_retention_is_expired_and_what_a_deleted_top
     assert failed(run_audit(settings, tmp_path, kafka=True)) == {}
 
 
+@pytest.mark.guarantee(127)
 def test_the_printed_command_mends_a_loss_of_more_keys_than_it_names(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def assert_each_once(outbox: Outbox, watcher: Watcher) -> None:
     assert seen == Counter(outbox.written)
 
 
+@pytest.mark.guarantee(72, 144)
 def test_what_was_too_large_is_delivered_once_after_the_limit_was_raised_though_the_requeue_is_killed(
     outbox: Outbox, settings: Settings, watcher: Watcher, kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_what_was_too_large_is_delivered_once_after_the_limit_was_raised_though_
     ]  # fmt: skip
 
 
+@pytest.mark.guarantee(72)
 def test_what_is_refused_again_is_parked_again_and_requeued_once_only(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -159,6 +161,7 @@ def test_what_is_refused_again_is_parked_again_and_requeued_once_only(
     assert watcher.seen == []
 
 
+@pytest.mark.guarantee(72)
 def test_two_requeues_at_once_requeue_every_row_once(outbox: Outbox) -> None:
     park(outbox, [f"k{n % 7}" for n in range(40)])
     choice = everything(outbox.dsn)
@@ -189,6 +192,7 @@ def test_two_requeues_at_once_requeue_every_row_once(outbox: Outbox) -> None:
     )
 
 
+@pytest.mark.guarantee(72)
 def test_a_requeue_that_meets_a_change_of_the_lanes_uses_the_new_ones(
     outbox: Outbox, publisher_role: psycopg.Connection[tuple[object, ...]]
 ) -> None:
@@ -216,6 +220,7 @@ def test_a_requeue_that_meets_a_change_of_the_lanes_uses_the_new_ones(
     ) == {key: lane_hash(key.encode()) % 5 for key in keys}
 
 
+@pytest.mark.guarantee(72)
 def test_a_row_that_is_being_discarded_is_not_requeued(
     outbox: Outbox, publisher_role: psycopg.Connection[tuple[object, ...]]
 ) -> None:

@@ -225,6 +225,7 @@ def test_a_live_page_follows_the_outbox(console: Console, told: Outbox, settings
     )
 
 
+@pytest.mark.guarantee(134)
 def test_the_role_of_an_auditor_is_enough_and_nothing_can_be_written(
     told: Outbox, settings: Settings, new_database: Callable[[], str]
 ) -> None:
@@ -259,6 +260,7 @@ def test_what_the_login_may_not_read_is_said_and_the_rest_is_shown(told: Outbox,
         query(told.dsn, f'DROP ROLE "{login}"')
 
 
+@pytest.mark.guarantee(135)
 def test_a_slow_page_is_ended_and_the_others_are_not(told: Outbox, settings: Settings) -> None:
     with (
         console_of(settings, statement_timeout_ms=300) as console,
@@ -273,6 +275,7 @@ def test_a_slow_page_is_ended_and_the_others_are_not(told: Outbox, settings: Set
         assert console.get("/letters").status == 200
 
 
+@pytest.mark.guarantee(134)
 def test_its_connections_refuse_to_write(told: Outbox, settings: Settings) -> None:
     from publisher.console.reader import Reader
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import psycopg
+import pytest
 
 from service.settings import Settings
 from tests.support.console import Console
@@ -46,6 +47,7 @@ def test_a_publisher_serves_it_and_ends_though_somebody_watches(
             assert publisher.terminate() == 0
 
 
+@pytest.mark.guarantee(135)
 def test_a_publisher_delivers_while_its_console_hangs_and_its_port_is_taken(
     outbox: Outbox, settings: Settings, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from devstack.kafka import KafkaServer
 from service.settings import Settings
@@ -19,6 +20,7 @@ from tests.support.watching import Watcher
 KILLS = 12
 
 
+@pytest.mark.guarantee(27, 46)
 def test_events_arrive_once_although_the_publisher_is_killed_again_and_again(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -45,6 +47,7 @@ def test_events_arrive_once_although_the_publisher_is_killed_again_and_again(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(28, 170)
 def test_a_delivery_whose_record_was_lost_in_a_crash_is_filled_in_and_not_repeated(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_delivery_whose_record_was_lost_in_a_crash_is_filled_in_and_not_repeat
     assert all(lane[:3] == tuple(map(int, lane[3:])) for lane in mirrored)
 
 
+@pytest.mark.guarantee(47)
 def test_two_publishers_share_the_work_and_repeat_nothing(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -97,6 +101,7 @@ def test_two_publishers_share_the_work_and_repeat_nothing(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(29)
 def test_a_stopped_publisher_that_wakes_up_later_is_fenced(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -115,6 +120,7 @@ def test_a_stopped_publisher_that_wakes_up_later_is_fenced(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(58, 121)
 def test_sigterm_finishes_the_transaction_and_leaves_nothing_behind(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -156,6 +162,7 @@ def test_a_lane_without_rows_advances(outbox: Outbox, settings: Settings) -> Non
     ]
 
 
+@pytest.mark.guarantee(2, 46)
 def test_several_sessions_of_a_key_in_one_batch_go_out_in_closing_order(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -167,6 +174,7 @@ def test_several_sessions_of_a_key_in_one_batch_go_out_in_closing_order(
     assert [event.value for event in watcher.seen] == [b"1", b"2", b"3", b"4", None]
 
 
+@pytest.mark.guarantee(6, 51, 53)
 def test_keys_headers_partitions_timestamps_and_revision_go_out_as_stored(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
@@ -203,6 +211,7 @@ def test_keys_headers_partitions_timestamps_and_revision_go_out_as_stored(
     assert [*other.headers[1:]] == common
 
 
+@pytest.mark.guarantee(48, 178)
 def test_a_new_epoch_starts_when_every_lane_of_the_old_one_is_through(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:

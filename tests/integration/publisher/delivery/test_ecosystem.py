@@ -46,6 +46,7 @@ def topic(kafka: KafkaServer, topic_prefix: str) -> str:
     return name
 
 
+@pytest.mark.guarantee(49)
 def test_keys_are_partitioned_as_java_clients_do_whether_the_transform_set_them_or_not(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:
@@ -62,6 +63,7 @@ def test_keys_are_partitioned_as_java_clients_do_whether_the_transform_set_them_
     )
 
 
+@pytest.mark.guarantee(53)
 def test_trace_context_and_cloud_events_go_out_beside_the_outbox_id(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
 ) -> None:

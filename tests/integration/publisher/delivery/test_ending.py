@@ -26,6 +26,7 @@ def own_kafka(own_kafka: Kafka) -> Iterator[Kafka]:
     own_kafka.resume()
 
 
+@pytest.mark.guarantee(121)
 @pytest.mark.faults
 @pytest.mark.parametrize("point", ["transaction.before_commit", "delivery.after_lease"])
 def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
@@ -56,6 +57,7 @@ def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
         assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(121)
 def test_an_end_that_hangs_where_nobody_thought_of_is_forced() -> None:
     hangs = (
         "import threading\n"

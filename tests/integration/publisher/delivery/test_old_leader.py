@@ -58,6 +58,7 @@ def plan(tmp_path: Path) -> Iterator[FaultPlan]:
     fault_points.arm(None)
 
 
+@pytest.mark.guarantee(60)
 def test_a_lane_waits_while_an_old_leader_does_not_know_its_last_transaction(
     database: str,
     topic: str,
@@ -80,6 +81,7 @@ def test_a_lane_waits_while_an_old_leader_does_not_know_its_last_transaction(
         assert (leader.answered, relay.error) == (3, None)
 
 
+@pytest.mark.guarantee(60)
 def test_a_takeover_does_not_believe_an_old_leader_that_does_not_know_what_a_dead_process_committed(
     database: str,
     topic: str,

@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 
+@pytest.mark.guarantee(30)
 def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(
     database: str, own_kafka: Kafka, topic_prefix: str
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_broker_that_dies_in_the_middle_and_comes_back_costs_nothing(
         assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(36)
 def test_a_postgres_that_restarts_under_a_running_publisher_costs_nothing(
     tmp_path: Path, kafka: KafkaServer, topic: str, watcher: Watcher
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_stop_while_kafka_does_not_answer_at_the_start_is_no_failure(database:
     assert relay.error is None
 
 
+@pytest.mark.guarantee(60)
 def test_the_end_is_not_believed_while_another_transaction_hides_it(
     kafka: KafkaServer, topic_prefix: str
 ) -> None:

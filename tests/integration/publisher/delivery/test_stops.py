@@ -45,6 +45,7 @@ def test_another_commit_at_the_cursor_stops_the_lane(outbox: Outbox, settings: S
     assert all(reason.startswith("database_restored") for reason in reasons(outbox.dsn))
 
 
+@pytest.mark.guarantee(85)
 def test_another_commit_at_the_cursor_stops_the_lane_while_it_runs(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -113,6 +114,7 @@ def test_another_cluster_is_refused(outbox: Outbox, settings: Settings) -> None:
     stops_with(outbox, settings, "other_cluster")
 
 
+@pytest.mark.guarantee(177)
 def test_another_transactional_id_prefix_is_refused(
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
@@ -122,12 +124,14 @@ def test_another_transactional_id_prefix_is_refused(
     stops_with(outbox, changed, "other_transactional_id_prefix")
 
 
+@pytest.mark.guarantee(87)
 def test_a_database_restored_on_another_server_is_refused(outbox: Outbox, settings: Settings) -> None:
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
     outbox.batch(simple(1, keys=4))
     stops_with(outbox, settings, "other_postgres_server")
 
 
+@pytest.mark.guarantee(86)
 def test_a_replaced_output_topic_stops_the_lane(
     outbox: Outbox, settings: Settings, kafka: KafkaServer
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_replaced_output_topic_stops_the_lane(
     stops_with(outbox, settings, "output_topic_replaced")
 
 
+@pytest.mark.guarantee(73)
 def test_parked_rows_lost_in_a_failover_stop_the_lane(database: str, topic: str, kafka: KafkaServer) -> None:
     outbox = Outbox(database, topic, lanes=1)
     settings = settings_for(database, kafka.bootstrap_servers)
@@ -159,6 +164,7 @@ def test_parked_rows_lost_in_a_failover_stop_the_lane(database: str, topic: str,
     assert "passed 2 parked rows, but outbox.parked has 1" in reasons(outbox.dsn)[0]
 
 
+@pytest.mark.guarantee(87)
 def test_a_connection_that_leads_to_another_outbox_later_stops_the_publisher(
     outbox: Outbox, settings: Settings
 ) -> None:
@@ -192,6 +198,7 @@ def test_the_lag_of_a_new_epoch_counts_from_its_first_batch(outbox: Outbox, sett
     assert [lane.lag_batches for lane in status_of(outbox.dsn).lanes if lane.epoch == 2] == [1]
 
 
+@pytest.mark.guarantee(85)
 def test_a_gap_in_the_ledger_stops_the_lane(outbox: Outbox, settings: Settings) -> None:
     for batch in range(1, 4):
         outbox.batch(simple(batch, keys=4))
@@ -228,6 +235,7 @@ def missing(topic_prefix: str) -> str:
     return f"{topic_prefix}missing"
 
 
+@pytest.mark.guarantee(68)
 def test_a_missing_output_topic_stops_the_lane_until_it_is_there(
     database: str, kafka: KafkaServer, missing: str
 ) -> None:

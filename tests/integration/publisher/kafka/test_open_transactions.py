@@ -34,6 +34,7 @@ def other(kafka: KafkaServer, topic: str) -> Iterator[Producer]:
     producer.abort_transaction(30)
 
 
+@pytest.mark.guarantee(31)
 def test_an_open_transaction_holds_the_lanes_until_it_ends(
     outbox: Outbox, settings: Settings, watcher: Watcher, other: Producer
 ) -> None:

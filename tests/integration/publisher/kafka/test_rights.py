@@ -60,6 +60,7 @@ def hold_until_granted(outbox: Outbox, settings: Settings, kafka: SecuredKafka, 
         )
 
 
+@pytest.mark.guarantee(113)
 @pytest.mark.parametrize("needed", RIGHTS, ids=lambda each: f"{each.operation} {each.name}")
 def test_without_a_right_the_lanes_stop_and_name_it_until_it_is_granted(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, needed: Right
@@ -75,6 +76,7 @@ def test_without_a_right_the_lanes_stop_and_name_it_until_it_is_granted(
     hold_until_granted(outbox, settings, kafka, needed)
 
 
+@pytest.mark.guarantee(113)
 def test_more_lanes_need_alter(outbox: Outbox, settings: Settings, kafka: SecuredKafka) -> None:
     outbox.batch(simple(1, 4))
     deliver(settings)
@@ -97,6 +99,7 @@ def test_topics_that_the_publisher_is_to_make_need_create(
     hold_until_granted(outbox, settings.model_copy(update={"publisher": publisher}), kafka, create)
 
 
+@pytest.mark.guarantee(113)
 def test_commands_that_read_outputs_back_need_read_on_them_and_all_others_nothing_more(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def wait_until_held(dsn: str, why: str) -> None:
     wait_until(lambda: any(why in reason for reason in reasons(dsn)), lambda: f"{why!r}, but {reasons(dsn)}")
 
 
+@pytest.mark.guarantee(113)
 def test_events_go_out_over_tls_with_a_password_from_a_file(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -88,6 +89,7 @@ def test_events_go_out_over_tls_with_a_password_from_a_file(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(108)
 @pytest.mark.parametrize(
     ("options", "password", "named"),
     [
@@ -109,6 +111,7 @@ def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_
     assert password not in str(raised.value)
 
 
+@pytest.mark.guarantee(68, 113)
 @pytest.mark.parametrize(
     ("kind", "name", "operation"),
     [
@@ -139,6 +142,7 @@ def test_a_right_that_is_revoked_holds_the_lanes_until_it_is_granted_again(
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
 
 
+@pytest.mark.guarantee(68)
 def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_mended(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_topic_that_no_broker_may_write_holds_the_lane_until_its_setting_is_me
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(68)
 @pytest.mark.faults
 def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
@@ -165,6 +170,7 @@ def test_a_clock_out_of_bounds_holds_the_lane_and_parks_nothing(
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.parked") == [(0,)]
 
 
+@pytest.mark.guarantee(68)
 @pytest.mark.faults
 def test_a_quota_only_slows_the_lanes_down(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher
@@ -181,6 +187,7 @@ def test_a_quota_only_slows_the_lanes_down(
         quota(kafka, "--delete-config producer_byte_rate")
 
 
+@pytest.mark.guarantee(69)
 @pytest.mark.faults
 def test_a_backlog_gets_through_a_quota_that_no_full_transaction_fits_into(
     outbox: Outbox, settings: Settings, kafka: SecuredKafka, watcher: Watcher

@@ -53,6 +53,7 @@ def parked(dsn: str) -> list[tuple[str, int, str]]:
     )
 
 
+@pytest.mark.guarantee(67)
 def test_a_record_of_exactly_the_topic_s_limit_goes_out_and_one_byte_more_is_parked(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_record_of_exactly_the_topic_s_limit_goes_out_and_one_byte_more_is_par
     assert parked(outbox.dsn) == [("a", 2, "too_large")]
 
 
+@pytest.mark.guarantee(67)
 def test_what_only_the_broker_can_refuse_is_found_and_parked(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_row_for_a_progress_topic_or_for_one_that_is_not_allowed_is_parked_and
     assert "[publisher] output_topics" in details[1][0]
 
 
+@pytest.mark.guarantee(71)
 def test_only_the_lane_s_holder_parks_and_its_role_may(outbox: Outbox) -> None:
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO outbox.lane (epoch, lane) VALUES (1, 0)")
@@ -186,6 +189,7 @@ def test_a_partition_that_the_topic_does_not_have_is_parked(
     assert parked(outbox.dsn) == [("a", 1, "invalid")]
 
 
+@pytest.mark.guarantee(67)
 def test_with_compression_the_broker_decides_what_is_too_large(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher
 ) -> None:

@@ -64,6 +64,7 @@ def lane_connections(dsn: str) -> int:
     return int(found)
 
 
+@pytest.mark.guarantee(71)
 def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_successor(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: FaultPlan, first: Service
 ) -> None:
@@ -86,6 +87,7 @@ def test_what_a_publisher_parked_before_it_was_taken_over_is_not_sent_by_its_suc
     assert parked(outbox.dsn) == [("a", 1, "requeued")]
 
 
+@pytest.mark.guarantee(71)
 def test_a_publisher_that_was_taken_over_does_not_park_what_its_successor_has_sent(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, plan: FaultPlan, first: Service
 ) -> None:

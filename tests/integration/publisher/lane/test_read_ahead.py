@@ -25,6 +25,7 @@ def outbox(database: str, topic: str) -> Outbox:
     return Outbox(database, topic, lanes=1)
 
 
+@pytest.mark.guarantee(59)
 @pytest.mark.parametrize("first_changed", [1, 2], ids=["before the chunk", "within the chunk"])
 def test_a_database_restored_after_a_chunk_was_read_ahead_is_noticed_before_the_chunk_is_sent(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, first_changed: int
@@ -59,6 +60,7 @@ def test_a_database_restored_after_a_chunk_was_read_ahead_is_noticed_before_the_
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(59)
 @pytest.mark.parametrize("step", ["Kafka's commit", "the record"])
 def test_a_failure_with_rows_read_ahead_neither_loses_nor_repeats_them(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, step: str

@@ -21,6 +21,7 @@ LIMITS = ChunkLimits(100, 1 << 20)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
 
 
+@pytest.mark.guarantee(48, 59)
 def test_an_epoch_that_begins_while_a_lane_reads_is_seen_whole_the_next_time(database: str) -> None:
     """A change of the lane count is read in the same snapshot as the rows."""
     outbox = Outbox(database, "topic", lanes=1)
@@ -60,6 +61,7 @@ def test_a_lane_far_behind_reads_every_batch(database: str, monkeypatch: pytest.
     assert keys == [f"key-{batch}" for batch in range(1, 8)]
 
 
+@pytest.mark.guarantee(70)
 def test_what_a_lane_reads_at_once_is_bounded_in_bytes_whatever_the_rows_before_were(database: str) -> None:
     outbox = Outbox(database, "topic", lanes=1)
     limits = ChunkLimits(1_000, 1 << 20)

@@ -25,6 +25,7 @@ def with_metrics(settings: Settings, **changed: object) -> Settings:
     )
 
 
+@pytest.mark.guarantee(130)
 def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaServer) -> None:
     small, missing = f"{outbox.topic}-small", f"{outbox.topic}-missing"
     create_topics(kafka.bootstrap_servers, {small: (1, {"max.message.bytes": "1000"})})
@@ -61,6 +62,7 @@ def test_delivered_parked_stopped_and_lag_are_told(outbox: Outbox, kafka: KafkaS
     assert 0 < after[spent_s] - before[spent_s] < 600
 
 
+@pytest.mark.guarantee(130)
 def test_a_scrape_answers_while_postgres_is_locked_or_away_and_says_so(
     outbox: Outbox, kafka: KafkaServer
 ) -> None:

@@ -65,6 +65,7 @@ def served(settings: Settings, condition: ProcessHealth | None = None, **metrics
         yield publisher
 
 
+@pytest.mark.guarantee(132)
 def test_ready_while_idle_and_while_a_backlog_moves_and_a_stopped_lane_is_named(
     outbox: Outbox, kafka: KafkaServer, settings: Settings
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_process_without_lanes_is_ready_while_others_hold_them(
             assert answer["notes"] == ["standing by: other processes hold every lane that has work"]
 
 
+@pytest.mark.guarantee(131)
 def test_a_server_that_is_away_makes_it_unready_and_never_unhealthy(
     tmp_path: Path, topic_prefix: str
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_process_with_an_endpoint_is_probed_and_ends_in_order(
         assert process.wait() == 0, process.log()
 
 
+@pytest.mark.guarantee(131)
 def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
     settings: Settings, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

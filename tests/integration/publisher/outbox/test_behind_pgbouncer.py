@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from devstack.kafka import KafkaServer
 from tests.support.outbox.audits import failed, run_audit
 from tests.support.outbox.batches import Outbox, simple
@@ -12,6 +14,7 @@ from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 
+@pytest.mark.guarantee(162)
 def test_a_publisher_behind_it_delivers_exactly_once_and_continues_after_a_kill(
     outbox: Outbox,
     kafka: KafkaServer,

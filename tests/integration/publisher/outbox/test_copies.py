@@ -22,6 +22,7 @@ def copy(database: str, postgres: PostgresServer) -> Iterator[str]:
     postgres.drop_database(name)
 
 
+@pytest.mark.guarantee(165)
 def test_a_copy_under_another_name_on_the_same_server_is_not_noticed(database: str, copy: str) -> None:
     with psycopg.connect(database, autocommit=True) as one, psycopg.connect(copy, autocommit=True) as other:
         assert bind(other, "cluster", "outbox") == bind(one, "cluster", "outbox")

@@ -68,12 +68,14 @@ def killed_at_each(
     ]
 
 
+@pytest.mark.guarantee(75)
 def test_kill_9_around_the_commits_neither_loses_nor_repeats(
     outbox: Outbox, small: Settings, watcher: Watcher, plan: FaultPlan, tmp_path: Path
 ) -> None:
     killed_at_each(TELLING, outbox, small, watcher, plan, tmp_path / "log")
 
 
+@pytest.mark.guarantee(75)
 def test_a_runner_that_hangs_is_fenced_by_the_next_one(
     outbox: Outbox, small: Settings, watcher: Watcher, plan: FaultPlan, tmp_path: Path
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_runner_that_hangs_is_fenced_by_the_next_one(
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
 
 
+@pytest.mark.guarantee(75)
 def test_sigterm_ends_a_replay_between_transactions_and_continue_continues(
     outbox: Outbox, small: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -119,6 +122,7 @@ def test_sigterm_ends_a_replay_between_transactions_and_continue_continues(
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
 
 
+@pytest.mark.guarantee(75)
 def test_pause_and_cancel_from_another_process_end_it_and_continue_continues_exactly(
     outbox: Outbox, small: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def holed(database: str) -> str:
     return database
 
 
+@pytest.mark.guarantee(78, 169)
 @pytest.mark.parametrize(
     ("filters", "batches"),
     [

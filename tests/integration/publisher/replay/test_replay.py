@@ -73,6 +73,7 @@ def mixed(outbox: Outbox, settings: Settings, other: str) -> list[Output]:
     return written
 
 
+@pytest.mark.guarantee(52, 74)
 def test_filters_choose_what_a_brute_force_model_chooses(
     outbox: Outbox,
     settings: Settings,
@@ -120,6 +121,7 @@ def test_filters_choose_what_a_brute_force_model_chooses(
             assert_replayed(watcher, done["replay_uuid"], [output.event for output in wanted])
 
 
+@pytest.mark.guarantee(79)
 def test_a_dry_run_and_a_start_that_nobody_confirms_make_nothing(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_dry_run_ends_as_the_start_would_where_the_target_topic_is_missing(
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.replay") == [(0,)]
 
 
+@pytest.mark.guarantee(76)
 def test_a_replay_never_overtakes_live_publishing(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -181,6 +184,7 @@ def test_a_replay_never_overtakes_live_publishing(
     assert_replayed(watcher, done["replay_uuid"], delivered)
 
 
+@pytest.mark.guarantee(76, 141)
 def test_a_replay_beside_live_publishing_disturbs_neither(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -199,6 +203,7 @@ def test_a_replay_beside_live_publishing_disturbs_neither(
     assert sorted(seen_of(watcher, None), key=repr) == sorted(outbox.written, key=repr)
 
 
+@pytest.mark.guarantee(78)
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_a_row_that_the_target_refuses_stops_the_replay_until_it_is_mended_or_left_out(
     database: str, topic: str, kafka: KafkaServer, topic_prefix: str, compression: str
@@ -230,6 +235,7 @@ def test_a_row_that_the_target_refuses_stops_the_replay_until_it_is_mended_or_le
         assert_replayed(watcher, done["replay_uuid"], fitting)
 
 
+@pytest.mark.guarantee(77)
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -289,6 +295,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     server.destroy()
 
 
+@pytest.mark.guarantee(74)
 def test_a_replay_to_another_cluster_makes_the_topics_on_request_and_finds_its_way_back(
     outbox: Outbox, settings: Settings, cluster: Kafka, watcher: Watcher, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def happens(request: pytest.FixtureRequest, outbox: Outbox, settings: Settings) 
     return stops_after
 
 
+@pytest.mark.guarantee(85)
 def test_an_older_database_is_found(
     outbox: Outbox,
     settings: Settings,
@@ -93,6 +94,7 @@ def test_an_older_database_is_found(
     assert_seen(watcher, outbox.written)
 
 
+@pytest.mark.guarantee(85)
 def test_a_lost_progress_topic_is_found(
     outbox: Outbox,
     settings: Settings,
@@ -113,6 +115,7 @@ def test_a_lost_progress_topic_is_found(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(85, 163)
 @pytest.mark.parametrize("way", ["kafka", "mirror"])
 def test_an_older_kafka_is_found(
     outbox: Outbox,
@@ -139,6 +142,7 @@ def test_an_older_kafka_is_found(
     assert_seen(watcher, outbox.written + (lost if way == "kafka" else []))
 
 
+@pytest.mark.guarantee(86)
 def test_a_replaced_output_topic_is_found(
     outbox: Outbox,
     settings: Settings,
@@ -161,6 +165,7 @@ def test_a_replaced_output_topic_is_found(
         assert_seen(watcher, outbox.written[EVENTS:])
 
 
+@pytest.mark.guarantee(85)
 def test_a_database_from_before_the_lanes_were_changed_is_found(
     outbox: Outbox, settings: Settings, postgres: PostgresServer, watcher: Watcher
 ) -> None:
@@ -252,6 +257,7 @@ def spare_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spare]:
     spare.destroy()
 
 
+@pytest.mark.guarantee(85, 166)
 @pytest.mark.parametrize("running", [False, True], ids=["at the start", "while it runs"])
 @pytest.mark.parametrize("way", ["mirror", "beginning"])
 def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Spare, running: bool, way: str) -> None:
@@ -283,6 +289,7 @@ def test_a_rebuilt_cluster_is_found(database: str, spare_kafka: Spare, running: 
         assert_seen(watcher, outbox.written if way == "beginning" else outbox.written[EVENTS:])
 
 
+@pytest.mark.guarantee(87)
 def test_a_copy_on_another_server_is_found_and_may_take_over(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:

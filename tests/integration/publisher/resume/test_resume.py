@@ -32,6 +32,7 @@ from tests.support.watching import Watcher
 EVENTS = 12  # of simple(n, keys=4)
 
 
+@pytest.mark.guarantee(88, 144)
 def test_after_a_restore_of_the_database_the_lanes_continue_from_kafka_and_repeat_what_was_announced(
     outbox: Outbox, settings: Settings, postgres: PostgresServer, watcher: Watcher
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_record_that_another_program_writes_to_the_progress_topic_stops_the_la
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(166)
 def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_is_sent_again(
     outbox: Outbox, settings: Settings, kafka: KafkaServer, watcher: Watcher
 ) -> None:
@@ -118,6 +120,7 @@ def test_after_the_loss_of_the_progress_topic_the_mirror_is_trusted_and_nothing_
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(88, 167)
 @pytest.mark.parametrize(
     ("way", "again", "skipped"),
     [(["beginning"], 2, 0), (["batch", "2"], 1, 0), (["batch", "4"], 0, 1)],
@@ -139,6 +142,7 @@ def test_a_batch_may_be_named_to_continue_from(
     assert_seen(watcher, written[: 2 * EVENTS] + sent_again + written[(2 + skipped) * EVENTS :])
 
 
+@pytest.mark.guarantee(89)
 def test_a_running_publisher_is_fenced_and_continues_by_itself(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -153,6 +157,7 @@ def test_a_running_publisher_is_fenced_and_continues_by_itself(
     assert_seen(watcher, outbox.written[:EVENTS] + outbox.written)
 
 
+@pytest.mark.guarantee(89)
 def test_lanes_that_are_in_step_are_left_alone(outbox: Outbox, settings: Settings, watcher: Watcher) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
@@ -175,6 +180,7 @@ def test_only_the_named_lane_moves(outbox: Outbox, settings: Settings, watcher: 
     assert_seen(watcher, outbox.written + again)
 
 
+@pytest.mark.guarantee(88)
 def test_it_asks_before_it_changes_anything(outbox: Outbox, settings: Settings) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
@@ -187,6 +193,7 @@ def test_it_asks_before_it_changes_anything(outbox: Outbox, settings: Settings) 
     assert query(outbox.dsn, "SELECT * FROM outbox.lane ORDER BY lane") == before
 
 
+@pytest.mark.guarantee(88)
 @pytest.mark.parametrize(
     "point",
     [
@@ -287,6 +294,7 @@ def test_the_commands_of_a_wrong_use_are_refused(outbox: Outbox, settings: Setti
         resume(settings, "--from", "kafka", "--accept-new-topic", "unheard-of")
 
 
+@pytest.mark.guarantee(88)
 def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -309,6 +317,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(89)
 def test_a_stopped_lane_of_a_running_publisher_continues_by_itself(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:
@@ -333,6 +342,7 @@ def test_a_stopped_lane_of_a_running_publisher_continues_by_itself(
     assert_exactly_once(outbox, watcher)
 
 
+@pytest.mark.guarantee(169)
 def test_what_retention_has_dropped_is_not_promised(
     outbox: Outbox, settings: Settings, watcher: Watcher
 ) -> None:

@@ -39,6 +39,7 @@ def connection(old: Outbox) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         yield connected
 
 
+@pytest.mark.guarantee(96)
 def test_a_lane_can_continue_from_the_first_batch_that_retention_has_kept(
     old: Outbox, connection: psycopg.Connection[tuple[object, ...]]
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_lane_can_continue_from_the_first_batch_that_retention_has_kept(
     assert query(old.dsn, "SELECT batch_id FROM outbox.batch WHERE batch_id < %s", first) == [(first - 1,)]
 
 
+@pytest.mark.guarantee(96)
 def test_what_a_restart_stands_on_stays_however_many_batches_follow_and_what_a_savepoint_names_does_not(
     old: Outbox,
 ) -> None:
@@ -86,6 +88,7 @@ def test_holes_that_retention_leaves_are_known_besides_what_lies_before_the_firs
     assert ledger.dropped(30_000) == []
 
 
+@pytest.mark.guarantee(95)
 def test_what_a_resume_that_did_not_end_may_send_again_stays_although_the_mirror_is_beyond_it(
     old: Outbox,
 ) -> None:

@@ -46,6 +46,7 @@ def command(old: Outbox, tmp_path: Path) -> Command:
     return Command(retention_settings(old.dsn), tmp_path)
 
 
+@pytest.mark.guarantee(98)
 def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers(
     outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_delivered_partitions_go_while_the_job_writes_and_the_publisher_delivers
     assert ledger < 5, output
 
 
+@pytest.mark.guarantee(95)
 def test_each_who_needs_a_partition_is_named_and_the_others_go(old: Outbox, command: Command) -> None:
     with psycopg.connect(old.dsn, autocommit=True) as connection:
         connection.execute(
@@ -109,6 +111,7 @@ def test_each_who_needs_a_partition_is_named_and_the_others_go(old: Outbox, comm
     assert partitions(old.dsn)[:1] == ["3"]
 
 
+@pytest.mark.guarantee(95)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -129,6 +132,7 @@ def test_what_one_lane_has_not_delivered_stays_also_a_lane_that_nobody_has_run_y
     assert "0" in partitions(old.dsn)
 
 
+@pytest.mark.guarantee(95)
 def test_outputs_that_the_first_batch_after_an_upgrade_looks_at_stay_until_it_is_there(
     old: Outbox, command: Command
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_session_that_never_closes_keeps_nothing(old: Outbox, command: Command
     assert partitions(old.dsn)[0] == "3"
 
 
+@pytest.mark.guarantee(97)
 def test_nothing_is_dropped_unless_a_limit_is_set_and_somebody_agrees(old: Outbox, tmp_path: Path) -> None:
     off = Command(retention_settings(old.dsn, keep_s=None), tmp_path)
     code, output = off.run("run", "--yes")
@@ -200,6 +205,7 @@ def test_by_size_the_oldest_go_until_the_rest_fits(old: Outbox, tmp_path: Path) 
     assert partitions(old.dsn)[:2] == ["2", "3"]
 
 
+@pytest.mark.guarantee(98)
 @pytest.mark.parametrize(
     ("point", "left"),
     [
@@ -232,6 +238,7 @@ def reader(old: Outbox) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
         yield connection
 
 
+@pytest.mark.guarantee(98)
 def test_nobody_waits_long_while_retention_waits_for_a_long_reader(
     old: Outbox, command: Command, reader: "psycopg.Connection[tuple[object, ...]]"
 ) -> None:
@@ -279,6 +286,7 @@ def test_what_somebody_else_detached_is_left_alone(old: Outbox, command: Command
     assert partitions(old.dsn) == ["1-", "3", "99-"]
 
 
+@pytest.mark.guarantee(99)
 def test_one_retention_runs_at_a_time(old: Outbox, command: Command) -> None:
     with psycopg.connect(old.dsn, application_name="another retention") as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended('outbox.retention', 0))")
@@ -288,6 +296,7 @@ def test_one_retention_runs_at_a_time(old: Outbox, command: Command) -> None:
     assert partitions(old.dsn)[0] == "0"
 
 
+@pytest.mark.guarantee(107)
 @pytest.mark.parametrize("role", ["outbox_publisher", "outbox_writer", "outbox_auditor"])
 def test_a_service_login_is_told_which_right_it_lacks_and_drops_nothing(
     old: Outbox, tmp_path: Path, role: str
@@ -304,6 +313,7 @@ def test_a_service_login_is_told_which_right_it_lacks_and_drops_nothing(
     assert Command(own, tmp_path).run("run", "--yes")[0] == 0, "the login of [retention] dsn is used"
 
 
+@pytest.mark.guarantee(99)
 def test_whoever_begins_to_need_old_outputs_keeps_retention_away_meanwhile(
     old: Outbox, command: Command
 ) -> None:

@@ -125,6 +125,7 @@ def run_json(*arguments: str) -> Any:
     return json.loads(run(*arguments, "--json"))
 
 
+@pytest.mark.guarantee(168)
 def test_a_savepoint_is_shown_with_what_kafka_still_has_of_it(outbox: JobOutbox) -> None:
     (found,) = run_json("savepoint", "list")
     assert found["name"] == "monday"
@@ -169,6 +170,7 @@ def test_a_stop_where_nobody_runs_makes_the_savepoint_all_the_same(outbox: JobOu
     assert run_json("stop") == {"stopped": False, "text": "no job runs", "savepoint": None}
 
 
+@pytest.mark.guarantee(168)
 def test_a_skip_continues_at_the_greatest_position_and_sends_nothing_twice(outbox: JobOutbox) -> None:
     found = run_json("savepoint", "restore", "--yes")
     assert found["foreseen"] | {"explanation": ""} == {
@@ -188,6 +190,7 @@ def test_a_skip_continues_at_the_greatest_position_and_sends_nothing_twice(outbo
     assert ownership.read_owner(outbox.connection).run_id is None
 
 
+@pytest.mark.guarantee(51)
 def test_a_reissue_sends_again_from_the_savepoint_on_with_a_new_revision(outbox: JobOutbox) -> None:
     for revision in (1, 2):
         found = run_json("savepoint", "restore", "monday", "--policy", "reissue", "--yes")
@@ -203,6 +206,7 @@ def test_a_reissue_sends_again_from_the_savepoint_on_with_a_new_revision(outbox:
     assert (found["resumes_at"], found["open_sessions"]) == (outbox.offsets(90, 20), 1)
 
 
+@pytest.mark.guarantee(90)
 def test_a_restore_says_first_what_it_will_do_and_asks(
     outbox: JobOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +242,7 @@ def test_a_dry_run_of_a_restore_says_what_it_would_do_and_refuses_what_would_be_
     assert outbox.generations() == [(1, "first", "skip", 0)]
 
 
+@pytest.mark.guarantee(168)
 def test_an_expired_savepoint_is_refused_with_what_is_lost(outbox: JobOutbox) -> None:
     outbox.delete_before(0, 35)
     reissue = ["savepoint", "restore", "monday", "--policy", "reissue", "--yes"]
@@ -327,6 +332,7 @@ def test_an_export_is_what_another_outbox_needs_and_says_so_where_it_was_spoiled
         assert why in run("fork", str(exported), code=2)
 
 
+@pytest.mark.guarantee(91)
 def test_a_fork_begins_an_empty_outbox_at_the_savepoint(
     outbox: JobOutbox, exported: Path, another: Connection
 ) -> None:
@@ -342,6 +348,7 @@ def test_a_fork_begins_an_empty_outbox_at_the_savepoint(
     assert outbox.generations() == [(1, "first", "skip", 0)]
 
 
+@pytest.mark.guarantee(91)
 def test_a_fork_whose_offsets_expired_needs_a_word(
     outbox: JobOutbox, exported: Path, another: Connection
 ) -> None:
@@ -354,6 +361,7 @@ def test_a_fork_whose_offsets_expired_needs_a_word(
     assert (found["resumes_at"], found["open_sessions"]) == (outbox.offsets(50, 20), 0)
 
 
+@pytest.mark.guarantee(91)
 def test_a_fork_with_other_session_settings_needs_a_word(
     exported: Path, another: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +374,7 @@ def test_a_fork_with_other_session_settings_needs_a_word(
     assert [former.assembly["timeout_s"] for former in made.lineage.former] == [60]
 
 
+@pytest.mark.guarantee(91)
 def test_a_fork_of_other_topics_is_refused(
     outbox: JobOutbox,
     exported: Path,

@@ -204,6 +204,7 @@ def test_letters_are_discarded_in_steps_each_with_the_writer_lock_for_itself(
     assert max(count for (count,) in steps) == 2
 
 
+@pytest.mark.guarantee(66)
 def test_discarded_letters_are_no_longer_open_and_cannot_be_retried(
     command: Command, connection: Connection
 ) -> None:

@@ -26,6 +26,7 @@ def reading_again(connection: Connection, revision: int = 1) -> SinkRun:
     return sink_run
 
 
+@pytest.mark.guarantee(65)
 def test_a_session_of_a_later_generation_resolves_the_letters_that_it_covers(connection: Connection) -> None:
     with_letters(
         connection,
@@ -63,6 +64,7 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
     assert states(connection) == {"k": ("resolved", 3)}
 
 
+@pytest.mark.guarantee(65)
 @pytest.mark.parametrize(
     "closed",
     [
@@ -95,6 +97,7 @@ def test_a_malformed_record_within_a_session_is_resolved_by_its_own_letter_of_a_
     assert judgements(connection) == [("malformed", 11, 0, "resolved", 3), ("malformed", 11, 2, "open", None)]
 
 
+@pytest.mark.guarantee(65)
 @pytest.mark.parametrize("key", ["k", None], ids=["with a key", "without one"])
 def test_a_letter_that_a_reissue_writes_again_resolves_the_older_one(
     connection: Connection, key: str | None
@@ -109,6 +112,7 @@ def test_a_letter_that_a_reissue_writes_again_resolves_the_older_one(
     ]
 
 
+@pytest.mark.guarantee(65)
 def test_a_letter_of_more_events_resolves_the_older_ones_about_a_part_of_them(connection: Connection) -> None:
     """With a longer timeout what was two letters is one; one that ends later says something else."""
     with_letters(
@@ -137,6 +141,7 @@ def test_a_generation_that_sends_nothing_again_resolves_no_letter_by_a_letter(co
     assert [found[3] for found in judgements(connection)] == ["open", "open"]
 
 
+@pytest.mark.guarantee(65)
 def test_an_older_revision_resolves_nothing_of_a_newer_one(connection: Connection) -> None:
     """The newer transform failed; that an older one once did not is no answer."""
     with_letters(connection, failed("k", 10), revision=2)
@@ -144,6 +149,7 @@ def test_an_older_revision_resolves_nothing_of_a_newer_one(connection: Connectio
     assert states(connection) == {"k": ("open", None)}
 
 
+@pytest.mark.guarantee(66)
 def test_discarded_letters_stay_discarded(connection: Connection) -> None:
     with_letters(connection, failed("k", 10))
     connection.execute("UPDATE outbox.dead_letter SET state = 'discarded'")
@@ -164,6 +170,7 @@ def test_a_letter_is_resolved_by_the_part_that_holds_its_session(connection: Con
     assert batches == [(2,), (3,)]
 
 
+@pytest.mark.guarantee(65)
 def test_resolving_is_part_of_the_batch(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     with_letters(connection, failed("k", 10))
     sink_run = reading_again(connection)

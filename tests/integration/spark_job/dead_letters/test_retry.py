@@ -40,6 +40,7 @@ def reasons(outcome: Any) -> dict[int, str]:
     return {refused.dead_letter_id: refused.because for refused in outcome.refused}
 
 
+@pytest.mark.guarantee(62)
 def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     connection: Connection, database: str
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_retried_letter_is_resolved_by_a_batch_that_holds_its_outputs(
     assert written.batch_id == 3
 
 
+@pytest.mark.guarantee(62)
 def test_a_retry_writes_the_row_that_the_sink_would_have_written(
     connection: Connection, database: str
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_letter_keeps_its_revision_and_a_batch_holds_one(connection: Connectio
     ]
 
 
+@pytest.mark.guarantee(63)
 @pytest.mark.parametrize("closing", [99, 100])
 def test_a_letter_that_the_stream_will_judge_again_is_refused(
     connection: Connection, database: str, closing: int
@@ -146,6 +149,7 @@ def test_a_letter_that_the_stream_will_judge_again_is_refused(
         assert outputs(connection) == []
 
 
+@pytest.mark.guarantee(63)
 def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
     connection: Connection, database: str
 ) -> None:
@@ -159,6 +163,7 @@ def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
     assert [state for state, _ in states(connection).values()] == ["resolved", "open"]
 
 
+@pytest.mark.guarantee(64)
 @pytest.mark.parametrize(
     ("row", "because"),
     [
@@ -191,6 +196,7 @@ def test_what_is_no_session_is_refused_with_the_reason(
     assert one(connection, "SELECT count(*) FROM outbox.batch") == 1
 
 
+@pytest.mark.guarantee(64)
 def test_sessions_without_an_end_are_retried_where_asked_and_end_at_their_last_event(
     connection: Connection, database: str
 ) -> None:
@@ -250,6 +256,7 @@ def test_letters_without_header_types_have_none(connection: Connection) -> None:
     assert one(connection, "SELECT event_types IS NULL FROM outbox.dead_letter")
 
 
+@pytest.mark.guarantee(62)
 def test_two_retries_at_once_send_the_outputs_once(
     as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
@@ -280,6 +287,7 @@ def restored(connection: Connection, *written: dict[str, Any]) -> SinkRun:
     return sink_run
 
 
+@pytest.mark.guarantee(63)
 def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
     as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:
@@ -295,6 +303,7 @@ def test_a_retry_refuses_what_a_reissue_resolves_while_the_transform_runs(
     assert outputs(as_writer()) == [(2, "a", 1, [10], [12], [1])]
 
 
+@pytest.mark.guarantee(63)
 def test_a_retry_refuses_what_is_to_be_read_again_since_the_transform_ran(
     as_writer: Callable[[], Connection], connection: Connection, database: str
 ) -> None:

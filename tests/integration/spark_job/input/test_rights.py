@@ -41,6 +41,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         server.destroy()
 
 
+@pytest.mark.guarantee(113)
 def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tmp_path: Path) -> None:
     secret = tmp_path / "secret.toml"
     secret.write_text(f'"sasl.password" = "{PASSWORD}"\n', "utf-8")
@@ -101,6 +102,7 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
     assert not missing
 
 
+@pytest.mark.guarantee(180)
 def test_a_progress_record_that_cannot_be_read_is_named_and_a_record_of_no_lane_is_passed_over(
     kafka: SecuredKafka,
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_progress_record_that_cannot_be_read_is_named_and_a_record_of_no_lane_
         newest_delivered(settings, outbox)
 
 
+@pytest.mark.guarantee(149)
 def test_a_compacted_input_topic_is_refused(kafka: SecuredKafka) -> None:
     client = KafkaInput(KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), [INPUT, PROGRESS], "")
     with pytest.raises(SettingsError, match=f"'{PROGRESS}' has cleanup.policy=compact"):

@@ -108,6 +108,7 @@ def run_history(
     assert dropped > 0, "retention never dropped anything: the histories prove nothing"
 
 
+@pytest.mark.guarantee(96)
 @pytest.mark.timeout(1_800)
 def test_every_history_ends_as_without_retention(run_history: RunHistory) -> None:
     for seed in range(9, 9 + HISTORIES):

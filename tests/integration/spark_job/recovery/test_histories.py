@@ -81,6 +81,7 @@ def run_history(
     return run_history
 
 
+@pytest.mark.guarantee(42)
 @pytest.mark.timeout(1_800)
 def test_every_history_leaves_exactly_what_the_reference_model_says(run_history: RunHistory) -> None:
     for seed in range(SEED, SEED + HISTORIES):
@@ -98,6 +99,7 @@ def skip_after_an_unfinished_reissue(history: History) -> None:
     history.batch(most=5)
 
 
+@pytest.mark.guarantee(42, 90)
 def test_a_skip_after_an_unfinished_reissue_sends_nothing_again(run_history: RunHistory) -> None:
     assert run_history(3, script=skip_after_an_unfinished_reissue) == []
 
@@ -291,6 +293,7 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ownership, "disowned", lambda *_given: None)
 
 
+@pytest.mark.guarantee(42)
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     ("mutant", "kind", "seed"),

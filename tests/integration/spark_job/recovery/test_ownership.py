@@ -31,6 +31,7 @@ def own(connection: Connection, *, force: bool = False) -> None:
         ownership.take_over(connection, uuid4(), SETTINGS, force=force)
 
 
+@pytest.mark.guarantee(175)
 def test_a_second_run_is_refused_while_the_first_is_alive(database: str, connection: Connection) -> None:
     own(connection)
     with (
@@ -135,6 +136,7 @@ def test_release_lets_the_next_run_in(database: str, connection: Connection) -> 
     assert ownership.read_owner(connection).run_id is None
 
 
+@pytest.mark.guarantee(44)
 def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
     database: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

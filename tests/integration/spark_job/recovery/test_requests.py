@@ -102,6 +102,7 @@ def test_the_next_run_of_the_process_answers_as_it_takes_the_outbox(connection: 
     assert (found.answer, found.error) == ("restored", None)
 
 
+@pytest.mark.guarantee(126)
 def test_a_run_that_takes_its_place_without_an_answer_is_told(connection: Connection, job: Job) -> None:
     found = Asking(connection, job, "restore")
     job.asked()
@@ -111,6 +112,7 @@ def test_a_run_that_takes_its_place_without_an_answer_is_told(connection: Connec
     assert f"run {job.run_id} owns the outbox now" in str(found.error)
 
 
+@pytest.mark.guarantee(126)
 @pytest.mark.parametrize("kind", ["stop", "restore"])
 def test_a_job_that_dies_is_told_at_once(connection: Connection, job: Job, kind: requests.Kind) -> None:
     found = Asking(connection, job, kind)

@@ -98,6 +98,7 @@ def test_a_deleted_name_is_free_and_an_unknown_one_is_answered_with_the_nearest(
         savepoints.delete(connection, "mondya")
 
 
+@pytest.mark.guarantee(90)
 def test_the_greatest_position_is_over_all_generations_each_partition_with_what_is_open_there(
     connection: Connection,
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connect
     assert answered.done
 
 
+@pytest.mark.guarantee(126)
 def test_what_was_taken_back_is_not_done_any_more(connection: Connection) -> None:
     run = uuid4()
     request_id = requests.ask(connection, run, "stop", {})

@@ -54,6 +54,7 @@ def test_all_of_it_waits_while_no_publisher_has_run(sink_run: SinkRun) -> None:
     assert found.bytes >= 6 * len(VALUE)
 
 
+@pytest.mark.guarantee(104)
 def test_the_slowest_lane_counts(sink_run: SinkRun) -> None:
     advance(sink_run.connection, 3, lanes=LANES - 1)
     assert events(sink_run) == 6, "one lane has not begun"
@@ -106,6 +107,7 @@ def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:
     assert events(sink_run) == 2, "the new epoch's lane stands before its first batch"
 
 
+@pytest.mark.guarantee(104)
 @pytest.mark.parametrize(
     ("settings", "because"),
     [

@@ -39,6 +39,7 @@ def plan(tmp_path: Path) -> Iterator[FaultPlan]:
     fault_points.arm(None)
 
 
+@pytest.mark.guarantee(21, 56)
 @pytest.mark.parametrize("point", SINK)
 def test_a_failure_at_any_step_leaves_the_whole_batch_or_nothing_and_the_next_run_continues_from_there(
     sink_run: SinkRun, database: str, plan: FaultPlan, point: str

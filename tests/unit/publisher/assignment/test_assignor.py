@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def settle(living: set[str], holders: dict[int, str | None], looks: list[str]) -
     return moves
 
 
+@pytest.mark.guarantee(100)
 @given(living_sets, holder_lists, st.lists(st.sampled_from(PROCESSES), max_size=30))
 def test_the_spread_is_even_within_one_and_no_lane_moves_needlessly(
     living: set[str], found: list[str | None], looks: list[str]
@@ -58,6 +60,7 @@ def test_the_spread_is_even_within_one_and_no_lane_moves_needlessly(
     assert after[None] == 0
 
 
+@pytest.mark.guarantee(100)
 @given(living_sets, holder_lists)
 def test_no_two_processes_reach_for_the_same_lane(living: set[str], found: list[str | None]) -> None:
     holders = holders_of(found, living)

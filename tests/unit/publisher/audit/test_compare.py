@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,6 +171,7 @@ def test_a_replay_that_sent_an_output_twice_is_found_and_two_replays_are_none() 
     assert comparison.duplicated.kept == [(output, [first, again])]
 
 
+@pytest.mark.guarantee(170)
 def test_what_cannot_be_decided_is_told_apart_from_what_the_topic_deleted() -> None:
     expired = expected(0, 1, 0, Mark.DEMANDED | Mark.EXPIRED)
     unknown = expected(0, 1, 1, Mark.DEMANDED | Mark.BOUNDARY)

@@ -41,6 +41,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
+@pytest.mark.guarantee(123)
 def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

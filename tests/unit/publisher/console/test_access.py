@@ -55,6 +55,7 @@ def test_every_answer_has_the_policy(open_console: Console) -> None:
     assert "unsafe" not in SECURITY["Content-Security-Policy"]
 
 
+@pytest.mark.guarantee(134)
 def test_nothing_can_be_written(open_console: Console) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert open_console.get("/lanes", method=method).status == 405
@@ -146,6 +147,7 @@ def test_settings_that_are_right() -> None:
     assert TOKEN not in repr(ConsoleSettings(token=SecretStr(TOKEN)))
 
 
+@pytest.mark.guarantee(135)
 def test_a_port_that_is_taken_stops_the_command_and_not_the_publisher() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         chosen = ConsoleSettings(port=taken.getsockname()[1])

@@ -54,6 +54,7 @@ def deliver(
     return out, parked, transactions
 
 
+@pytest.mark.guarantee(67)
 @given(
     rows=st.integers(0, 3_000),
     bad=st.sets(st.integers(0, 2_999), max_size=20),

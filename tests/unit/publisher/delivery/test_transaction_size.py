@@ -1,5 +1,6 @@
 """A backlog over a slow link gets through: after each failed transaction the next is half as large, and it grows back slowly."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from publisher.delivery.transaction_size import TransactionSize
 TIMEOUT_S = 60.0
 
 
+@pytest.mark.guarantee(69)
 @given(
     rows=st.integers(1, 3_000),
     row_bytes=st.integers(100, 20_000),

@@ -43,6 +43,7 @@ def test_good_options_pass() -> None:
     )
 
 
+@pytest.mark.guarantee(114)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -66,6 +67,7 @@ def test_an_option_that_exactness_forbids_is_refused_rather_than_overwritten(
         check({name: value})
 
 
+@pytest.mark.guarantee(108)
 def test_a_secret_options_file_is_checked_as_well(tmp_path: Path) -> None:
     file = tmp_path / "secret.toml"
     file.write_text('acks = "0"\n"sasl.password" = "hidden-in-a-file"\n', "utf-8")

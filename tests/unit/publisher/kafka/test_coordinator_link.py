@@ -16,6 +16,7 @@ TIMED_OUT = "[thrd:TxnCoordinator]: TxnCoordinator: 127.0.0.1:40871: Timed out E
 ANOTHER = "[thrd:127.0.0.1:9092/bootstrap]: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
+@pytest.mark.guarantee(32)
 def test_a_lane_that_delivered_over_a_broken_link_starts_over() -> None:
     before = metrics.REGISTRY.get_sample_value("outbox_links_broken_total") or 0.0
     with pytest.raises(StartOverError):

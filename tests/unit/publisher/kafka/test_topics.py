@@ -202,6 +202,7 @@ def hanging() -> Iterator[tuple[HangingAdmin, Topics, Waiting, ThreadPoolExecuto
             waiting.is_over = True
 
 
+@pytest.mark.guarantee(131)
 @pytest.mark.parametrize(
     ("ask", "requests"),
     [

@@ -88,6 +88,7 @@ class OpenLane(Lane):
         self._ahead = LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
 
 
+@pytest.mark.guarantee(54)
 def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:
     producer, connection = FakeProducer(), LostConnection()
     with pytest.raises(psycopg.OperationalError, match="the connection is closed"):

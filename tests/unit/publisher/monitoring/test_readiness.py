@@ -65,6 +65,7 @@ def test_every_lane_that_does_not_get_on_is_named() -> None:
     assert reasons(replace(SEEN, lanes=lanes)) == ["lane 0 is stopped: gone", "lane 1 is stopped: gone"]
 
 
+@pytest.mark.guarantee(132)
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [

@@ -32,6 +32,7 @@ def test_a_mirror_one_behind_is_to_be_filled() -> None:
     assert decide(IDENTITY, RECORD, behind, START, COMMIT).unrecorded == RECORD
 
 
+@pytest.mark.guarantee(85, 123)
 @pytest.mark.parametrize(
     ("record", "mirror", "ledger", "why"),
     [
@@ -90,6 +91,7 @@ def test_a_progress_record_of_before_parked_rows_were_counted_has_none() -> None
     assert Progress.decode(orjson.dumps(old)) == RECORD
 
 
+@pytest.mark.guarantee(73)
 def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
     passed = replace(RECORD, parked=2)
     check_parked(RECORD, 0)
@@ -103,6 +105,7 @@ def test_a_progress_record_reads_back_as_it_was_written() -> None:
     assert RECORD.key() == b"1/0"
 
 
+@pytest.mark.guarantee(180)
 @pytest.mark.parametrize(
     "value",
     [

@@ -128,6 +128,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
             ReplayProgress.decode(broken)
 
 
+@pytest.mark.guarantee(77)
 @pytest.mark.parametrize(
     ("record", "seq", "cursor", "why"),
     [
@@ -157,6 +158,7 @@ def test_it_continues_only_where_kafka_and_postgres_tell_one_history(
         decided()
 
 
+@pytest.mark.guarantee(50)
 def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
     row = Row(
         7, "k", 2, ["T"], [0], [9], [3], ["a", "b", "a"], [b"0", b"1", b"2"], None,

@@ -70,6 +70,7 @@ def test_a_resume_that_postgres_does_not_know_stands() -> None:
 cursors = st.builds(Cursor, st.integers(0, 9), st.none())
 
 
+@pytest.mark.guarantee(88)
 @given(cursors, cursors, cursors)
 def test_every_row_is_sent_again_skipped_trusted_or_neither(
     kafka: Cursor, mirror: Cursor, to: Cursor

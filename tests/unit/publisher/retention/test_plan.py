@@ -108,6 +108,7 @@ def test_an_epoch_that_is_over_is_delivered_when_its_lanes_have_come_to_its_end(
     assert verdicts(Needs(35, [lane(13, to_batch=14), lanes[1]])) == ["drop", "refused", "drop", "in use"]
 
 
+@pytest.mark.guarantee(95)
 @given(
     through=st.lists(st.integers(0, 45), min_size=1, max_size=4),
     change=st.integers(2, 40),

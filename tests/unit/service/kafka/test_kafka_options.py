@@ -23,6 +23,7 @@ def test_without_tls_and_sasl_the_java_client_is_told_nothing() -> None:
     assert java(options={"linger.ms": 5, "compression.type": "zstd", "statistics.interval.ms": 0}) == {}
 
 
+@pytest.mark.guarantee(109)
 @pytest.mark.parametrize(
     ("mechanism", "module"),
     [
@@ -53,6 +54,7 @@ def test_a_password_cannot_end_its_own_quotation() -> None:
     assert found["sasl.jaas.config"].endswith('password="a\\"; b\\\\";')
 
 
+@pytest.mark.guarantee(109)
 def test_certificates_reach_both_clients_on_other_machines_too(tmp_path: Path) -> None:
     authority, certificate, key = tmp_path / "ca.pem", tmp_path / "client.pem", tmp_path / "client.key"
     authority.write_text("AUTHORITY")
@@ -116,6 +118,7 @@ def test_client_credentials_for_a_token_are_the_java_clients_as_well() -> None:
     }
 
 
+@pytest.mark.guarantee(108)
 def test_no_option_shows_where_settings_are_shown() -> None:
     settings = KafkaSettings(
         options={**PLAIN, "sasl.password": "s3cret"}, java_options={"ssl.key.password": "s3cret"}
@@ -133,6 +136,7 @@ def test_what_java_options_say_wins_and_reaches_the_java_client_alone() -> None:
     assert "fetch.max.bytes" not in settings.client()
 
 
+@pytest.mark.guarantee(108)
 def test_a_password_out_of_a_file_reaches_both_clients_and_no_text(tmp_path: Path) -> None:
     file = tmp_path / "secret.toml"
     file.write_text('"sasl.password" = "s3cret"\n')

@@ -81,6 +81,7 @@ def test_a_page_that_fails_is_a_500_and_the_endpoint_continues() -> None:
         assert ask(port, "/healthz")[0] == 200
 
 
+@pytest.mark.guarantee(133)
 def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
     entered, release = threading.Event(), threading.Event()
 

@@ -18,6 +18,7 @@ def test_a_process_without_loops_is_healthy() -> None:
     assert Loops(10).verdict().as_json("healthy") == {"healthy": True, "reasons": [], "loops": {}}
 
 
+@pytest.mark.guarantee(131)
 def test_a_loop_is_late_only_after_its_own_time_and_the_grace() -> None:
     clock = Clock()
     loops = Loops(10, clock)

@@ -45,6 +45,7 @@ def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.
     assert settings.kafka.client()["linger.ms"] == 5
 
 
+@pytest.mark.guarantee(125)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -90,6 +91,7 @@ def test_a_settings_file_that_cannot_be_read_is_named() -> None:
         load_settings("/proc/self/mem")
 
 
+@pytest.mark.guarantee(125)
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
@@ -133,6 +135,7 @@ def test_a_path_that_cannot_be_one_is_refused(text: str) -> None:
         kafka.java()
 
 
+@pytest.mark.guarantee(125)
 def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -141,6 +144,7 @@ def test_an_unknown_environment_variable_is_refused_with_the_nearest_known(
         load_settings()
 
 
+@pytest.mark.guarantee(125)
 @pytest.mark.parametrize("key", REMOVED)
 def test_a_setting_of_before_is_refused_by_a_sentence_that_names_it_and_says_why(
     key: str, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +179,7 @@ def test_a_named_file_that_is_missing_is_an_error() -> None:
         load_settings("absent.toml")
 
 
+@pytest.mark.guarantee(108)
 def test_secrets_are_never_printed_and_can_come_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("dsn").write_text("postgresql://me:hunter2@db.example:6543/outbox\n", "utf-8")
     monkeypatch.setenv("OUTBOX_POSTGRES__DSN_FILE", "dsn")
@@ -184,6 +189,7 @@ def test_secrets_are_never_printed_and_can_come_from_files(monkeypatch: pytest.M
     assert postgres.address() == "db.example:6543/outbox"
 
 
+@pytest.mark.guarantee(108)
 @pytest.mark.parametrize(
     ("dsn", "address"),
     [

@@ -151,6 +151,7 @@ def another(folder: Path) -> Path:
     return root
 
 
+@pytest.mark.guarantee(39)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_is_as_if_it_were_not_there_and_what_is_wrong_is_said(
     tmp_path: Path, damage: str
@@ -214,12 +215,14 @@ def test_events_that_are_kept_already_are_not_written_again(tmp_path: Path) -> N
     assert len(list((tmp_path / FOLDER).glob("*.events"))) == 2
 
 
+@pytest.mark.guarantee(110)
 def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
     kept(tmp_path, LARGE)
     assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / FOLDER).iterdir()} == {0o600}
 
 
+@pytest.mark.guarantee(110)
 def test_nothing_is_kept_in_a_folder_that_others_can_write_to(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir(mode=0o777, parents=True)
     (tmp_path / FOLDER).chmod(0o777)
@@ -248,6 +251,7 @@ def below_a_folder_of_all(root: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
     (root / UUID).chmod(0o777)
 
 
+@pytest.mark.guarantee(110)
 @pytest.mark.parametrize("plant", [anothers, linked, below_a_link, below_a_folder_of_all])
 def test_what_another_user_may_have_planted_is_not_read_and_nothing_is_removed_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path, pytest.MonkeyPatch], None]
@@ -270,6 +274,7 @@ def killed(_point: str) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.guarantee(39)
 def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +289,7 @@ def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_befor
     assert opened(tmp_path).load(LARGER.digest) is not None
 
 
+@pytest.mark.guarantee(39)
 @pytest.mark.parametrize("written", [0, 1], ids=["the events", "the table"])
 def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int

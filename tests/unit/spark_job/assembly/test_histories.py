@@ -64,7 +64,8 @@ def reused_ids(seed: int) -> dict[int, list[Record]]:
     for offset in range(30):
         key = rng.choice("abc")
         left[key] = left[key] or rng.choice(PHRASES).split()
-        kind, event_id = left[key].pop(0)
+        phrase = left[key].pop(0)
+        kind, event_id = phrase[0], phrase[1]
         event = {"event_type": kinds[kind], "session_key": key, "id": event_id, "n": rng.choice([0, 0, 1])}
         log.append(Record(0, offset, 1_000 + offset, key, orjson.dumps(event)))
     return {0: log}
@@ -141,6 +142,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "PIECE_EVENTS", 5)
 
 
+@pytest.mark.guarantee(3, 4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +158,7 @@ def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at
     assert sum(each.sessions for each in plain.position.open.values()) == len(expected.open)
 
 
+@pytest.mark.guarantee(83)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_before_are_found_again(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from spark_job.assembly import pgcopy
 from spark_job.assembly.outputs import InvalidOutputError, encode
 
 
+@pytest.mark.guarantee(6)
 def test_bytes_go_out_as_they_are_and_objects_are_encoded_once() -> None:
     encoded = encode([OutputEvent("t", b"\x00\xff"), OutputEvent("t", {"ä": 1}), OutputEvent("t", None)], 100)
     assert encoded.events == 3
@@ -30,6 +31,7 @@ def test_one_event_with_a_key_gives_the_others_null_elements() -> None:
     assert encoded.keys == pgcopy.NULL + pgcopy.data(b"k") + pgcopy.data(b"\xff")
 
 
+@pytest.mark.guarantee(6)
 def test_headers_that_are_not_text_are_kept_exactly() -> None:
     headers: Any = [
         ("traceparent", "00-ab"),
@@ -49,6 +51,7 @@ def test_timestamps_are_milliseconds() -> None:
     assert encoded.timestamps == pgcopy.int8(1_767_323_045_678)
 
 
+@pytest.mark.guarantee(15, 53)
 @pytest.mark.parametrize(
     ("event", "message"),
     [

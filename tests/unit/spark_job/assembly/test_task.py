@@ -153,6 +153,7 @@ def test_a_session_comes_with_its_place_and_its_outputs(tmp_path: Path) -> None:
     assert (detail["counts"]["events"], detail["counts"]["sessions"]) == (3, 1)
 
 
+@pytest.mark.guarantee(15)
 @pytest.mark.parametrize(
     ("function", "detail"),
     [
@@ -175,6 +176,7 @@ def test_a_transform_that_fails_makes_a_dead_letter_with_the_events(
     assert "Traceback" in letter["detail"]
 
 
+@pytest.mark.guarantee(13)
 @pytest.mark.parametrize(
     ("number", "reason"),
     [
@@ -225,6 +227,7 @@ def test_a_transform_that_cannot_be_imported_fails_the_batch_not_its_sessions(tm
         run_task(absent, {0: slice_of(rules=RULES)}, {0: log(*WHOLE)})
 
 
+@pytest.mark.guarantee(119)
 def test_a_worker_with_another_assembler_refuses_before_it_reads_anything(tmp_path: Path) -> None:
     settings = replace(task_settings(tmp_path), code="of another version")
     with pytest.raises(
@@ -233,6 +236,7 @@ def test_a_worker_with_another_assembler_refuses_before_it_reads_anything(tmp_pa
         list(task.AssemblyTask(settings, {})(iter(())))
 
 
+@pytest.mark.guarantee(119)
 def test_a_worker_with_an_edited_transform_refuses(tmp_path: Path) -> None:
     settings = task_settings(tmp_path)
     edited = replace(settings, transform=replace(settings.transform, fingerprint="before"))
@@ -240,6 +244,7 @@ def test_a_worker_with_an_edited_transform_refuses(tmp_path: Path) -> None:
         run_task(edited, {0: slice_of(rules=RULES)}, {0: log(*WHOLE)})
 
 
+@pytest.mark.guarantee(16)
 def test_what_ended_for_want_of_room_is_not_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +274,7 @@ def test_however_the_records_come_in_pieces_the_rows_are_the_same(
     assert {**told(of_pieces), "seconds": 0} == {**told(partition), "seconds": 0}
 
 
+@pytest.mark.guarantee(41)
 def test_open_sessions_are_taken_from_the_cache_and_kafka_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +285,7 @@ def test_open_sessions_are_taken_from_the_cache_and_kafka_is_not_asked(
     assert told(partition)["rebuilt"] is None
 
 
+@pytest.mark.guarantee(40)
 def test_without_a_cache_they_are_found_again_from_the_safe_offset_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +305,7 @@ def test_where_nothing_is_open_nothing_is_read_again(tmp_path: Path, monkeypatch
     assert told(partition)["rebuilt"] is None
 
 
+@pytest.mark.guarantee(40)
 @pytest.mark.parametrize(
     "lost",
     [
@@ -353,6 +361,7 @@ def test_a_partition_remembers_no_more_keys_than_a_row_of_the_ledger_should_hold
     assert len(partition["tombstones"]) <= 600
 
 
+@pytest.mark.guarantee(40)
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_silence_closed_before_the_slice_is_forgotten_but_not_after_an_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
@@ -365,6 +374,7 @@ def test_what_silence_closed_before_the_slice_is_forgotten_but_not_after_an_upgr
     assert [(each["reason"], each["first_offset"]) for each in letters] == [("timed_out", 0)] * keep
 
 
+@pytest.mark.guarantee(39)
 def test_damaged_events_are_found_when_they_are_used_and_the_next_attempt_finds_the_sessions_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def contexts(job: Job) -> dict[int, list[bytes]]:
     return {row.end: re.findall(rb'\["traceparent","([^"]*)"\]', row.fields) for row in job.sessions}
 
 
+@pytest.mark.guarantee(53)
 @pytest.mark.parametrize("size", [1, 4, 1_000])
 def test_it_is_the_end_events_wherever_the_input_is_cut(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ def test_the_fingerprint_follows_the_source(module: str) -> None:
     assert transform.fingerprint(function) != before
 
 
+@pytest.mark.guarantee(119)
 def test_a_worker_takes_the_transform_that_the_run_began_with_and_refuses_an_edited_one(module: str) -> None:
     name = f"{module}:good"
     then = TransformOf(name, transform.fingerprint(transform.load(name)), False, 1_000)

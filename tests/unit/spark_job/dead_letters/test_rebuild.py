@@ -137,6 +137,7 @@ def is_whole(letter: StoredLetter, *, incomplete: bool) -> bool:
     return unended or (text[1:-1] == "e" * (len(text) - 2) and text.endswith("x"))
 
 
+@pytest.mark.guarantee(64)
 @PROFILE
 @given(STEPS, st.booleans(), st.booleans(), st.frozensets(st.integers(0, 3), max_size=2), st.booleans())
 def test_exactly_the_whole_letters_are_sessions(

@@ -54,6 +54,7 @@ def options(monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings, columns: Reco
     return found
 
 
+@pytest.mark.guarantee(17, 114, 151)
 @pytest.mark.parametrize(
     "wanted", [{}, {"isolation.level": "read_uncommitted", "bootstrap.servers": "elsewhere:9092"}]
 )

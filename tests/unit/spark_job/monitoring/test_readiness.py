@@ -50,6 +50,7 @@ def test_a_standby_is_ready_to_continue_and_says_for_whom() -> None:
     assert verdict.as_json("ready")["standby"] == "run X owns the outbox"
 
 
+@pytest.mark.guarantee(132)
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [

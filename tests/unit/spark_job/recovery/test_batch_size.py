@@ -71,6 +71,7 @@ def backlog(fits: Callable[[int], int], batches: int) -> tuple[int, int]:
     return len(past), events
 
 
+@pytest.mark.guarantee(118)
 @given(st.integers(1, MOST), st.integers(100, 20_000))
 def test_a_backlog_that_does_not_fit_costs_few_failures_and_keeps_most_of_its_speed(
     fits: int, batches: int

@@ -67,6 +67,7 @@ def leaves(value: Any) -> Iterator[tuple[Any, Any]]:
             yield value, key
 
 
+@pytest.mark.guarantee(91)
 def test_an_edited_value_is_refused_wherever_it_is(tmp_path: Path) -> None:
     count = len(list(leaves(EXPORTED.to_json())))
     assert count > 15

@@ -97,6 +97,7 @@ MOVED: dict[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
+@pytest.mark.guarantee(82)
 @pytest.mark.parametrize("flag", MOVED)
 def test_what_could_lose_or_repeat_something_needs_its_own_flag(flag: str) -> None:
     moved, explanation = MOVED[flag]
@@ -122,6 +123,7 @@ def test_an_outbox_that_is_behind_what_was_delivered_needs_its_flag_and_continue
     )
 
 
+@pytest.mark.guarantee(82)
 def test_everything_that_needs_a_flag_is_said_at_once_and_the_weightiest_gives_the_reason() -> None:
     now = seen(earliest={P0: 138}, assembly={**ASSEMBLY, "end": "x"})
     with pytest.raises(ContinuityError, match="--accept-data-loss --accept-changed-assembly") as caught:
@@ -132,6 +134,7 @@ def test_everything_that_needs_a_flag_is_said_at_once_and_the_weightiest_gives_t
     assert "'e' -> 'x'" in decision.text
 
 
+@pytest.mark.guarantee(148)
 def test_accepted_loss_of_open_sessions_takes_what_is_left_of_them_as_it_is_found() -> None:
     decision = opened(decide(seen(earliest={P0: 138}), EVERYTHING))
     assert decision.start == END
@@ -140,6 +143,7 @@ def test_accepted_loss_of_open_sessions_takes_what_is_left_of_them_as_it_is_foun
     assert decision.lost == {P0: (137, 138)}
 
 
+@pytest.mark.guarantee(148)
 def test_accepted_loss_of_unread_input_starts_where_kafka_still_has_something_with_nothing_open() -> None:
     with pytest.raises(ContinuityError, match=r"offsets 137 to 149 \(13\).* 10 records were never read"):
         decide(seen(earliest={P0: 150}))
@@ -153,6 +157,7 @@ def test_retention_below_the_safe_offset_stops_nothing() -> None:
     assert isinstance(decide(seen(earliest={P0: 137, P1: 60})), Resumption)
 
 
+@pytest.mark.guarantee(82)
 def test_offsets_that_kafka_gives_out_again_get_a_revision_of_their_own_and_the_cut_is_kept() -> None:
     decision = opened(decide(seen(latest={P0: 120}), EVERYTHING, greatest_revision=4))
     assert (decision.start, decision.cut, decision.revision) == (
@@ -175,6 +180,7 @@ def test_a_topic_made_again_begins_at_its_earliest_record_and_the_former_one_is_
     )
 
 
+@pytest.mark.guarantee(83)
 def test_a_changed_assembly_keeps_what_is_open_and_who_judged_it() -> None:
     now = seen(assembly={**ASSEMBLY, "end": "x"})
     decision = opened(decide(now, EVERYTHING))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ GENERATIONS = st.lists(
 )
 
 
+@pytest.mark.guarantee(83)
 @settings(max_examples=300, derandomize=True)
 @given(GENERATIONS)
 def test_every_offset_that_can_still_be_read_is_judged_by_the_generation_that_read_it(

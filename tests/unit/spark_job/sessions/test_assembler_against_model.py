@@ -118,6 +118,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.guarantee(3, 16, 153)
 @pytest.mark.parametrize("variant", VARIANTS)
 @PROFILE
 @given(steps=st.lists(STEPS, max_size=60), cuts=st.lists(st.integers(0, 60), max_size=8))
@@ -173,6 +174,7 @@ def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -
     assert ("too_large" in reasons) == (variant != "roomy")
 
 
+@pytest.mark.guarantee(40)
 @pytest.mark.parametrize("variant", VARIANTS)
 @PROFILE
 @given(
@@ -351,6 +353,7 @@ def long_log(rng: random.Random) -> list[Record]:
     return records
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_long_interleaved_logs_give_what_the_model_gives(seed: int) -> None:
     rng = random.Random(seed)

@@ -1,6 +1,7 @@
 """The clock answers for any stretch of the log what looking at each record would."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ RECORDS = st.lists(
 ).map(sorted)
 
 
+@pytest.mark.guarantee(11)
 @settings(max_examples=300, derandomize=True)
 @given(RECORDS, st.data())
 def test_the_clock_agrees_with_looking_at_each_record(
@@ -30,6 +32,7 @@ def test_the_clock_agrees_with_looking_at_each_record(
             assert clock.first_agreed(low, high, -1, than) == expected
 
 
+@pytest.mark.guarantee(11)
 @settings(max_examples=500, derandomize=True)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(-50, 50), st.booleans()), min_size=1, max_size=40),

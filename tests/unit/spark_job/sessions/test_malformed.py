@@ -90,6 +90,7 @@ KINDS: dict[str, tuple[bytes | None, str | None, str]] = {
 }
 
 
+@pytest.mark.guarantee(13, 61)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_malformed_record_is_a_letter_with_its_exact_bytes(kind: str) -> None:
     value, key, words = KINDS[kind]
@@ -126,6 +127,7 @@ def test_a_key_that_is_the_records_own_is_checked_as_one_in_the_value(
     assert words in found[2]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     "value",
     [
@@ -145,6 +147,7 @@ def test_any_other_spelling_of_a_good_record_is_well_formed_and_kept_byte_by_byt
     assert assembled([log], RULES).sessions[0].events[0].raw == value
 
 
+@pytest.mark.guarantee(13)
 @pytest.mark.parametrize("key", ["k", "é" * 512, "\U0001f511", " "])
 def test_keys_of_up_to_a_kilobyte_of_utf8_are_keys(key: str) -> None:
     assert one(orjson.dumps({"event_type": "start_event", "session_key": key})) is None
@@ -240,6 +243,7 @@ def payloads(draw: st.DrawFn) -> bytes:
     return bytes(value)
 
 
+@pytest.mark.guarantee(13)
 @settings(max_examples=200, derandomize=True)
 @given(st.lists(payloads(), min_size=1, max_size=40))
 def test_a_blocks_verdict_on_each_record_is_the_models_on_that_record_alone(values: list[bytes]) -> None:
@@ -318,6 +322,7 @@ def test_broken_records_that_add_up_to_the_right_number_of_documents_are_still_m
     assert fields.rows.tolist() == [3]
 
 
+@pytest.mark.guarantee(13)
 @pytest.mark.parametrize(
     "number",
     [b"1.8e308", b"-9E+308", b"0.00018e312", b"9" * 400, b"1" + b"0" * 250 + b"e99", b"1e999", b"0e999"],

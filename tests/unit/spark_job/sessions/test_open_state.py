@@ -75,6 +75,7 @@ def test_reading_and_writing_change_no_byte() -> None:
     assert closed[0].letters == closed[1].letters
 
 
+@pytest.mark.guarantee(40)
 def test_the_digest_is_that_of_the_table_and_of_nothing_else() -> None:
     at_once, one_by_one = state_of(LOG), state_of(*([each] for each in LOG))
     assert len(at_once.chunks) == 1
@@ -105,6 +106,7 @@ def test_a_tombstone_is_part_of_what_is_open() -> None:
     assert swallowed_more.digest != with_it.digest, "its last event and latest time are part of it"
 
 
+@pytest.mark.guarantee(20)
 def test_a_tombstone_takes_the_place_of_what_a_rebuild_found_for_its_key() -> None:
     """What looks like its session's start may be the first one once more, which it swallows."""
     kept = state_of(LOG, NEWEST)
@@ -188,6 +190,7 @@ NEWER = assemble(OLDER, table([*A[1:], *TOMBSTONE, record(10, "end", "gone")], R
 DAMAGED = [MIXED, NEWER]
 
 
+@pytest.mark.guarantee(39)
 @pytest.mark.parametrize("state", DAMAGED, ids=["many chunks", "with and without event ids"])
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x80, 0xFF])
 def test_any_damaged_byte_of_the_events_is_found_or_changes_nothing(state: OpenState, mask: int) -> None:
@@ -202,6 +205,7 @@ def test_any_damaged_byte_of_the_events_is_found_or_changes_nothing(state: OpenS
             assert found == intact, f"byte {at} of chunk {number}"
 
 
+@pytest.mark.guarantee(39)
 @pytest.mark.parametrize("mask", [0x01, 0x80])
 def test_any_damaged_byte_of_the_table_is_another_digest(mask: int) -> None:
     encoded = DAMAGED[1].sessions.encoded
@@ -220,6 +224,7 @@ def test_what_is_cut_off_is_refused(state: OpenState, data: st.DataObject) -> No
         OpenSessions.decoded(memoryview(sessions[: data.draw(st.integers(0, len(sessions) - 8))]))
 
 
+@pytest.mark.guarantee(180)
 @given(st.binary(max_size=200))
 def test_rubbish_is_refused_as_damaged(data: bytes) -> None:
     for read in (EventChunk.decoded, OpenSessions.decoded):

@@ -41,6 +41,7 @@ def opened(found: Outcome) -> list[tuple[str, int]]:
     return [(key, start) for _, key, start, *_ in found.open]
 
 
+@pytest.mark.guarantee(1)
 def test_start_entries_and_end_are_one_session() -> None:
     found = outcome([record(4, "start", 10), record(6, "entry", 11), record(9, "end", 12)])
     assert spans(found) == [(4, 9)]
@@ -48,6 +49,7 @@ def test_start_entries_and_end_are_one_session() -> None:
     assert (found.open, found.letters) == ([], [])
 
 
+@pytest.mark.guarantee(2)
 def test_several_sessions_of_one_key_close_in_one_batch() -> None:
     log = [
         record(offset, kind, offset) for offset, kind in enumerate(["start", "end", "start", "entry", "end"])
@@ -57,12 +59,14 @@ def test_several_sessions_of_one_key_close_in_one_batch() -> None:
     assert result.counts.per_event == 0
 
 
+@pytest.mark.guarantee(146, 147)
 def test_the_same_key_in_two_partitions_is_two_sessions() -> None:
     found = outcome([record(0, "start", 1), record(0, "start", 2, source=1), record(1, "end", 3, source=1)])
     assert [(session.source, session.start_offset) for session in found.sessions] == [(1, 0)]
     assert [source for source, *_ in found.open] == [0]
 
 
+@pytest.mark.guarantee(7, 147)
 @pytest.mark.parametrize("kind", ["entry", "end"])
 def test_an_event_without_an_open_session_is_a_letter_closing_at_itself(kind: str) -> None:
     found = outcome([record(0, "start", 1), record(1, "end", 2), record(2, kind, 3)])
@@ -70,6 +74,7 @@ def test_an_event_without_an_open_session_is_a_letter_closing_at_itself(kind: st
     assert spans(found) == [(0, 1)]
 
 
+@pytest.mark.guarantee(8)
 def test_a_start_with_the_first_ones_bytes_is_dropped_and_counted() -> None:
     found = outcome(
         [record(0, "start", 1), record(1, "entry", 2), record(2, "start", 3), record(3, "end", 4)]
@@ -79,6 +84,7 @@ def test_a_start_with_the_first_ones_bytes_is_dropped_and_counted() -> None:
     assert (found.duplicates, found.letters) == (1, [])
 
 
+@pytest.mark.guarantee(8)
 def test_another_start_restarts_the_session_closing_at_the_new_start() -> None:
     found = outcome(
         [record(0, "start", 1), record(1, "entry", 2), record(2, "start", 3, n=2), record(3, "end", 4)]
@@ -87,6 +93,7 @@ def test_another_start_restarts_the_session_closing_at_the_new_start() -> None:
     assert spans(found) == [(2, 3)]
 
 
+@pytest.mark.guarantee(9)
 def test_an_event_id_seen_in_the_session_is_dropped_wherever_batches_are_cut() -> None:
     rules = replace(RULES, event_id_path=("id",))
     log = [
@@ -115,6 +122,7 @@ def test_a_start_or_an_end_with_the_id_of_an_entry_is_no_duplicate(
     assert spans(found) == ended
 
 
+@pytest.mark.guarantee(154)
 def test_a_duplicate_that_nothing_marks_is_an_event_like_any_other() -> None:
     found = outcome(
         [record(0, "start", 1), record(1, "entry", 2), record(2, "entry", 2), record(3, "end", 3)]
@@ -130,12 +138,14 @@ def test_a_dropped_duplicate_still_extends_the_session() -> None:
     assert outcome([record(0, "start", 0), record(1, "start", 900), foreign]).letters == []
 
 
+@pytest.mark.guarantee(10)
 def test_an_own_event_after_the_timeout_ends_the_session_and_is_judged_anew() -> None:
     found = outcome([record(0, "start", 0), record(1, "entry", 5), record(2, "end", 1006)])
     assert letters(found) == [("timed_out", 0, 1, 2), ("no_start", 2, 2, 2)]
     assert outcome([record(0, "start", 0), record(1, "entry", 5), record(2, "end", 1005)]).letters == []
 
 
+@pytest.mark.guarantee(10)
 def test_the_sessions_greatest_time_counts_not_its_last() -> None:
     found = outcome(
         [record(0, "start", 0), record(1, "entry", 800), record(2, "entry", 10), record(3, "end", 1800)]
@@ -143,12 +153,14 @@ def test_the_sessions_greatest_time_counts_not_its_last() -> None:
     assert spans(found) == [(0, 3)]
 
 
+@pytest.mark.guarantee(10)
 def test_a_start_after_the_timeout_is_no_duplicate_of_the_old_one() -> None:
     found = outcome([record(0, "start", 0), record(1, "start", 1001), record(2, "end", 1002)])
     assert letters(found) == [("timed_out", 0, 0, 1)]
     assert spans(found) == [(1, 2)]
 
 
+@pytest.mark.guarantee(11)
 def test_silence_shown_by_two_other_keys_ends_the_session() -> None:
     log = [record(0, "start", 0), record(1, "start", 1100, key="b"), record(2, "end", 1100, key="b")]
     assert letters(outcome(log)) == []
@@ -158,6 +170,7 @@ def test_silence_shown_by_two_other_keys_ends_the_session() -> None:
     assert letters(found) == [("timed_out", 0, 0, 5), ("no_start", 6, 6, 6)]
 
 
+@pytest.mark.guarantee(11)
 def test_no_single_key_can_move_the_clock_however_many_records_it_sends() -> None:
     healthy = [f"user-{number}" for number in range(20)]
     log, sent = [], 0
@@ -179,6 +192,7 @@ def test_no_single_key_can_move_the_clock_however_many_records_it_sends() -> Non
     }
 
 
+@pytest.mark.guarantee(11)
 def test_a_time_that_the_broker_has_set_needs_no_second_key_and_holds_back_what_the_event_says() -> None:
     rules = AssemblySettings(timeout_ms=1_000, grace_ms=100, time_path=("at",), time_format="epoch_ms")
 
@@ -193,6 +207,7 @@ def test_a_time_that_the_broker_has_set_needs_no_second_key_and_holds_back_what_
     assert late == expected_outcome(expected_sessions([*ahead, sent(2, "start", 6_101, 6_101, "b")], rules))
 
 
+@pytest.mark.guarantee(11)
 def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
     log = [record(0, "start", 0), record(1, "start", 2000, key="b"), record(2, "end", 2001, key="b")]
     log += [record(3, "start", 2002, key="c"), record(4, "end", 2002, key="c")]
@@ -201,6 +216,7 @@ def test_silence_of_a_session_that_is_not_touched_any_more_is_noticed() -> None:
     assert found.open == []
 
 
+@pytest.mark.guarantee(11, 153)
 def test_records_of_any_two_other_keys_of_the_partition_show_the_silence() -> None:
     own = [record(0, "start", 0), record(3, "end", 5)]
     fast = [record(1, "start", 2000, key="b"), record(2, "start", 2000, key="c")]
@@ -209,6 +225,7 @@ def test_records_of_any_two_other_keys_of_the_partition_show_the_silence() -> No
     assert letters(together) == [("timed_out", 0, 0, 2), ("no_start", 3, 3, 3)]
 
 
+@pytest.mark.guarantee(12)
 def test_another_partitions_clock_never_ends_a_session() -> None:
     other = [
         record(offset, kind, 10**9 + offset, key="b", source=1)
@@ -219,6 +236,7 @@ def test_another_partitions_clock_never_ends_a_session() -> None:
     assert found.letters == []
 
 
+@pytest.mark.guarantee(12)
 def test_records_from_before_the_session_never_end_it() -> None:
     log = [
         record(0, "start", 10**9, key="b"),
@@ -232,6 +250,7 @@ def test_records_from_before_the_session_never_end_it() -> None:
     assert opened(found) == [("b", 0)]
 
 
+@pytest.mark.guarantee(12, 152)
 def test_the_wall_clock_never_ends_a_session() -> None:
     found = outcome([record(0, "start", 0), record(1, "entry", 1)])
     assert opened(found) == [("k", 0)]
@@ -241,6 +260,7 @@ def test_the_wall_clock_never_ends_a_session() -> None:
     assert (result.closed, result.letters) == ([], [])
 
 
+@pytest.mark.guarantee(12)
 def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
     junk = Record(0, 1, 10**9, "k", b'{"event_type":"start_event","session_key":"k"')
     # The other partition's time is as late, so that the clock is looked at in any case.
@@ -253,6 +273,7 @@ def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
 LARGE = [record(offset, kind, offset, n=offset) for offset, kind in enumerate(["start", *["entry"] * 6])]
 
 
+@pytest.mark.guarantee(14)
 def test_a_session_over_the_limit_is_a_letter_with_the_events_up_to_it() -> None:
     found = outcome(LARGE)
     assert letters(found) == [("too_large", 0, 4, 4)]
@@ -261,6 +282,7 @@ def test_a_session_over_the_limit_is_a_letter_with_the_events_up_to_it() -> None
     assert found.swallowed == 2
 
 
+@pytest.mark.guarantee(14)
 def test_a_session_over_the_byte_limit_is_a_letter_too() -> None:
     big = record(1, "entry", 1, text="x" * 2000)
     assert letters(outcome([record(0, "start", 0), big, record(2, "end", 2)])) == [("too_large", 0, 1, 1)]
@@ -275,6 +297,7 @@ def test_bytes_add_up_over_batches() -> None:
     assert letters(outcome(log, replace(RULES, max_events=99))) == [("too_large", 0, 3, 3)]
 
 
+@pytest.mark.guarantee(20)
 def test_a_tombstone_does_not_pin_the_safe_offset() -> None:
     state = assemble(OpenState.empty(), table(LARGE, RULES), RULES).state
     assert (state.safe_offset, len(state.sessions), len(state.tombstones)) == (None, 1, 1)
@@ -282,6 +305,7 @@ def test_a_tombstone_does_not_pin_the_safe_offset() -> None:
     assert (later.safe_offset, len(later.sessions), len(later.tombstones)) == (7, 2, 1)
 
 
+@pytest.mark.guarantee(14)
 def test_a_tombstone_stays_small_whatever_it_swallows() -> None:
     state = OpenState.empty()
     for offset in range(0, 4000, 400):
@@ -293,18 +317,21 @@ def test_a_tombstone_stays_small_whatever_it_swallows() -> None:
         assert not state.chunks
 
 
+@pytest.mark.guarantee(8)
 def test_a_tombstone_swallows_its_start_once_more_and_ends_by_the_end() -> None:
     found = outcome([*LARGE, record(7, "start", 8, n=0), record(8, "end", 9), record(9, "entry", 10)])
     assert letters(found) == [("too_large", 0, 4, 4), ("no_start", 9, 9, 9)]
     assert (found.open, found.swallowed) == ([], 4)
 
 
+@pytest.mark.guarantee(14)
 def test_a_tombstone_ends_by_another_start_without_a_second_letter() -> None:
     found = outcome([*LARGE, record(7, "start", 8, n=7), record(8, "end", 9)])
     assert letters(found) == [("too_large", 0, 4, 4)]
     assert spans(found) == [(7, 8)]
 
 
+@pytest.mark.guarantee(14)
 def test_a_tombstone_ends_by_the_timeout_without_a_second_letter() -> None:
     assert letters(outcome([*LARGE, record(7, "end", 1007)])) == [
         ("too_large", 0, 4, 4),
@@ -374,6 +401,7 @@ def test_two_events_at_the_two_ends_of_time_are_a_timeout_and_no_overflow() -> N
     assert letters(found) == [("timed_out", 0, 0, 2), ("no_start", 3, 3, 3)]
 
 
+@pytest.mark.guarantee(5)
 def test_the_public_session_is_the_log_word_for_word() -> None:
     log = [record(5, "start", 10, text="é"), record(6, "entry", 1_700_000_000_123), record(8, "end", 12)]
     rules = replace(RULES, timeout_ms=2 * 10**12)

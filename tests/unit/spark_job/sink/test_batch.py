@@ -67,6 +67,7 @@ def test_a_session_without_outputs_joins_one_that_has() -> None:
     assert (copied.array(topics or b""), copied.array(values or b""), keys) == ([b"t"], [b"v"], None)
 
 
+@pytest.mark.guarantee(3)
 @given(
     st.permutations([session("a", 1), session("b", 2), session("a", 3), session("ä", 4), session("a", 9, P1)])
 )

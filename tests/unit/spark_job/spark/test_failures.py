@@ -490,6 +490,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
 }
 
 
+@pytest.mark.guarantee(111, 116)
 @pytest.mark.parametrize("case", FAILURES)
 def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_not(case: str) -> None:
     raised, kind, exit_code, passes, shown = FAILURES[case]
@@ -535,6 +536,7 @@ def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None
     )
 
 
+@pytest.mark.guarantee(117)
 def test_an_unknown_failure_shows_its_innermost_causes_and_where_the_whole_of_it_is() -> None:
     stack = "\n".join(
         [
@@ -589,12 +591,14 @@ def kinds() -> list[type[OutboxError]]:
     ]
 
 
+@pytest.mark.guarantee(116)
 def test_every_cause_with_a_remedy_of_its_own_has_an_exit_code_of_its_own_and_is_documented() -> None:
     codes = {kind.exit_code: kind for kind in kinds()}
     assert len(codes) == len(kinds()) > 15
     assert set(codes) == set(documented())
 
 
+@pytest.mark.guarantee(116)
 def test_the_page_says_of_each_exit_code_whether_it_is_tried_again() -> None:
     told: dict[int, set[str]] = defaultdict(set)
     all_kinds: list[type[OutboxError]] = [

@@ -74,6 +74,7 @@ def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_f
     assert times("addBatch")[0] == before + 1
 
 
+@pytest.mark.guarantee(133)
 @pytest.mark.parametrize("status", [{}, {"isTriggerActive": False}, None])
 def test_an_answer_that_cannot_be_read_ends_nothing(status: Any) -> None:
     query = Query()

@@ -95,6 +95,7 @@ def start(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> Starting:
     return started
 
 
+@pytest.mark.guarantee(108)
 def test_secrets_are_in_a_file_that_only_its_owner_reads_and_that_is_gone_afterwards(
     start: Starting, builder: Builder
 ) -> None:
@@ -186,6 +187,7 @@ def test_sockets_whose_path_the_system_would_not_take_are_done_without(length: i
     )
 
 
+@pytest.mark.guarantee(25)
 @pytest.mark.parametrize(
     ("master", "patient"),
     [

@@ -62,6 +62,7 @@ def test_a_start_continues_where_the_ledger_ends_with_what_is_open_there(
     assert newest(connection).number == 1
 
 
+@pytest.mark.guarantee(18)
 def test_a_partition_that_was_added_begins_at_its_earliest_record(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_partition_that_was_added_begins_at_its_earliest_record(
     assert newest(connection).number == 1
 
 
+@pytest.mark.guarantee(118)
 @pytest.mark.parametrize(
     ("because", "before", "attempt", "takes"),
     [
@@ -108,6 +110,7 @@ def test_a_run_whose_batches_were_too_large_makes_the_next_one_take_fewer_events
     assert run_row(connection)["max_events"] == takes
 
 
+@pytest.mark.guarantee(118)
 def test_a_killed_run_that_had_committed_leaves_the_next_one_its_full_batches(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_killed_run_that_had_committed_leaves_the_next_one_its_full_batches(
     assert start(connection).begun.max_events == MOST
 
 
+@pytest.mark.guarantee(18)
 def test_a_topic_that_was_added_to_the_settings_opens_a_generation_by_itself(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -136,6 +140,7 @@ def test_a_topic_that_was_added_to_the_settings_opens_a_generation_by_itself(
     assert start(connection, kafka).begun.resumes_at.at(added) == 5
 
 
+@pytest.mark.guarantee(94)
 def test_an_upgraded_outbox_continues_with_whatever_is_found_open(connection: Connection) -> None:
     """Its generation names safe offsets and no digests; what silence closes on the way may have no letter yet."""
     opened = OpenPartitions({P0: OpenPartition(40, 0, 0, 0, None)})

@@ -117,6 +117,7 @@ CASES = {
 }
 
 
+@pytest.mark.guarantee(84)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
     sink_run: SinkRun, connection: Connection, case: Case
@@ -153,6 +154,7 @@ def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
     assert (run_row(connection)["restored"], newest(connection).number) == ("position", 2)
 
 
+@pytest.mark.guarantee(51)
 def test_a_revision_after_a_cut_is_greater_than_any_before(sink_run: SinkRun, connection: Connection) -> None:
     """A skip has gone back to revision 0 after a reissue: 1 is used up."""
     SinkRun(connection, Offsets({P0: 70, P1: 50}), revision=1, reason="savepoint")

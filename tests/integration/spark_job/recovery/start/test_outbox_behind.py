@@ -15,6 +15,7 @@ from tests.support.recovery.starts import OPEN, begins_at, everything, newest, s
 from tests.support.sink.batches import P0, P1, SinkRun
 
 
+@pytest.mark.guarantee(80)
 @pytest.mark.parametrize(
     ("batch_id", "says"),
     [
@@ -57,6 +58,7 @@ def test_a_lost_end_that_was_accepted_stops_no_later_start_and_another_one_does(
         start(connection, of=changed)
 
 
+@pytest.mark.guarantee(160)
 def test_what_was_delivered_and_is_in_the_ledger_or_pruned_is_no_finding(
     sink_run: SinkRun, connection: Connection, delivered: list[Delivered], database: str
 ) -> None:
@@ -85,6 +87,7 @@ def test_an_empty_outbox_of_which_something_was_delivered_needs_a_word(
     start(connection)
 
 
+@pytest.mark.guarantee(81)
 @pytest.mark.parametrize("is_promoted", [True, False])
 def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
     sink_run: SinkRun,

@@ -20,6 +20,7 @@ from tests.support.sink.written import nothing_is_written, one
 E = OutputEvent
 
 
+@pytest.mark.guarantee(22)
 def test_a_batch_that_is_in_the_outbox_cannot_be_written_again(
     sink_run: SinkRun, connection: Connection, as_writer: Callable[[], Connection]
 ) -> None:
@@ -36,6 +37,7 @@ def test_a_batch_that_is_in_the_outbox_cannot_be_written_again(
     assert nothing_is_written(connection, but_batches=1)
 
 
+@pytest.mark.guarantee(43)
 def test_a_batch_that_starts_elsewhere_than_the_ledger_ends_is_refused(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_batch_that_starts_elsewhere_than_the_ledger_ends_is_refused(
     assert nothing_is_written(connection, but_batches=1)
 
 
+@pytest.mark.guarantee(43)
 def test_a_ledger_that_lost_its_end_is_not_gone_on_with(
     sink_run: SinkRun, connection: Connection, database: str
 ) -> None:
@@ -63,6 +66,7 @@ def test_a_ledger_that_lost_its_end_is_not_gone_on_with(
     assert nothing_is_written(connection)
 
 
+@pytest.mark.guarantee(43)
 def test_a_generation_that_a_command_opened_meanwhile_is_not_written_into(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -75,6 +79,7 @@ def test_a_generation_that_a_command_opened_meanwhile_is_not_written_into(
     assert nothing_is_written(connection)
 
 
+@pytest.mark.guarantee(22)
 def test_spark_counts_anew_with_each_run_and_the_ledger_does_not(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -106,6 +111,7 @@ def test_a_batch_without_offsets_writes_nothing(sink_run: SinkRun, connection: C
     assert one(connection, "SELECT count(*) FROM outbox.batch") == 0
 
 
+@pytest.mark.guarantee(43)
 def test_a_topic_that_was_made_again_is_noticed_after_the_action_and_nothing_is_written(
     sink_run: SinkRun, connection: Connection
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.sink.written import counted, nothing_is_written
 E = OutputEvent
 
 
+@pytest.mark.guarantee(26)
 def test_a_zombie_is_fenced_and_writes_nothing(
     sink_run: SinkRun, database: str, as_writer: Callable[[], Connection]
 ) -> None:

@@ -16,6 +16,7 @@ from tests.support.sink.written import nothing_is_written, of_batch
 E = OutputEvent
 
 
+@pytest.mark.guarantee(42)
 def test_the_ledger_says_of_every_partition_what_is_open_there(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_ledger_says_of_every_partition_what_is_open_there(
     )
 
 
+@pytest.mark.guarantee(19)
 def test_a_slice_of_nothing_but_aborted_records_moves_the_end_and_keeps_what_is_open(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -55,6 +57,7 @@ def test_a_slice_of_nothing_but_aborted_records_moves_the_end_and_keeps_what_is_
     assert found.safe_offsets == {P0: 40, P1: 90}
 
 
+@pytest.mark.guarantee(20)
 def test_tombstones_travel_on_the_ledger_row_and_hold_the_safe_offset_nowhere(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -82,6 +85,7 @@ def test_a_partition_that_appears_during_a_run_begins_where_spark_began_it(
         sink_run.write(2)
 
 
+@pytest.mark.guarantee(43)
 def test_a_partition_that_came_from_two_tasks_is_refused(sink_run: SinkRun, connection: Connection) -> None:
     with pytest.raises(SettingsError, match="minPartitions"):
         sink_run.write(0, still_open(0), still_open(0))

@@ -17,6 +17,7 @@ from tests.support.sink.written import nothing_is_written, of_batch, one
 E = OutputEvent
 
 
+@pytest.mark.guarantee(2)
 def test_all_sessions_of_a_key_in_a_batch_share_a_row(sink_run: SinkRun, connection: Connection) -> None:
     """In closing order: nothing is lost to the unique constraint."""
     sink_run.write(
@@ -68,6 +69,7 @@ def test_a_second_row_of_a_key_in_a_batch_is_refused(
     assert nothing_is_written(connection)
 
 
+@pytest.mark.guarantee(56)
 def test_a_row_that_breaks_the_contract_takes_the_whole_batch_with_it(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_row_that_breaks_the_contract_takes_the_whole_batch_with_it(
     assert sink_run.write(0, session("a", 6, 9, [E("t", b"v")])) is not None
 
 
+@pytest.mark.guarantee(61)
 def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -106,6 +109,7 @@ def test_letters_of_every_reason_keep_the_exact_bytes_and_are_written_once(
     ]  # fmt: skip
 
 
+@pytest.mark.guarantee(94)
 def test_a_partitions_first_slice_after_an_upgrade_writes_only_the_letters_that_the_old_version_has_not(
     sink_run: SinkRun, connection: Connection
 ) -> None:
@@ -154,6 +158,7 @@ def test_the_publisher_is_woken_by_the_commit(sink_run: SinkRun, database: str) 
         assert notification.payload == f"1 {lane_hash(b'a') % 4}"
 
 
+@pytest.mark.guarantee(103)
 def test_the_lane_follows_the_current_epoch(sink_run: SinkRun, connection: Connection) -> None:
     sink_run.write(0, *[session(f"k{n}", n, n, [], source=0) for n in range(40)])
     assert one(connection, "SELECT array_agg(DISTINCT lane ORDER BY lane) FROM outbox.session_output") == [

@@ -13,6 +13,7 @@ from tests.support.sink.written import counted, one
 E = OutputEvent
 
 
+@pytest.mark.guarantee(1)
 def test_a_batch_is_stored_whole_and_byte_for_byte(sink_run: SinkRun, connection: Connection) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     outputs = [
@@ -41,6 +42,7 @@ def test_a_batch_is_stored_whole_and_byte_for_byte(sink_run: SinkRun, connection
     assert batch == ("stream", 7, 2, 3, 0, 0, 1, sink_run.run_id)
 
 
+@pytest.mark.guarantee(133)
 def test_a_count_that_fails_after_the_commit_costs_only_itself(
     sink_run: SinkRun, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
