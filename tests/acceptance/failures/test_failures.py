@@ -50,9 +50,10 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
         OUTBOX_JOB__SPARK_OPTIONS=options,
         **pipeline.armed,
     )
-    with pipeline.held_at("query.before_action"):
-        assert SECRET not in "".join(command_lines(job))
+    # The first task starts Spark's Python workers, so that all there is can be seen.
+    with pipeline.held_at("task.before_open"):
         assert "pyspark.daemon" in "".join(command_lines(job))
+        assert SECRET not in "".join(command_lines(job))
     assert job.wait() == 10, job.tail()
     assert "OddError: the oddness of killer" in job.log()
     assert "spark.log" in job.log()
