@@ -17,14 +17,14 @@ from db.statements import migration_script
 from service.errors import OutboxError, SchemaError, UnavailableError
 from service.settings import PostgresSettings
 
-HEAD = "0011"
+HEAD = "0012"
 """The revision that this code reads and writes."""
 
 Tell = Callable[[str, str], None]
 """Is told a revision and its title."""
 
-ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention")
-"""What logins are made members of: the job, the publisher, people who only look, and `publisher retention run`."""
+ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention", "outbox_eraser")
+"""What logins are made members of: the job, the publisher, people who only look, `publisher retention run`, and `publisher erase`."""
 
 
 def upgrade(dsn: str, revision: str = "head", tell: Tell | None = None) -> None:

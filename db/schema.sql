@@ -179,6 +179,144 @@ COMMENT ON COLUMN outbox.batch.spark_batch IS 'Spark''s number of the batch, whi
 COMMENT ON COLUMN outbox.batch.open_state IS 'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones", "upgraded"}}}. safe: offset of the oldest event of an open session; digest: of what is open, missing where it is not known; tombstones: base64, missing where there are none; upgraded: true from the upgrade to 0005 until the partition has records. A partition that is not named has nothing open. NULL: written before 0005, and not the newest of its generation';
 
 --
+-- Name: erased; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.erased (
+    erased_id bigint NOT NULL,
+    erased_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    key_hash bytea,
+    dead_letter_id bigint,
+    batch_id bigint NOT NULL,
+    generation integer NOT NULL,
+    epoch integer,
+    lane integer,
+    revision integer NOT NULL,
+    topic_ids text[] NOT NULL,
+    partitions integer[] NOT NULL,
+    ends bigint[] NOT NULL,
+    outputs integer[] NOT NULL,
+    output_bytes bigint NOT NULL,
+    topics text[] NOT NULL,
+    delivered_by bigint[] NOT NULL,
+    was_parked boolean NOT NULL,
+    CONSTRAINT erased_parallel CHECK (((cardinality(ends) > 0) AND (cardinality(topic_ids) = cardinality(ends)) AND (cardinality(partitions) = cardinality(ends)) AND (cardinality(outputs) = cardinality(ends)))),
+    CONSTRAINT erased_row_or_letter CHECK (
+CASE
+    WHEN (dead_letter_id IS NULL) THEN (num_nulls(key_hash, lane) = 0)
+    ELSE (num_nonnulls(epoch, lane) = 0)
+END)
+);
+
+--
+-- Name: TABLE erased; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.erased IS 'What stands for each row of session_output and each dead letter that `publisher erase` has taken out.';
+
+--
+-- Name: COLUMN erased.erased_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.erased_id IS 'number of the row';
+
+--
+-- Name: COLUMN erased.erased_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.erased_at IS 'when it was erased';
+
+--
+-- Name: COLUMN erased.key_hash; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.key_hash IS 'outbox.key_hash(session key); NULL: a dead letter without a key';
+
+--
+-- Name: COLUMN erased.dead_letter_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.dead_letter_id IS 'number of the dead letter; NULL: a row of session_output';
+
+--
+-- Name: COLUMN erased.batch_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.batch_id IS 'the batch it was committed with';
+
+--
+-- Name: COLUMN erased.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.generation IS 'of that batch; 0: the ledger had it no more';
+
+--
+-- Name: COLUMN erased.epoch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.epoch IS 'lane epoch of that batch; NULL: a dead letter';
+
+--
+-- Name: COLUMN erased.lane; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.lane IS 'its lane; NULL: a dead letter';
+
+--
+-- Name: COLUMN erased.revision; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.revision IS 'its revision';
+
+--
+-- Name: COLUMN erased.topic_ids; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.topic_ids IS 'of each of its sessions: Kafka''s id of the input topic';
+
+--
+-- Name: COLUMN erased.partitions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.partitions IS 'input partition';
+
+--
+-- Name: COLUMN erased.ends; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.ends IS 'offset of the session''s last event';
+
+--
+-- Name: COLUMN erased.outputs; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.outputs IS 'how many outputs the session had';
+
+--
+-- Name: COLUMN erased.output_bytes; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.output_bytes IS 'bytes of all values';
+
+--
+-- Name: COLUMN erased.topics; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.topics IS 'output topics, each once';
+
+--
+-- Name: COLUMN erased.delivered_by; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.delivered_by IS 'seq of each delivery of the lane that counts it';
+
+--
+-- Name: COLUMN erased.was_parked; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased.was_parked IS 'it was put aside: outbox.parked had it';
+
+--
 -- Name: output_partition; Type: VIEW; Schema: outbox; Owner: -
 --
 
@@ -221,10 +359,10 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
      (b.sessions)::bigint AS sessions,
      b.output_events,
      b.output_bytes,
-     COALESCE(r.sessions, (0)::bigint) AS "coalesce",
-     COALESCE(r.events, (0)::bigint) AS "coalesce",
-     COALESCE(r.bytes, (0)::bigint) AS "coalesce"
-    FROM (( SELECT l.batch_id,
+     (COALESCE(r.sessions, (0)::bigint) + COALESCE(e.sessions, (0)::bigint)),
+     (COALESCE(r.events, (0)::bigint) + COALESCE(e.events, (0)::bigint)),
+     (COALESCE(r.bytes, (0)::bigint) + COALESCE(e.bytes, (0)::bigint))
+    FROM ((( SELECT l.batch_id,
              l.sessions,
              l.output_events,
              l.output_bytes
@@ -242,10 +380,17 @@ CREATE FUNCTION outbox.check_batch_counts(from_batch bigint, to_batch bigint) RE
                     FROM outbox.batch_rows(check_batch_counts.from_batch, check_batch_counts.to_batch) o(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
                   OFFSET 0) n
            GROUP BY n.batch_id) r ON ((r.batch_id = b.batch_id)))
+      LEFT JOIN ( SELECT x.batch_id,
+             sum(cardinality(x.ends)) AS sessions,
+             (sum(outbox.total(x.outputs)))::bigint AS events,
+             (sum(x.output_bytes))::bigint AS bytes
+            FROM outbox.erased x
+           WHERE ((x.lane IS NOT NULL) AND (x.batch_id >= check_batch_counts.from_batch) AND (x.batch_id <= check_batch_counts.to_batch))
+           GROUP BY x.batch_id) e ON ((e.batch_id = b.batch_id)))
    WHERE
          CASE
              WHEN (b.batch_id IS NULL) THEN true
-             WHEN (((b.sessions IS DISTINCT FROM COALESCE(r.sessions, (0)::bigint)) OR (b.output_events IS DISTINCT FROM COALESCE(r.events, (0)::bigint))) OR (b.output_bytes IS DISTINCT FROM COALESCE(r.bytes, (0)::bigint))) THEN ((r.batch_id IS NOT NULL) OR (( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
+             WHEN (((b.sessions IS DISTINCT FROM (COALESCE(r.sessions, (0)::bigint) + COALESCE(e.sessions, (0)::bigint))) OR (b.output_events IS DISTINCT FROM (COALESCE(r.events, (0)::bigint) + COALESCE(e.events, (0)::bigint)))) OR (b.output_bytes IS DISTINCT FROM (COALESCE(r.bytes, (0)::bigint) + COALESCE(e.bytes, (0)::bigint)))) THEN ((r.batch_id IS NOT NULL) OR (( SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]'::text)) AS range_agg
                 FROM outbox.output_partition p
                WHERE (NOT p.detaching)) @> b.batch_id))
              ELSE false
@@ -341,15 +486,19 @@ CREATE VIEW outbox.check_delivery_counts AS
     d.to_key,
     d.sessions,
     d.events,
-    r.sessions AS row_sessions,
-    r.events AS row_events
-   FROM (outbox.delivery d
+    (r.sessions + e.sessions) AS row_sessions,
+    (r.events + e.events) AS row_events
+   FROM ((outbox.delivery d
      CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(o.session_ends)), (0)::bigint) AS sessions,
             COALESCE(sum(cardinality(o.topics)), (0)::bigint) AS events
            FROM outbox.session_output o
           WHERE ((o.lane = d.lane) AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key) AND (NOT (EXISTS ( SELECT
                    FROM outbox.parked p
                   WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id) AND (p.after_seq < d.seq))))))) r)
+     CROSS JOIN LATERAL ( SELECT COALESCE(sum(cardinality(x.ends)), (0)::bigint) AS sessions,
+            (COALESCE(sum(outbox.total(x.outputs)), (0)::numeric))::bigint AS events
+           FROM outbox.erased x
+          WHERE ((x.epoch = d.epoch) AND (x.lane = d.lane) AND ((x.batch_id >= d.after_batch) AND (x.batch_id <= d.to_batch)) AND (d.seq = ANY (x.delivered_by)))) e)
   WHERE ((d.kind = 'delivery'::text) AND (d.after_batch IS NOT NULL));
 
 --
@@ -380,8 +529,8 @@ BEGIN
       AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]')
           && int8range(check_delivery_counts.from_batch, nullif(check_delivery_counts.to_batch, 9223372036854775807), '[]');
     RETURN QUERY EXECUTE $query$
-        SELECT d.epoch, d.lane, d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, r.sessions AS row_sessions,
-               r.events AS row_events
+        SELECT d.epoch, d.lane, d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, r.sessions + e.sessions AS row_sessions,
+               r.events + e.events AS row_events
         FROM outbox.delivery d
         CROSS JOIN LATERAL (
             SELECT coalesce(sum(cardinality(o.session_ends)), 0) AS sessions, coalesce(sum(cardinality(o.topics)), 0) AS events
@@ -392,6 +541,11 @@ BEGIN
                   SELECT FROM outbox.parked p
                   WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id AND p.after_seq < d.seq)
         ) r
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(cardinality(x.ends)), 0) AS sessions, coalesce(sum(outbox.total(x.outputs)), 0)::bigint AS events
+            FROM outbox.erased x
+            WHERE x.epoch = d.epoch AND x.lane = d.lane AND x.batch_id BETWEEN d.after_batch AND d.to_batch AND d.seq = ANY (x.delivered_by)
+        ) e
         WHERE d.kind = 'delivery' AND d.after_batch IS NOT NULL AND d.to_batch >= $1 AND d.to_batch <= $2
           AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') && int8range($1, nullif($2, 9223372036854775807), '[]')
     $query$ USING from_batch, to_batch, coalesce(first_batch, from_batch);
@@ -412,18 +566,34 @@ CREATE FUNCTION outbox.check_emitted_twice(from_batch bigint, to_batch bigint) R
     BEGIN ATOMIC
  SELECT min(o.session_key) AS min,
      o.revision,
-     s.topic_id,
-     s.partition,
-     s.end_offset,
+     o.topic_id,
+     o.partition,
+     o.end_offset,
      count(*) AS count,
      min(o.batch_id) AS min,
      max(o.batch_id) AS max
-    FROM (outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) o(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
-      CROSS JOIN LATERAL UNNEST(o.session_topic_ids, o.session_partitions, o.session_ends) s(topic_id, partition, end_offset))
-   WHERE (NOT (EXISTS ( SELECT
-            FROM outbox.parked p
-           WHERE ((p.session_key = o.session_key) AND (p.batch_id = o.batch_id)))))
-   GROUP BY s.topic_id, s.partition, s.end_offset, o.revision
+    FROM ( SELECT r.session_key,
+             r.batch_id,
+             r.revision,
+             s.topic_id,
+             s.partition,
+             s.end_offset
+            FROM (outbox.batch_rows(check_emitted_twice.from_batch, check_emitted_twice.to_batch) r(session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts, session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values", keys, headers, partitions, timestamps_ms)
+              CROSS JOIN LATERAL UNNEST(r.session_topic_ids, r.session_partitions, r.session_ends) s(topic_id, partition, end_offset))
+           WHERE (NOT (EXISTS ( SELECT
+                    FROM outbox.parked p
+                   WHERE ((p.session_key = r.session_key) AND (p.batch_id = r.batch_id)))))
+         UNION ALL
+          SELECT NULL::text,
+             x.batch_id,
+             x.revision,
+             s.topic_id,
+             s.partition,
+             s.end_offset
+            FROM (outbox.erased x
+              CROSS JOIN LATERAL UNNEST(x.topic_ids, x.partitions, x.ends) s(topic_id, partition, end_offset))
+           WHERE ((x.lane IS NOT NULL) AND (NOT x.was_parked) AND (x.batch_id >= check_emitted_twice.from_batch) AND (x.batch_id <= check_emitted_twice.to_batch))) o
+   GROUP BY o.topic_id, o.partition, o.end_offset, o.revision
   HAVING (count(*) > 1);
 END;
 
@@ -1381,6 +1551,276 @@ BEGIN
 END $$;
 
 --
+-- Name: erase_letters(bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_letters(letter_ids bigint[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    erased bigint;
+BEGIN
+    PERFORM outbox.lock_writer();
+    WITH gone AS (
+        DELETE FROM outbox.dead_letter d WHERE d.dead_letter_id = ANY (letter_ids) RETURNING d.*
+    )
+    INSERT INTO outbox.erased (key_hash, dead_letter_id, batch_id, generation, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
+        delivered_by, was_parked)
+    SELECT outbox.key_hash(g.session_key), g.dead_letter_id, g.batch_id, g.generation, g.revision, ARRAY[g.topic_id], ARRAY[g.partition],
+           ARRAY[g.last_offset], ARRAY[0], 0, '{}', '{}', false
+    FROM gone g;
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    RETURN erased;
+END $$;
+
+--
+-- Name: FUNCTION erase_letters(letter_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_letters(letter_ids bigint[]) IS 'Erases dead letters; returns how many. Under the writer lock.';
+
+--
+-- Name: erase_parked(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_parked(session_key text, batch_ids bigint[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    WITH deleted AS (
+        DELETE FROM outbox.parked p WHERE p.session_key = erase_parked.session_key AND p.batch_id = ANY (batch_ids) RETURNING p.epoch, p.lane
+    )
+    UPDATE outbox.lane l SET pruned_parked = l.pruned_parked + n.rows
+    FROM (SELECT d.epoch, d.lane, count(*) AS rows FROM deleted d GROUP BY d.epoch, d.lane) n
+    WHERE l.epoch = n.epoch AND l.lane = n.lane
+$$;
+
+--
+-- Name: FUNCTION erase_parked(session_key text, batch_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_parked(session_key text, batch_ids bigint[]) IS 'Part of erase_rows() and erase_traces().';
+
+--
+-- Name: erase_rows(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    first_batch CONSTANT bigint := (SELECT min(b) FROM unnest(batch_ids) b);
+    last_batch CONSTANT bigint := (SELECT max(b) FROM unnest(batch_ids) b);
+    ready bigint[];
+    erased bigint;
+BEGIN
+    PERFORM outbox.hold_for_erasure();
+    -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
+    PERFORM outbox.lock_writer();
+    SELECT coalesce(array_agg(r.batch_id), '{}') INTO ready
+    FROM outbox.rows_of_key(erase_rows.session_key, first_batch, last_batch) r
+    WHERE r.batch_id = ANY (batch_ids) AND r.is_delivered AND r.replays = '{}';
+    IF ready = '{}' THEN
+        RETURN 0;
+    END IF;
+    EXECUTE $query$
+        INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
+            delivered_by, was_parked)
+        SELECT outbox.key_hash($1), o.batch_id, coalesce(b.generation, 0), e.epoch, o.lane, o.revision, o.session_topic_ids, o.session_partitions,
+               o.session_ends, o.session_outputs, (SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v),
+               ARRAY(SELECT DISTINCT t FROM unnest(o.topics) t ORDER BY t),
+               ARRAY(SELECT d.seq
+                     FROM outbox.delivery d
+                     WHERE d.epoch = e.epoch AND d.lane = o.lane AND d.kind = 'delivery'
+                       AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+                       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
+                       AND (p.after_seq < d.seq) IS NOT TRUE
+                     ORDER BY d.seq),
+               p.batch_id IS NOT NULL
+        FROM outbox.session_output o
+        CROSS JOIN LATERAL (SELECT max(n.epoch) AS epoch FROM outbox.lane_epoch n WHERE n.from_batch <= o.batch_id) e
+        LEFT JOIN outbox.batch b ON b.batch_id = o.batch_id
+        LEFT JOIN outbox.parked p ON p.session_key = o.session_key AND p.batch_id = o.batch_id
+        WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
+    $query$ USING session_key, ready, first_batch, last_batch;
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    EXECUTE $query$
+        DELETE FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
+    $query$ USING session_key, ready, first_batch, last_batch;
+    PERFORM outbox.erase_parked(session_key, ready);
+    -- A cursor at an erased row becomes one at the row before it: no row that is kept lies between them.
+    EXECUTE $query$
+        UPDATE outbox.delivery d
+        SET after_key = CASE WHEN d.after_key = $1 AND d.after_batch = ANY ($2)
+                             THEN coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                            WHERE o.lane = d.lane AND o.batch_id = d.after_batch AND o.session_key < $1
+                                              AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+                             ELSE d.after_key END,
+            to_key = CASE WHEN d.to_key = $1 AND d.to_batch = ANY ($2)
+                          THEN coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                         WHERE o.lane = d.lane AND o.batch_id = d.to_batch AND o.session_key < $1
+                                           AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+                          ELSE d.to_key END
+        WHERE (d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2))
+    $query$ USING session_key, ready, first_batch, last_batch;
+    EXECUTE $query$
+        UPDATE outbox.replay r
+        SET cursor_key = coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                   WHERE o.batch_id = r.cursor_batch AND o.session_key < $1 AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+        WHERE r.cursor_key = $1 AND r.cursor_batch = ANY ($2)
+    $query$ USING session_key, ready, first_batch, last_batch;
+    RETURN erased;
+END $_$;
+
+--
+-- Name: FUNCTION erase_rows(session_key text, batch_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) IS 'Erases the rows of a session key in these batches that are delivered and that no replay needs; returns how many. Under the writer lock.';
+
+--
+-- Name: erase_traces(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    key_bytes CONSTANT bytea := convert_to(session_key, 'UTF8');
+    found record;
+    step bigint;
+BEGIN
+    changed := 0;
+    kept := '{}';
+    PERFORM outbox.hold_for_erasure();
+    PERFORM outbox.lock_writer();
+    DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    -- Where retention has dropped the rows, a cursor has nothing left to tell apart within the batch.
+    PERFORM outbox.erase_parked(session_key, ARRAY(
+        SELECT p.batch_id FROM outbox.parked p
+        WHERE p.session_key = erase_traces.session_key AND p.state <> 'parked'
+          AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch)));
+    UPDATE outbox.delivery d SET after_key = ''
+    WHERE d.after_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.after_batch BETWEEN k.from_batch AND k.to_batch);
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    UPDATE outbox.delivery d SET to_key = ''
+    WHERE d.to_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.to_batch BETWEEN k.from_batch AND k.to_batch)
+      AND d.to_batch < (SELECT coalesce(max(l.cursor_batch), 0) FROM outbox.lane l WHERE l.epoch = d.epoch AND l.lane = d.lane);
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    UPDATE outbox.replay r SET cursor_key = ''
+    WHERE r.cursor_key = session_key AND r.state IN ('done', 'cancelled')
+      AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE r.cursor_batch BETWEEN k.from_batch AND k.to_batch);
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    UPDATE outbox.replay r SET reason = replace(r.reason, quote_literal(session_key), '(erased)')
+    WHERE position(quote_literal(session_key) IN r.reason) > 0;
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.
+    FOR found IN
+        SELECT 'batch' AS relation, b.batch_id AS id, t.topic_id, p.partition,
+               CASE WHEN b.batch_id = newest.batch_id THEN
+                   CASE WHEN b.generation = (SELECT max(g.generation) FROM outbox.generation g) THEN 'the current position'
+                        ELSE 'the last position of generation ' || b.generation END END AS needed
+        FROM outbox.batch b
+        CROSS JOIN LATERAL (SELECT max(n.batch_id) AS batch_id FROM outbox.batch n WHERE n.generation = b.generation AND n.kind = 'stream') newest
+        CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
+        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
+        WHERE b.open_state::text LIKE '%"tombstones"%' AND position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+        UNION ALL
+        SELECT 'generation', g.generation, t.topic_id, p.partition,
+               CASE WHEN NOT EXISTS (SELECT FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream')
+                    THEN CASE WHEN g.generation = (SELECT max(n.generation) FROM outbox.generation n) THEN 'the current position'
+                              ELSE 'the last position of generation ' || g.generation END END
+        FROM outbox.generation g
+        CROSS JOIN LATERAL jsonb_each(g.open_state) AS t (topic_id, partitions)
+        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
+        WHERE position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+        UNION ALL
+        SELECT 'savepoint', s.savepoint_id, t.topic_id, p.partition, CASE WHEN s.deleted_at IS NULL THEN 'savepoint ' || s.name END
+        FROM outbox.savepoint s
+        CROSS JOIN LATERAL jsonb_each(s.open_state) AS t (topic_id, partitions)
+        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
+        WHERE position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+    LOOP
+        changed := changed + (found.needed IS NULL)::integer;
+        IF found.needed IS NOT NULL THEN
+            kept := kept || found.needed;
+        ELSIF found.relation = 'batch' THEN
+            UPDATE outbox.batch b SET open_state = b.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE b.batch_id = found.id;
+        ELSIF found.relation = 'generation' THEN
+            UPDATE outbox.generation g SET open_state = g.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE g.generation = found.id;
+        ELSE
+            UPDATE outbox.savepoint s SET open_state = s.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE s.savepoint_id = found.id;
+        END IF;
+    END LOOP;
+    kept := ARRAY(SELECT DISTINCT k FROM unnest(kept) k ORDER BY k);
+END $$;
+
+--
+-- Name: FUNCTION erase_traces(session_key text, OUT changed bigint, OUT kept text[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) IS 'Erases a session key where it stands beside rows and letters: cursors, replays, positions of the past. Returns the positions that still need it.';
+
+--
+-- Name: hold_for_erasure(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.hold_for_erasure() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
+    PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
+END $$;
+
+--
+-- Name: FUNCTION hold_for_erasure(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.hold_for_erasure() IS 'Keeps audits, resumes and replays from beginning until the transaction ends.';
+
+--
+-- Name: identity; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.identity (
+    singleton boolean DEFAULT true NOT NULL,
+    outbox_uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    cluster_id text,
+    transactional_id_prefix text,
+    output_topic_ids jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT identity_one_row CHECK (singleton),
+    CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
+);
+
+--
+-- Name: key_hash(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.key_hash(session_key text) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN sha256((uuid_send((SELECT i.outbox_uuid FROM outbox.identity i)) || convert_to(session_key, 'UTF8'::name)));
+
+--
+-- Name: FUNCTION key_hash(session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.key_hash(session_key text) IS 'What stands for a session key that was erased: SHA-256 of the outbox uuid''s 16 bytes and the key.';
+
+--
 -- Name: letters_kept(double precision); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1399,6 +1839,30 @@ FROM (
     FROM outbox.dead_letter d
 ) k
 $$;
+
+--
+-- Name: letters_of_key(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) RETURNS TABLE(dead_letter_id bigint, is_named boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER ROWS 10
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT d.dead_letter_id, d.session_key IS NOT NULL OR d.dead_letter_id = ANY (letter_ids)
+    FROM outbox.dead_letter d
+    WHERE d.session_key = letters_of_key.session_key
+       OR (d.session_key IS NULL
+           AND (d.dead_letter_id = ANY (letter_ids)
+                OR EXISTS (SELECT FROM unnest(d.event_values) v WHERE position(convert_to(letters_of_key.session_key, 'UTF8') IN v) > 0)
+                OR position(letters_of_key.session_key IN d.detail) > 0))
+    ORDER BY d.dead_letter_id
+$$;
+
+--
+-- Name: FUNCTION letters_of_key(session_key text, letter_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) IS 'Dead letters of a session key; is_named false: one without a key whose events hold its bytes.';
 
 --
 -- Name: lock_writer(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1565,6 +2029,44 @@ BEGIN
     SELECT coalesce(array_agg(e.epoch ORDER BY e.epoch), '{}') INTO pruned FROM ended e;
     DELETE FROM outbox.lane_epoch d WHERE d.epoch = ANY (pruned);
 END $$;
+
+--
+-- Name: prune_erased(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    pruned bigint;
+BEGIN
+    DELETE FROM outbox.erased d
+    WHERE d.erased_id IN (
+        SELECT x.erased_id
+        FROM outbox.erased x
+        WHERE x.batch_id < outbox.retention_floor() AND x.erased_at < now() - make_interval(secs => keep_s)
+          -- No reissue can come across its events again: no savepoint is older, and the current position is past them.
+          AND NOT EXISTS (SELECT FROM outbox.savepoint s WHERE s.deleted_at IS NULL AND s.created_at < x.erased_at)
+          AND NOT EXISTS (
+              SELECT FROM unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
+              WHERE e.end_offset >= (
+                  SELECT (coalesce(b.end_offsets, g.start_offsets) #>> ARRAY[e.topic_id, e.partition::text])::bigint
+                  FROM (SELECT n.generation, n.start_offsets FROM outbox.generation n ORDER BY n.generation DESC LIMIT 1) g
+                  LEFT JOIN LATERAL (
+                      SELECT n.end_offsets FROM outbox.batch n
+                      WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1) b ON true))
+        ORDER BY x.erased_id
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
+END $$;
+
+--
+-- Name: FUNCTION prune_erased(keep_s double precision, max_rows integer); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) IS 'Part of retention: deletes what stands for erased rows that nothing counts any more; returns how many.';
 
 --
 -- Name: prune_operations(double precision, integer); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1831,6 +2333,45 @@ SELECT least(
     (SELECT min(p.batch_id) FROM outbox.parked p WHERE p.state = 'parked'),
     (SELECT max(b.batch_id) FROM outbox.batch b))
 $$;
+
+--
+-- Name: rows_of_key(text, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.rows_of_key(session_key text, from_batch bigint, to_batch bigint) RETURNS TABLE(batch_id bigint, sessions integer, topics text[], keys bytea[], partitions integer[], is_delivered boolean, replays bigint[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 10
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+BEGIN
+    -- EXECUTE plans it with the bounds as constants, so that only the partitions of these batches are locked.
+    RETURN QUERY EXECUTE $query$
+        SELECT o.batch_id, cardinality(o.session_ends), o.topics, o.keys, o.partitions,
+               -- The lane is past the whole batch, so that no cursor of a lane names the row. A resume that did not end may have set it back.
+               coalesce((SELECT p.through_batch >= o.batch_id AND p.stopped_why IS DISTINCT FROM 'resuming'
+                         FROM outbox.lane_position p
+                         WHERE p.lane = o.lane AND p.epoch = (SELECT max(e.epoch) FROM outbox.lane_epoch e WHERE e.from_batch <= o.batch_id)), false),
+               -- A process that works on a replay may hold the row; one that stands at it continues after it.
+               ARRAY(SELECT r.replay_id
+                     FROM outbox.replay r
+                     WHERE r.from_batch <= o.batch_id AND r.to_batch >= o.batch_id
+                       AND (NOT r.only_keys OR EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id AND k.session_key = $1))
+                       AND CASE WHEN r.cursor_batch = o.batch_id AND r.cursor_key = $1 THEN r.state IN ('running', 'paused')
+                                ELSE (r.cursor_batch < o.batch_id OR (r.cursor_batch = o.batch_id AND r.cursor_key < $1))
+                                     AND r.lease_until >= now()
+                                     AND EXISTS (SELECT FROM pg_stat_activity a
+                                                 WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE) END
+                     ORDER BY r.replay_id)
+        FROM outbox.session_output o
+        WHERE o.session_key = $1 AND o.batch_id >= $2 AND o.batch_id <= $3
+        ORDER BY o.batch_id
+    $query$ USING session_key, from_batch, to_batch;
+END $_$;
+
+--
+-- Name: FUNCTION rows_of_key(session_key text, from_batch bigint, to_batch bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.rows_of_key(session_key text, from_batch bigint, to_batch bigint) IS 'The rows of a session key in a range of batches: whether its lane has delivered each, and the replays that need it as it is.';
 
 --
 -- Name: server_identity(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -4012,20 +4553,16 @@ ALTER TABLE outbox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS 
 );
 
 --
--- Name: identity; Type: TABLE; Schema: outbox; Owner: -
+-- Name: erased_erased_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
-CREATE TABLE outbox.identity (
-    singleton boolean DEFAULT true NOT NULL,
-    outbox_uuid uuid DEFAULT gen_random_uuid() NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    cluster_id text,
-    transactional_id_prefix text,
-    output_topic_ids jsonb DEFAULT '{}'::jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT identity_one_row CHECK (singleton),
-    CONSTRAINT identity_output_topic_ids_object CHECK ((jsonb_typeof(output_topic_ids) = 'object'::text))
+ALTER TABLE outbox.erased ALTER COLUMN erased_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outbox.erased_erased_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -4513,6 +5050,13 @@ ALTER TABLE ONLY outbox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (epoch, lane, seq);
 
 --
+-- Name: erased erased_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.erased
+    ADD CONSTRAINT erased_pkey PRIMARY KEY (erased_id);
+
+--
 -- Name: generation generation_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -4710,6 +5254,24 @@ CREATE INDEX delivery_batches_idx ON outbox.delivery USING gist (int8range(LEAST
 CREATE INDEX delivery_committed_at_idx ON outbox.delivery USING btree (committed_at);
 
 --
+-- Name: erased_batch_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX erased_batch_idx ON outbox.erased USING btree (batch_id);
+
+--
+-- Name: erased_delivery_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX erased_delivery_idx ON outbox.erased USING btree (epoch, lane, batch_id);
+
+--
+-- Name: erased_key_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX erased_key_idx ON outbox.erased USING btree (key_hash);
+
+--
 -- Name: parked_batch_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
@@ -4857,6 +5419,7 @@ GRANT USAGE ON SCHEMA outbox TO outbox_writer;
 GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
 GRANT USAGE ON SCHEMA outbox TO outbox_retention;
+GRANT USAGE ON SCHEMA outbox TO outbox_eraser;
 
 --
 -- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -
@@ -4864,6 +5427,8 @@ GRANT USAGE ON SCHEMA outbox TO outbox_retention;
 
 REVOKE ALL ON FUNCTION outbox.total("values" integer[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_auditor;
 
 --
 -- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
@@ -4897,6 +5462,16 @@ GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.batch TO outbox_retention;
+GRANT SELECT ON TABLE outbox.batch TO outbox_eraser;
+
+--
+-- Name: TABLE erased; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.erased TO outbox_writer;
+GRANT SELECT ON TABLE outbox.erased TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.erased TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.erased TO outbox_eraser;
 
 --
 -- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
@@ -4906,6 +5481,7 @@ GRANT SELECT ON TABLE outbox.output_partition TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_writer;
 GRANT SELECT ON TABLE outbox.output_partition TO outbox_retention;
+GRANT SELECT ON TABLE outbox.output_partition TO outbox_eraser;
 
 --
 -- Name: FUNCTION check_batch_counts(from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
@@ -5143,6 +5719,7 @@ GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO o
 GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
 GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.generation TO outbox_eraser;
 
 --
 -- Name: COLUMN generation.generation; Type: ACL; Schema: outbox; Owner: -
@@ -5347,12 +5924,102 @@ GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bi
 GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_retention;
 
 --
+-- Name: FUNCTION erase_letters(letter_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION erase_parked(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_parked(session_key text, batch_ids bigint[]) FROM PUBLIC;
+
+--
+-- Name: FUNCTION erase_rows(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION erase_traces(session_key text, OUT changed bigint, OUT kept text[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION hold_for_erasure(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.hold_for_erasure() FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.hold_for_erasure() TO outbox_eraser;
+
+--
+-- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.identity TO outbox_writer;
+GRANT SELECT ON TABLE outbox.identity TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.identity TO outbox_eraser;
+
+--
+-- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(timeline) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.cluster_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(cluster_id) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.transactional_id_prefix; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: COLUMN identity.output_topic_ids; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
+
+--
+-- Name: FUNCTION key_hash(session_key text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.key_hash(session_key text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.key_hash(session_key text) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.key_hash(session_key text) TO outbox_publisher;
+GRANT ALL ON FUNCTION outbox.key_hash(session_key text) TO outbox_auditor;
+GRANT ALL ON FUNCTION outbox.key_hash(session_key text) TO outbox_eraser;
+
+--
 -- Name: FUNCTION letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) TO outbox_retention;
 GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION letters_of_key(session_key text, letter_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) TO outbox_eraser;
 
 --
 -- Name: FUNCTION lock_writer(); Type: ACL; Schema: outbox; Owner: -
@@ -5391,6 +6058,13 @@ GRANT ALL ON FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer,
 
 REVOKE ALL ON FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[]) TO outbox_retention;
+
+--
+-- Name: FUNCTION prune_erased(keep_s double precision, max_rows integer); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) TO outbox_retention;
 
 --
 -- Name: FUNCTION prune_operations(keep_s double precision, max_rows integer, OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
@@ -5467,6 +6141,13 @@ GRANT ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], la
 REVOKE ALL ON FUNCTION outbox.retention_floor() FROM PUBLIC;
 
 --
+-- Name: FUNCTION rows_of_key(session_key text, from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.rows_of_key(session_key text, from_batch bigint, to_batch bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.rows_of_key(session_key text, from_batch bigint, to_batch bigint) TO outbox_eraser;
+
+--
 -- Name: FUNCTION server_identity(OUT system_identifier bigint, OUT timeline integer); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -5475,6 +6156,7 @@ GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT t
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_auditor;
 GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_retention;
+GRANT ALL ON FUNCTION outbox.server_identity(OUT system_identifier bigint, OUT timeline integer) TO outbox_eraser;
 
 --
 -- Name: FUNCTION try_json(value bytea); Type: ACL; Schema: outbox; Owner: -
@@ -5493,6 +6175,7 @@ GRANT SELECT ON TABLE outbox.alembic_version TO outbox_writer;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_retention;
+GRANT SELECT ON TABLE outbox.alembic_version TO outbox_eraser;
 
 --
 -- Name: TABLE dead_letter; Type: ACL; Schema: outbox; Owner: -
@@ -5704,6 +6387,7 @@ GRANT SELECT ON TABLE outbox.operation TO outbox_auditor;
 GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_publisher;
 GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_retention;
+GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_eraser;
 
 --
 -- Name: COLUMN operation.host; Type: ACL; Schema: outbox; Owner: -
@@ -5712,6 +6396,7 @@ GRANT INSERT(os_user) ON TABLE outbox.operation TO outbox_retention;
 GRANT INSERT(host) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(host) ON TABLE outbox.operation TO outbox_publisher;
 GRANT INSERT(host) ON TABLE outbox.operation TO outbox_retention;
+GRANT INSERT(host) ON TABLE outbox.operation TO outbox_eraser;
 
 --
 -- Name: COLUMN operation.command; Type: ACL; Schema: outbox; Owner: -
@@ -5720,6 +6405,7 @@ GRANT INSERT(host) ON TABLE outbox.operation TO outbox_retention;
 GRANT INSERT(command) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(command) ON TABLE outbox.operation TO outbox_publisher;
 GRANT INSERT(command) ON TABLE outbox.operation TO outbox_retention;
+GRANT INSERT(command) ON TABLE outbox.operation TO outbox_eraser;
 
 --
 -- Name: COLUMN operation.arguments; Type: ACL; Schema: outbox; Owner: -
@@ -5728,6 +6414,7 @@ GRANT INSERT(command) ON TABLE outbox.operation TO outbox_retention;
 GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_publisher;
 GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_retention;
+GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_eraser;
 
 --
 -- Name: COLUMN operation.result; Type: ACL; Schema: outbox; Owner: -
@@ -5736,6 +6423,7 @@ GRANT INSERT(arguments) ON TABLE outbox.operation TO outbox_retention;
 GRANT INSERT(result) ON TABLE outbox.operation TO outbox_writer;
 GRANT INSERT(result) ON TABLE outbox.operation TO outbox_publisher;
 GRANT INSERT(result) ON TABLE outbox.operation TO outbox_retention;
+GRANT INSERT(result) ON TABLE outbox.operation TO outbox_eraser;
 
 --
 -- Name: TABLE audit_operation; Type: ACL; Schema: outbox; Owner: -
@@ -5908,44 +6596,6 @@ GRANT SELECT ON TABLE outbox.audit_undelivered TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_undelivered_row TO outbox_auditor;
-
---
--- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT ON TABLE outbox.identity TO outbox_writer;
-GRANT SELECT ON TABLE outbox.identity TO outbox_publisher;
-GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
-
---
--- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(timeline) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.cluster_id; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(cluster_id) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.transactional_id_prefix; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(transactional_id_prefix) ON TABLE outbox.identity TO outbox_publisher;
-
---
--- Name: COLUMN identity.output_topic_ids; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT UPDATE(output_topic_ids) ON TABLE outbox.identity TO outbox_publisher;
 
 --
 -- Name: TABLE parked_topic; Type: ACL; Schema: outbox; Owner: -

@@ -56,6 +56,11 @@ app = command_line(
             "publisher.commands.retention:app",
         ),
         DeferredCommand(
+            "erase",
+            "Erase all that the outbox keeps of session keys. Cannot be undone.",
+            "publisher.commands.erase:erase",
+        ),
+        DeferredCommand(
             "replay",
             "Send delivered outputs once more, exactly once each.",
             "publisher.commands.replay:app",

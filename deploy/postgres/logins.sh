@@ -21,7 +21,7 @@ SET client_min_messages = warning;
 SELECT 'CREATE DATABASE outbox' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'outbox') \gexec
 BEGIN;
 SELECT format('CREATE ROLE %I', name)
-FROM unnest(ARRAY['outbox_writer', 'outbox_publisher', 'outbox_auditor', 'outbox_retention', 'outbox_owner', 'spark_job', 'publisher', 'auditor',
+FROM unnest(ARRAY['outbox_writer', 'outbox_publisher', 'outbox_auditor', 'outbox_retention', 'outbox_eraser', 'outbox_owner', 'spark_job', 'publisher', 'auditor',
     'retention']) AS name
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) \gexec
 ALTER ROLE postgres PASSWORD :'postgres';
@@ -36,7 +36,7 @@ GRANT outbox_auditor TO auditor;
 GRANT outbox_retention TO retention;
 REVOKE ALL ON DATABASE outbox FROM PUBLIC;
 GRANT CONNECT, CREATE ON DATABASE outbox TO outbox_owner;
-GRANT CONNECT ON DATABASE outbox TO outbox_writer, outbox_publisher, outbox_auditor, outbox_retention;
+GRANT CONNECT ON DATABASE outbox TO outbox_writer, outbox_publisher, outbox_auditor, outbox_retention, outbox_eraser;
 -- Dead letters are staged in a temporary table.
 GRANT TEMPORARY ON DATABASE outbox TO outbox_writer;
 COMMIT;

@@ -11,6 +11,7 @@ import structlog
 
 from db.statements import queries
 from publisher.audit.deliveries import check_deliveries, check_parked
+from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport, Check
 from publisher.audit.ledger import check_ledger
 from publisher.audit.readback import kafka
@@ -57,7 +58,11 @@ def audit(
         report.counted |= {"sessions": sessions, "output_events": events}
         report.checks += check_ledger(connection, scope, phase("ledger and rows", sessions))
         report.checks += check_deliveries(connection, scope)
-        report.checks += [*check_parked(connection, scope), _undelivered(connection)]
+        report.checks += [
+            *check_parked(connection, scope),
+            check_erased(connection, scope),
+            _undelivered(connection),
+        ]
         if state is not None:
             found = kafka.run(connection, settings, state, folder, request.keys_file, phase)
             report.checks += found.checks
@@ -87,8 +92,10 @@ def _begin(
     }
     state = states.load(folder, asked)
     if state is not None and not Scope.from_json(state.scope).still_kept(scope):
-        # Its connection ended with it, and retention was free to drop what it had frozen.
-        _log.warning("audit_begins_anew", reason="retention dropped outputs after this state was written")
+        # Its connection ended with it, and retention and erasure were free to take out what it had frozen.
+        _log.warning(
+            "audit_begins_anew", reason="outputs were dropped or erased after this state was written"
+        )
         states.forget(folder)
         state = None
     if state is None:

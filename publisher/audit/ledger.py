@@ -3,7 +3,8 @@
 What is wrong is decided by the views and functions that docs/audit.md has for people, too (`check_...`, `audit_ledger`): here are the
 ranges and the words.
 
-Rows never change, retention is held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every later snapshot.
+Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every
+later snapshot.
 All that reads a range's rows comes together: Postgres has them at hand then, where lane after lane it would read the table from disk once
 a lane.
 """

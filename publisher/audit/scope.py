@@ -10,6 +10,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
+from publisher.outbox.erased import newest_erasure
 from publisher.protocol.cursor import Cursor
 from service.errors import SettingsError
 
@@ -46,7 +47,7 @@ class Scope:
 
     `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each run of
     audited batches whose rows are kept; between two of them retention has dropped partitions. `to_end`: nothing is left out
-    after `last`.
+    after `last`. `erasures`: number of the newest row of `outbox.erased`.
     """
 
     ledger_from: int | None
@@ -58,6 +59,7 @@ class Scope:
     epochs: list[tuple[int, int, int]]
     cursors: dict[tuple[int, int], Cursor]
     resumes: list[RecordedResume] = field(default_factory=list)
+    erasures: int = 0
 
     @property
     def complete(self) -> bool:
@@ -78,8 +80,8 @@ class Scope:
         return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
 
     def still_kept(self, now: "Scope") -> bool:
-        """Whether the rows of all of these batches are still there in a scope that was frozen later, with the same limits."""
-        return all(now.holds(begin, end) for begin, end in self.kept)
+        """Whether all rows of these batches are still there in a scope that was frozen later, with the same limits."""
+        return self.erasures == now.erasures and all(now.holds(begin, end) for begin, end in self.kept)
 
     def copies(self, epoch: int, lane: int, place: Cursor, parked_after: int | None = None) -> int:
         """Return how often a lane may have sent a row: between two resumes a lane only goes forward.
@@ -129,6 +131,7 @@ class Scope:
             "last": self.last,
             "kept": self.kept,
             "to_end": self.to_end,
+            "erasures": self.erasures,
             "epochs": self.epochs,
             "cursors": [
                 [epoch, lane, cursor.batch_id, cursor.session_key]
@@ -184,6 +187,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         epochs = connection.execute(_LEDGER["epochs"]).fetchall()
         cursors = connection.execute(_DELIVERIES["cursors"]).fetchall()
         resumes = connection.execute(_DELIVERIES["resumes"]).fetchall()
+        erasures = newest_erasure(connection)
     end = ledger_to or 0
     rows_from = max(1, partitions[0][0]) if partitions else None
     # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
@@ -205,6 +209,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
             RecordedResume(epoch, lane, seq, Cursor(after, after_key), Cursor(to, to_key), note)
             for epoch, lane, seq, after, after_key, to, to_key, note in resumes
         ],
+        erasures=erasures,
     )
 
 

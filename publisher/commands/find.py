@@ -8,6 +8,7 @@ import typer
 from publisher.commands.common import database
 from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
 from publisher.lookup.records import Copy
+from publisher.outbox.erased import ErasedSession, erased_of_key
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.commands.tables import Table
@@ -32,16 +33,17 @@ def find(
     """Show each output of a session key, its state, and the partitions and offsets at which Kafka has it. Reads only.
 
     Without --scan Kafka is read only within the offsets that were recorded of the output's delivery. Exits with 1 where the outbox has no
-    output of this key, or Kafka lacks a delivered one that was looked for.
+    output of this key, or Kafka lacks a delivered one that was looked for. Of what was erased, text says when; --json leaves it out.
     """
     settings = load_settings(config)
     with database(settings, "find") as connection:
         outputs = outputs_of_key(connection, session_key, topic)
+        erased = erased_of_key(connection, session_key)
     found = found_in_kafka(settings.kafka, outputs, scan=scan)
     if as_json:
         print_json([output_as_json(output, found.get(output.identity, [])) for output in outputs])
     else:
-        _print(session_key, outputs, found, scan=scan)
+        _print(session_key, outputs, erased, found, scan=scan)
     lost = [output for output in outputs if looked_for(output, scan=scan) and output.identity not in found]
     raise typer.Exit(1 if lost or not outputs else 0)
 
@@ -52,9 +54,18 @@ def output_as_json(output: Output, found: Sequence[Copy]) -> dict[str, Any]:
 
 
 def _print(
-    session_key: str, outputs: Sequence[Output], found: Mapping[Identity, list[Copy]], *, scan: bool
+    session_key: str,
+    outputs: Sequence[Output],
+    erased: Sequence[ErasedSession],
+    found: Mapping[Identity, list[Copy]],
+    *,
+    scan: bool,
 ) -> None:
     out = console()
+    for each in erased:
+        out.print(str(each))
+    if not outputs and erased:
+        return
     if not outputs:
         out.print(
             f"the outbox has no output of session key {session_key!r}: `spark-job dead-letters list --key` shows its dead letters"

@@ -11,6 +11,7 @@ from publisher.commands.find import output_as_json, print_outputs
 from publisher.lookup.outputs import Output, found_in_kafka, looked_for, outputs_of_id
 from publisher.lookup.positions import FoundThere, OutboxId, Position, find_there, parse_place
 from publisher.lookup.records import RecordThere, record_at
+from publisher.outbox.erased import erased_at_end
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.commands.tables import Table
@@ -58,8 +59,12 @@ def _output(
 ) -> bool:
     outputs = outputs_of_id(connection, wanted)
     copies = found_in_kafka(settings.kafka, outputs)
+    erased = erased_at_end(connection, *wanted.end) if not outputs else []
     if as_json:
         print_json([output_as_json(each, copies.get(each.identity, [])) for each in outputs])
+    elif erased:
+        for each in erased:
+            console().print(str(each))
     elif not outputs:
         console().print(f"the outbox has no output {wanted}: it was never made, or retention has dropped it")
     else:
@@ -91,6 +96,14 @@ def _record(
     if record is not None and record.outbox_id is not None:
         outputs = _of_record(connection, record)
     there = find_there(connection, wanted)
+    erased = [
+        each
+        for place in [
+            *([] if record is None else _ends(record)),
+            *(wanted._replace(topic=t) for t in there.topic_ids),
+        ]
+        for each in erased_at_end(connection, *place)
+    ]
     # One that a publisher sent is no input of this job, unless somebody feeds an output topic to it.
     if as_json:
         print_json(
@@ -103,22 +116,41 @@ def _record(
             }
         )
     else:
-        _print_record(wanted, record, unread, outputs, there)
+        for each in erased:
+            console().print(str(each))
+        _print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
     return bool(outputs or there.candidates or there.letters)
 
 
 def _of_record(connection: psycopg.Connection[Any], record: RecordThere) -> list[Output]:
-    try:
-        wanted = parse_place(record.outbox_id or "")
-    except ValueError:
-        return []
-    if not isinstance(wanted, OutboxId):
+    wanted = _output_of(record)
+    if wanted is None:
         return []
     return [each for each in outputs_of_id(connection, wanted) if each.revision == record.revision]
 
 
+def _ends(record: RecordThere) -> list[Position]:
+    """Return where the session of a record that a publisher sent ended."""
+    wanted = _output_of(record)
+    return [] if wanted is None else [wanted.end]
+
+
+def _output_of(record: RecordThere) -> OutboxId | None:
+    try:
+        wanted = parse_place(record.outbox_id or "")
+    except ValueError:
+        return None
+    return wanted if isinstance(wanted, OutboxId) else None
+
+
 def _print_record(
-    wanted: Position, record: RecordThere | None, unread: str, outputs: list[Output], there: FoundThere
+    wanted: Position,
+    record: RecordThere | None,
+    unread: str,
+    outputs: list[Output],
+    there: FoundThere,
+    *,
+    is_erased: bool,
 ) -> None:
     out = console()
     if unread:
@@ -130,16 +162,16 @@ def _print_record(
     elif record.outbox_id is not None:
         replay = "" if record.replay is None else f", sent by replay {record.replay}"
         out.print(f"outbox-id {record.outbox_id}, revision {record.revision}{replay}")
-        if not outputs:
+        if not outputs and not is_erased:
             out.print(
                 "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"
             )
         _print_deliveries(outputs)
     if there.candidates or there.letters:
         _print_there(there)
-    elif not there.topic_ids and not outputs:
+    elif not there.topic_ids and not outputs and not is_erased:
         out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
-    elif not outputs:
+    elif not outputs and not is_erased:
         out.print(
             "no session and no dead letter has that event: it was not read yet, or its session is still open"
         )

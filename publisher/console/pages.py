@@ -15,6 +15,7 @@ from publisher.console.reader import Connection, Found, read
 from publisher.console.schemas import ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_places, read_story
+from publisher.outbox.erased import erased_of_key
 from publisher.retention.survey import survey
 from publisher.status.publisher_status import read_lanes
 from service.settings import Settings
@@ -272,6 +273,9 @@ def _session(asked: Asked) -> Found:
         raise WrongAddressError("a session key has no NUL")
     story = read_story(asked.connection, key, asked.number("before", _LAST), asked.shown)
     if not story["sessions"] and not story["letters"] and not story["parked"]:
+        if erased := erased_of_key(asked.connection, key):
+            at = max(each.erased_at for each in erased)
+            raise NotThereError(f"The sessions of this key were erased, the last of them at {at:%F %T}.")
         raise NotThereError(f"The outbox has neither a session nor a dead letter with the key {key!r}.")
     story["kafka"] = None
     if asked.text("kafka"):

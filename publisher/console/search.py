@@ -7,8 +7,17 @@ from confluent_kafka import KafkaException
 from db import windows
 from db.statements import queries
 from publisher.console.reader import Connection, permitted
-from publisher.lookup.positions import Candidate, LetterThere, OutboxId, Position, find_there, parse_place
+from publisher.lookup.positions import (
+    MOST_CANDIDATES,
+    Candidate,
+    LetterThere,
+    OutboxId,
+    Position,
+    find_there,
+    parse_place,
+)
 from publisher.lookup.records import RecordThere, record_at
+from publisher.outbox.erased import erased_at_end, erased_of_key
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 
@@ -38,6 +47,11 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     # A key may look like anything.
     if _is_key(connection, query):
         outcome.key, outcome.meant = query, "a session key"
+        return outcome
+    erased = erased_of_key(connection, query)
+    if erased:
+        outcome.meant = "a session key"
+        outcome.notes += map(str, erased[:MOST_CANDIDATES])
         return outcome
     try:
         place = parse_place(query)
@@ -97,6 +111,10 @@ def _input(
         outcome.key = exact[0]
         return
     outcome.candidates, outcome.letters = there.candidates, there.letters
+    if not exact:
+        for topic_id in there.topic_ids:
+            gone = erased_at_end(connection, topic_id, place.partition, place.offset)
+            outcome.notes += map(str, gone)
     if not exact and there.candidates and not is_end:
         # Sessions overlap there; the record's key tells whose event it is, where producers use the session's.
         record = _record(kafka, place, outcome)

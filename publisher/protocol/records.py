@@ -17,6 +17,8 @@ Header = tuple[str, str | bytes | None]
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 Produce = Callable[..., None]
 
+ERASED_HEADER = "outbox-erased"
+"""On tombstones of `publisher erase`, instead of an `outbox-id`: the uuid of the outbox."""
 ANY_PARTITION = -1
 SENT_NOW = 0
 """librdkafka's timestamp for "the time of sending"; so a record of 1970-01-01 00:00 UTC cannot be sent."""

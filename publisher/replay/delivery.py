@@ -288,7 +288,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         if self._replay.rows_total != sum(sent):
             reason = (
                 f"{StopReason.ROWS_GONE}: {self._replay.rows_total} rows were counted when it was made, {sent[0]} were sent and {sent[1]} "
-                "left out: rows were deleted or parked meanwhile"
+                "left out: rows were erased, deleted or parked meanwhile"
             )
         reach("replay.before_done")
         if not self._held().finish(connection, reason):

@@ -50,6 +50,7 @@ def prune(
     # Before the ledger: an epoch and its lanes name rows of it.
     epochs = _prune_epochs(connection, keep_s)
     batches = _prune_batches(connection, keep_s, rows_at_once)
+    _repeat(connection, "erased", _PRUNING["erased"], rows_at_once, keep_s)
     reach("retention.after_ledger")
     processes = _repeat(connection, "processes", _PRUNING["processes"], rows_at_once, keep_s)
     _repeat(connection, "replay_keys", _PRUNING["replay_keys"], rows_at_once, keep_s)

@@ -55,9 +55,10 @@ _STORED_BYTES_PER_BATCH = 8 << 20
 _EVENT_BYTES_PER_BATCH = 64 << 20
 """Of letters `malformed`: the events of a session are far apart."""
 _READ = (
-    "other events of its session were read: they are in an output, in another letter, or still open. "
+    "other events of its session were read: they are in an output, in another letter, still open, or erased. "
     "`spark-job savepoint restore --policy reissue` reads the input again"
 )
+_GONE = "it is not there any more: retention removed it, or it was erased"
 _PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
 
 
@@ -341,8 +342,13 @@ class Retry:
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
         end, topics = (now.end, now.generation.topics) if now else (Offsets(), {})
-        found = ((letter, refusal(letter, by_id[letter.dead_letter_id], end, topics)) for letter in letters)
-        return {letter.dead_letter_id: because for letter, because in found if because}
+        gone = {each.dead_letter_id: _GONE for each in letters if each.dead_letter_id not in by_id}
+        found = (
+            (each.dead_letter_id, refusal(each, by_id[each.dead_letter_id], end, topics))
+            for each in letters
+            if each.dead_letter_id in by_id
+        )
+        return gone | {number: because for number, because in found if because}
 
     def _schemas(self, assembly: AssemblySettings) -> Schemas:
         if assembly.format in ("json", "bytes"):

@@ -1,7 +1,7 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction.
 
 1. The writer lock: from here on no other run can write, and a zombie stops.
-2. Continuity: the ledger ends where this batch starts.
+2. Continuity: the ledger ends where this batch starts. A reissue leaves out what was erased.
 3. One row for each session key and part, by binary COPY.
 4. Dead letters, and those that the rows resolve.
 5. The ledger row last: the publisher follows it.
@@ -28,6 +28,7 @@ from spark_job.recovery.positions.position import InputPosition
 from spark_job.sink import batch, ledger, storing, superseded
 from spark_job.sink.batch import BatchResult, OutputRow
 from spark_job.sink.computed import BatchRange, ComputedBatch
+from spark_job.sink.erased import ErasedKeys
 from spark_job.sink.ledger import LedgerEntry, LedgerState
 
 log = structlog.get_logger()
@@ -88,6 +89,10 @@ class Sink:
             reach("sink.after_lock")
             state = self._check(planned)
             reach("sink.after_continuity")
+            if (erased := ErasedKeys.read(self._connection, self.position)) is not None:
+                whole, result = result, erased.left_out(result)
+                parts = batch.parts(result.sessions, self._max_row_bytes)
+                _report_erased(whole, result)
             first_id = state.next_batch
             for part, rows in enumerate(parts):
                 storing.copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
@@ -176,6 +181,12 @@ class Sink:
             next_id = ledger.read_state(self._connection).next_batch
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
             ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+
+
+def _report_erased(whole: BatchResult, left: BatchResult) -> None:
+    sessions, letters = len(whole.sessions) - len(left.sessions), len(whole.letters) - len(left.letters)
+    if sessions or letters:
+        log.info("erased_left_out", sessions=sessions, letters=letters)
 
 
 @best_effort("metrics of a batch")

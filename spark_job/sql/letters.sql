@@ -150,7 +150,7 @@ WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
 -- Which of some sessions, by their places from 0 on, have events that were read by others than the letters that say they could not be: an output
--- of a range of batches or another letter has them.
+-- of a range of batches or another letter has them, or one had them that was erased.
 SELECT k.place - 1
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
@@ -163,6 +163,9 @@ WHERE EXISTS (
             unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
         WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = k.session_key
             AND s.topic_id = k.topic_id AND s.partition = k.partition AND s.first_offset <= k.last_offset AND s.end_offset >= k.first_offset)
+    OR EXISTS (
+        SELECT FROM outbox.erased x, unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
+        WHERE x.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset >= k.first_offset)
 
 -- name: resolve_retried
 -- Each by the batch that holds its session. Of a session's events that were malformed, each has a letter of its own.

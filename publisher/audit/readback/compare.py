@@ -19,6 +19,8 @@ VISIT = Struct("<8sHiqiiqq")
 
 OTHER_OUTBOX = "records_of_other_outboxes"
 """What `Comparison.judge` calls a record with an outbox-id of another outbox's input."""
+ERASED = "records_of_erased_outputs"
+"""What it calls one whose row was erased."""
 
 
 class Visit(NamedTuple):

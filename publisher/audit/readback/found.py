@@ -21,6 +21,7 @@ from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import committed_reader, reading
+from publisher.protocol.records import ERASED_HEADER
 from service.errors import UnavailableError
 from service.kafka_reading import EndNotReachedError, RangeReader
 from service.record_headers import headers_of
@@ -90,7 +91,7 @@ class FoundReader:
         return passed
 
     def _keep(self, topic: int, message: Message, offset: int) -> None:
-        outbox_id, revision, replay, own = b"", 0, NOT_REPLAYED, []
+        outbox_id, revision, replay, own, ends_erased = b"", 0, NOT_REPLAYED, [], False
         for header in headers_of(message):
             name, value = header
             if is_own(name):
@@ -101,6 +102,11 @@ class FoundReader:
                 revision = int(value) if value and value.isdigit() and len(value) < 10 else NONE
             elif name == "outbox-replay":
                 replay = short_hash(value or b"")
+            elif name == ERASED_HEADER:
+                ends_erased = True
+        if ends_erased and not outbox_id:
+            self._count("tombstones_of_erasure")
+            return
         session, _, _ = outbox_id.rpartition(b"/")
         place, _, input_offset = session.rpartition(b"/")
         if not (input_offset.isdigit() and len(input_offset) < 19):

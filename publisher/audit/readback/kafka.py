@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
+from publisher.audit.erased import ErasedPlaces, read_places, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
-from publisher.audit.readback.compare import OTHER_OUTBOX, VISIT, Comparison, Visit
+from publisher.audit.readback.compare import ERASED, OTHER_OUTBOX, VISIT, Comparison, Visit
 from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
@@ -160,10 +161,10 @@ def run(
     with LostRows(folder) as lost:
         numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
-            judge=_judge(scope, state, set(input_ids), revision, bounds),
+            judge=_judge(scope, state, read_places(connection), set(input_ids), revision, bounds),
             on_lost=lost.add,
             compacted=frozenset(numbers[name] for name in state.compacted),
-            shared={numbers[name] for name in state.foreign},
+            shared={numbers[name] for name in {*state.foreign, *read_topics(connection)} if name in numbers},
         )
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
@@ -200,6 +201,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 def _judge(
     scope: Scope,
     state: AuditState,
+    erased: ErasedPlaces,
     input_ids: set[str],
     revision: int | None,
     bounds: list[dict[str, dict[str, int]]],
@@ -219,6 +221,8 @@ def _judge(
     def judge(record: ReceivedOutput) -> str | None:
         if not own[record.input_place]:
             return OTHER_OUTBOX
+        if record.revision in erased.get((state.places[record.input_place], record.input_offset), ()):
+            return ERASED
         if scope.to_end and scope.complete:
             return None
         after = record.revision == revision and record.input_offset >= lower[record.input_place]

@@ -18,6 +18,9 @@ SELECT outbox.prune_parked(%(keep_s)s, %(rows)s)
 -- name: epochs
 SELECT outbox.prune_epochs(%(keep_s)s)
 
+-- name: erased
+SELECT outbox.prune_erased(%(keep_s)s, %(rows)s)
+
 -- name: processes
 SELECT outbox.prune_processes(%(keep_s)s, %(rows)s)
 

@@ -162,6 +162,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0009",
         "applied 0010",
         "applied 0011",
+        "applied 0012",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout

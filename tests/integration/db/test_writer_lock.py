@@ -17,7 +17,7 @@ from spark_job.recovery import ownership
 from spark_job.recovery.positions.generations import Connection
 from tests.support.sink.batches import SinkRun, session
 
-WRITER, PUBLISHER, AUDITOR, RETENTION = ROLES
+WRITER, PUBLISHER, AUDITOR, RETENTION, _ = ROLES
 FORMER = "SELECT pg_advisory_lock(hashtextextended('outbox.writer', 0))"
 """How the release before takes the lock, but for the whole session."""
 

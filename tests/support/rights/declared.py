@@ -3,9 +3,9 @@
 from db.migrate import ROLES
 from tests.support.outbox.valid_rows import VALID
 
-WRITER, PUBLISHER, AUDITOR, RETENTION = ROLES
+WRITER, PUBLISHER, AUDITOR, RETENTION, ERASER = ROLES
 
-TABLES = ("identity", "writer", "retention", "removed_letters", *VALID)
+TABLES = ("identity", "writer", "retention", "removed_letters", "erased", *VALID)
 READABLE = {
     WRITER: {*TABLES}
     - {
@@ -24,6 +24,7 @@ READABLE = {
         "lane_epoch",
         "lane",
         "delivery",
+        "erased",
         "parked",
         "parked_topic",
         "publisher_process",
@@ -34,6 +35,7 @@ READABLE = {
     },
     AUDITOR: {*TABLES},
     RETENTION: {"batch", "retention"},
+    ERASER: {"identity", "batch", "generation", "erased"},
 }
 SHARED_VIEWS = {"event", "epoch_range", "lane_position"}
 CHECKS = {
@@ -70,6 +72,7 @@ INSERTABLE = {
     },
     AUDITOR: set[str](),
     RETENTION: {"operation"},
+    ERASER: {"operation"},
 }
 UPDATABLE = {
     WRITER: {
@@ -137,20 +140,24 @@ UPDATABLE = {
     },
     AUDITOR: dict[str, set[str]](),
     RETENTION: dict[str, set[str]](),
+    ERASER: dict[str, set[str]](),
 }
 VIEWS = {
     WRITER: SHARED_VIEWS | {"output_partition"},
     PUBLISHER: SHARED_VIEWS | CHECKS,
     RETENTION: {"lane_position", "output_partition"},
+    ERASER: {"output_partition"},
 }
 """Views by role; the auditor reads all."""
 READS = {
+    "key_hash",
     "server_identity",
     "try_json",
     "cursor_covers",
     "cursor_text",
 }
 CHECKED = {
+    "total",
     "batch_rows",
     "check_batch_counts",
     "check_delivery_counts",
@@ -180,8 +187,19 @@ CALLABLE = {
         "prune_deliveries",
         "remove_closed_letters",
         "end_retention",
+        "prune_erased",
+    },
+    ERASER: {
+        "server_identity",
+        "key_hash",
+        "hold_for_erasure",
+        "rows_of_key",
+        "erase_rows",
+        "letters_of_key",
+        "erase_letters",
+        "erase_traces",
     },
 }
 """Functions by role; those that write are the owner's, and check for themselves what they are asked to do."""
-OF_THE_OWNER = {"retention_floor", "remove_letters", "remove_open_letters"}
+OF_THE_OWNER = {"retention_floor", "remove_letters", "remove_open_letters", "erase_parked"}
 """Functions that no role may call."""

@@ -7,13 +7,14 @@ import psycopg
 
 from spark_job.assembly import pgcopy
 from tests.support.query_files import QueryFile, kind, numbered, query_files
-from tests.support.rights.declared import AUDITOR, PUBLISHER, RETENTION, WRITER
+from tests.support.rights.declared import AUDITOR, ERASER, PUBLISHER, RETENTION, WRITER
 
 _ROLE_OF = {
     "spark_job": WRITER,
     "publisher": PUBLISHER,
     "publisher.audit": AUDITOR,
     "publisher.retention": RETENTION,
+    "publisher.erasure": ERASER,
     "db": AUDITOR,
 }
 """By package; queries of all services are run by the one that may least, and those of other packages by the owner."""

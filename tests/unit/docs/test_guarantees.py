@@ -20,5 +20,5 @@ def test_a_test_names_promises_that_exist_once_each() -> None:
     assert wrong == {}
 
 
-def test_promises_are_numbered_in_order() -> None:
-    assert list(promises()) == list(range(1, len(promises()) + 1))
+def test_no_number_is_left_out() -> None:
+    assert sorted(promises()) == list(range(1, len(promises()) + 1))

@@ -13,6 +13,7 @@ from tests.support.rights.declared import (
     AUDITOR,
     CALLABLE,
     CHECKED,
+    ERASER,
     INSERTABLE,
     OF_THE_OWNER,
     PUBLISHER,
@@ -28,7 +29,7 @@ Statement = tuple[QueryFile, str]
 SERVICES = ("spark_job", "publisher", "db")
 
 SHARED: set[tuple[str, Statement]] = {
-    *((role, (QueryFile("db", "operations"), "record")) for role in (WRITER, RETENTION)),
+    *((role, (QueryFile("db", "operations"), "record")) for role in (WRITER, RETENTION, ERASER)),
     # They read no other columns than the positions that retention may read.
     (RETENTION, (QueryFile("publisher.console", "flow"), "newest")),
     (RETENTION, (QueryFile("publisher", "parked"), "counts")),

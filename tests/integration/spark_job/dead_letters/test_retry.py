@@ -375,3 +375,19 @@ def test_the_current_position_knows_nothing_of_retries(connection: Connection, d
     before = position.read(connection)
     retry(connection, database)
     assert position.read(connection) == before
+
+
+@pytest.mark.guarantee(183)
+def test_a_letter_that_is_erased_while_its_transform_runs_makes_no_output(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_letters(connection, failed("a"))
+
+    def erase() -> None:
+        with psycopg.connect(database, autocommit=True) as owner:
+            owner.execute("SELECT outbox.erase_letters(ARRAY[1::bigint])")
+
+    monkeypatch.setattr(kept_letters, "meanwhile", [erase])
+    outcome = retry(connection, database, function="interrupted")
+    assert reasons(outcome) == {1: "it is not there any more: retention removed it, or it was erased"}
+    assert outputs(connection) == []

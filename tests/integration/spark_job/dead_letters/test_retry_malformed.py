@@ -155,6 +155,23 @@ def test_a_retry_locks_the_partitions_of_a_window_of_all_that_are_kept(
     assert partitions <= 2
 
 
+@pytest.mark.guarantee(183)
+def test_a_session_of_a_key_that_was_erased_is_not_made_again(
+    connection: Connection, database: str, server: Registry
+) -> None:
+    server.register("clicks", "AVRO", AVRO)
+    run = with_letters(connection, malformed(10, "start"), malformed(14, "end"))
+    run.plan(1, (100, 50), (200, 50))
+    run.write(1, letter("k", 13, 13, "no_start"))
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(
+            "SELECT outbox.erase_letters(array_agg(dead_letter_id)) FROM outbox.dead_letter WHERE session_key = 'k'"
+        )
+    outcome = retry(database, connection, server, 1, 2)
+    assert outcome.retried == []
+    assert all("or erased" in because for because in refused(outcome).values())
+
+
 def test_of_a_header_s_id_nothing_is_kept(connection: Connection, database: str, server: Registry) -> None:
     with_letters(connection, malformed(10, "start"), malformed(14, "end"))
     GENERATION["schema_id"] = "header:id"

@@ -1,0 +1,43 @@
+"""What was erased: counted by the outbox, and found in Kafka, where erasure does not reach, as nobody's loss."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from db.statements import queries
+from publisher.audit.findings import Check
+from publisher.audit.scope import Scope
+
+_ERASED = queries("publisher", "erased")
+
+ErasedPlaces = Mapping[tuple[str, int], frozenset[int]]
+"""(`<topic id>/<partition>`, offset of a session's last event) -> the revisions in which that session was erased"""
+
+
+def check_erased(connection: psycopg.Connection[Any], scope: Scope) -> Check:
+    """Return the note on what was erased of the scope's batches."""
+    check = Check("erased", "Were session keys erased?", fails=False)
+    row = connection.execute(
+        _ERASED["counts"], {"from_batch": scope.first, "to_batch": scope.last}
+    ).fetchone()
+    rows, sessions, outputs, letters = row or (0, 0, 0, 0)
+    if rows or letters:
+        check.add(
+            f"{rows} rows of {sessions} sessions with {outputs} outputs, and {letters} dead letters",
+            rows + letters,
+        )
+    return check
+
+
+def read_places(connection: psycopg.Connection[Any]) -> ErasedPlaces:
+    """Return where the erased sessions ended. Raises psycopg.Error."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for place, end, revision in connection.execute(_ERASED["places"]):
+        found.setdefault((place, end), set()).add(revision)
+    return {place: frozenset(revisions) for place, revisions in found.items()}
+
+
+def read_topics(connection: psycopg.Connection[Any]) -> set[str]:
+    """Return the output topics of what was erased: a record there may have superseded, or ended, the key of another one."""
+    return {name for (name,) in connection.execute(_ERASED["topics"])}

@@ -1,0 +1,135 @@
+"""`publisher erase`."""
+
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import psycopg
+import typer
+
+from publisher.commands.common import database
+from publisher.erasure.cache import remove_cache
+from publisher.erasure.erase import ErasedKey, Erasure, check_key
+from publisher.erasure.tombstones import TombstoneWriter
+from publisher.outbox.identity import read_identity
+from publisher.replay.filters import read_keys
+from service import fault_points, logs
+from service.commands.confirm import confirm
+from service.commands.options import Config, DryRun, Json, Yes
+from service.commands.output import console, print_json
+from service.errors import RefusedError, SettingsError, UnavailableError
+from service.settings import Settings, load_settings
+
+_SHOWN = 20
+
+
+def erase(
+    key: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="Session keys.", show_default=False)
+    ] = None,
+    keys_file: Annotated[
+        Path | None,
+        typer.Option("--keys-file", help="Session keys, one a line: they are in no shell history."),
+    ] = None,
+    tombstones: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tombstones",
+            metavar="TOPIC",
+            help="Write a tombstone for each output's key to this compacted topic. Repeatable.",
+        ),
+    ] = None,
+    letter: Annotated[
+        list[int] | None,
+        typer.Option("--letter", min=1, help="Also this dead letter, which has no session key. Repeatable."),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", min=0, help="Seconds to wait for deliveries, replays and open sessions."),
+    ] = 60.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Erase all that the outbox keeps of session keys, and the job's cache on this machine. Cannot be undone.
+
+    All services may run meanwhile. What is not delivered yet, what a replay needs, and sessions that are open are waited for. What Kafka
+    and backups keep is not reached: docs/privacy.md. Its login ([postgres] dsn) needs the role outbox_eraser.
+
+    Exit codes: 0 nothing is left, 1 something is left (the output says what to do; run it again), 2 wrong settings or no key, 4 another
+    erasure runs, 6 Postgres or Kafka does not answer, 16 the login may not.
+    """
+    keys = read_keys(key or (), keys_file)
+    if keys is None:
+        raise SettingsError("name session keys, or a --keys-file")
+    for each in keys:
+        check_key(each)
+    settings = load_settings(config)
+    logs.configure(settings.log)
+    fault_points.arm(settings.testing.fault_file)
+    if not dry_run:
+        confirm(yes, f"Erase {len(keys)} session keys for ever?", "an erasure cannot be undone")
+    try:
+        with database(settings, "erase") as connection:
+            identity = read_identity(connection)
+            writer = TombstoneWriter(settings, identity, tombstones) if tombstones else None
+            erasure = Erasure(connection, keys, letter or (), writer)
+            if dry_run:
+                erasure.look()
+            else:
+                erasure.run(wait)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise RefusedError(
+            f"the login may not erase: {error.diag.message_primary}. Let [postgres] dsn (OUTBOX_POSTGRES__DSN) name one that may: "
+            "CREATE ROLE eraser LOGIN PASSWORD '...'; GRANT outbox_eraser TO eraser. Nothing was erased"
+        ) from error
+    except (psycopg.OperationalError, psycopg.InternalError) as error:
+        raise UnavailableError(
+            f"Postgres went away: {str(error).strip()}. What was erased is erased; run the command again for the rest"
+        ) from error
+    cache = 0
+    found = list(erasure.keys.values())
+    if not dry_run:
+        cache = _remove_cache(settings, identity.outbox_uuid, found)
+    if as_json:
+        print_json({"keys": [each.as_json() for each in found], "cache_files": cache, "dry_run": dry_run})
+    else:
+        _print(found, cache, dry_run=dry_run)
+    raise typer.Exit(1 if any(each.left for each in found) else 0)
+
+
+def _remove_cache(settings: Settings, outbox_uuid: UUID, keys: list[ErasedKey]) -> int:
+    try:
+        return remove_cache(settings.job.cache, outbox_uuid)
+    except OSError as error:
+        for each in keys:
+            each.left.append(
+                f"the job's cache on this machine was not removed: {error}. Run it as the job's user"
+            )
+        return 0
+
+
+def _print(keys: list[ErasedKey], cache: int, *, dry_run: bool) -> None:
+    out = console()
+    would = "would be " if dry_run else ""
+    for each in keys:
+        out.print(
+            f"key {each.key_hash[:16]}…: {each.rows:,} rows with {each.sessions:,} sessions and {each.letters:,} dead letters {would}"
+            f"erased, {each.tombstones:,} tombstones written"
+        )
+        for line in each.left[:_SHOWN]:
+            out.print(f"  left: {line}")
+        if len(each.left) > _SHOWN:
+            out.print(f"  left: {len(each.left) - _SHOWN:,} more; --json names all")
+        if each.unread_letters:
+            shown = ", ".join(map(str, each.unread_letters[:_SHOWN]))
+            out.print(
+                f"  look at: {len(each.unread_letters):,} dead letters without a session key hold the key's bytes: {shown}. "
+                "`spark-job dead-letters show ID`, and --letter ID for those that are the key's"
+            )
+    if not dry_run:
+        out.print(
+            f"{cache:,} files of the job's cache removed on this machine. Not reached: Kafka's topics, backups, logs of others, caches on "
+            "other machines (docs/privacy.md)"
+        )

@@ -1,0 +1,240 @@
+"""Erases session keys, round after round until nothing is left or the time is over. Killed anywhere, the next command goes on.
+
+For each key and window of batches, in one transaction of Postgres:
+
+1. hold off whatever begins to need old rows: audits, resumes, replays;
+2. find the rows that are delivered and that no replay needs;
+3. write their tombstones, in a transaction of Kafka;
+4. delete the rows, and let rows of `outbox.erased` stand for them.
+
+Then letters, and the places where the key stands beside rows. A key is done in a round that began with no session open that may have been
+its own when the command began.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psycopg
+
+from db import operations, windows
+from db.statements import queries
+from db.windows import Window
+from publisher.erasure.open_sessions import Position, read_position
+from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
+from service.errors import FencedError, SettingsError, UnavailableError
+from service.fault_points import reach
+
+_ERASURE = queries("publisher.erasure", "erasure")
+
+_PAUSE_S = 1.0
+_MOST_KEY_BYTES = 1024
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class ErasedKey:
+    """What became of one session key. `left`: what is still there, and what to do; `unread_letters`: dead letters without a key that
+    hold the key's bytes, for a person to look at."""
+
+    key_hash: str
+    rows: int = 0
+    sessions: int = 0
+    letters: int = 0
+    tombstones: int = 0
+    left: list[str] = field(default_factory=list)
+    unread_letters: list[int] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self)
+
+
+def check_key(session_key: str) -> None:
+    """Raise SettingsError for what is no session key."""
+    try:
+        size = len(session_key.encode())
+    except UnicodeEncodeError as error:
+        raise SettingsError("a session key is UTF-8 text; --keys-file takes any") from error
+    if not size or size > _MOST_KEY_BYTES or "\0" in session_key:
+        raise SettingsError(
+            f"a session key has 1 to {_MOST_KEY_BYTES} bytes and no NUL character; one that was named has {size} bytes. Nothing was erased"
+        )
+
+
+class Erasure:
+    """The work on some session keys. `connection` in autocommit mode, and this command's alone."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        keys: Sequence[str],
+        letter_ids: Sequence[int] = (),
+        writer: TombstoneWriter | None = None,
+    ) -> None:
+        """`letter_ids`: dead letters without a key that belong to the keys. Raises FencedError where another erasure runs."""
+        if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
+            raise FencedError("another `publisher erase` runs. Nothing was erased")
+        self._connection = connection
+        self._letter_ids = list(letter_ids)
+        self._writer = writer
+        self._begin: Position = read_position(connection)
+        self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
+
+    def run(self, wait_s: float) -> None:
+        """Erase until nothing is left, or for `wait_s` seconds. Raises UnavailableError, psycopg.Error."""
+        deadline = time.monotonic() + wait_s
+        while not self._round() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+
+    def look(self) -> None:
+        """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
+        for key, found in self.keys.items():
+            found.left = []
+            for window in windows.kept(self._connection):
+                for row in self._rows(key, window):
+                    self._note(found, row)
+                    found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
+            named, found.unread_letters = self._letters(key)
+            found.letters = len(named)
+
+    def _round(self) -> bool:
+        """Erase what can be erased now; return whether nothing is left."""
+        open_still = read_position(self._connection).open_since(self._begin.end)
+        for key, found in self.keys.items():
+            found.left = []
+            for window in windows.kept(self._connection):
+                self._erase_rows(key, window, found)
+            self._erase_letters(key, found)
+            found.left += [
+                f"{place} remembers the key, of a session that was too large"
+                + (
+                    f": `spark-job savepoint delete {place.removeprefix('savepoint ')}`, if it is not needed"
+                    if place.startswith("savepoint ")
+                    else ""
+                )
+                for place in self._erase_traces(key)
+            ]
+            if open_still:
+                found.left.append(
+                    f"sessions that were open when this began are open still in {len(open_still)} input partitions "
+                    f"({', '.join(open_still[:_SHOWN])}): one may be the key's. Run it again after the session timeout; records of any key "
+                    "in those partitions let the job close them"
+                )
+        return not any(found.left for found in self.keys.values())
+
+    def _erase_rows(self, key: str, window: Window, found: ErasedKey) -> None:
+        if not self._rows(key, window):
+            return
+        with self._changing():
+            self._connection.execute(_ERASURE["hold"])
+            rows = self._rows(key, window)
+            for row in rows:
+                self._note(found, row)
+            ready = [row for row in rows if row.is_ready]
+            if not ready:
+                return
+            written = 0
+            if self._writer is not None:
+                written = self._writer.write(
+                    tombstone
+                    for row in ready
+                    for tombstone in tombstones_of(key, row.topics, row.keys, row.partitions)
+                )
+                reach("erasure.after_tombstones")
+            (erased,) = self._connection.execute(
+                _ERASURE["erase_rows"], {"session_key": key, "batch_ids": [row.batch_id for row in ready]}
+            ).fetchone() or (0,)
+            if erased != len(ready):
+                raise UnavailableError("the rows changed meanwhile. Run the command again")
+            sessions = sum(row.sessions for row in ready)
+            self._record(rows=erased, sessions=sessions, tombstones=written)
+            reach("erasure.before_commit")
+        reach("erasure.after_commit")
+        found.rows += erased
+        found.sessions += sessions
+        found.tombstones += written
+
+    def _erase_letters(self, key: str, found: ErasedKey) -> None:
+        named, found.unread_letters = self._letters(key)
+        if named:
+            with self._changing():
+                (erased,) = self._connection.execute(
+                    _ERASURE["erase_letters"], {"letter_ids": named}
+                ).fetchone() or (0,)
+                self._record(letters=erased)
+            found.letters += erased
+
+    def _erase_traces(self, key: str) -> list[str]:
+        """Erase the key where it stands beside rows; return the positions that need it still."""
+        kept: list[str]
+        with self._changing():
+            changed, kept = self._connection.execute(
+                _ERASURE["erase_traces"], {"session_key": key}
+            ).fetchone() or (0, [])
+            if changed:
+                self._record(cursors_and_positions=changed)
+        return kept
+
+    def _record(self, **result: int) -> None:
+        """Keys only as their number: what is erased must not live on in the operator log."""
+        topics = [] if self._writer is None else sorted(self._writer.topics)
+        operations.record(
+            self._connection, "publisher erase", {"keys": len(self.keys), "tombstones": topics}, result
+        )
+
+    def _letters(self, key: str) -> tuple[list[int], list[int]]:
+        """Return the letters of a key, and those without a key that hold its bytes."""
+        rows = self._connection.execute(
+            _ERASURE["letters"], {"session_key": key, "letter_ids": self._letter_ids}
+        ).fetchall()
+        return [n for n, is_named in rows if is_named], [n for n, is_named in rows if not is_named]
+
+    def _rows(self, key: str, window: Window) -> list["_KeptRow"]:
+        rows = self._connection.execute(
+            _ERASURE["rows"], {"session_key": key} | window.bounds, binary=True, prepare=False
+        )
+        return [_KeptRow(*row) for row in rows]
+
+    def _note(self, found: ErasedKey, row: "_KeptRow") -> None:
+        if not row.is_delivered:
+            found.left.append(
+                f"the row of batch {row.batch_id} is not delivered yet, or its lane is within the batch: `publisher status`"
+            )
+        for replay_id in row.replays:
+            found.left.append(
+                f"replay {replay_id} needs the row of batch {row.batch_id}: wait until it is past it, pause it if it runs, or let it go on "
+                "or cancel it if it is paused"
+            )
+
+    def _hash(self, key: str) -> str:
+        row = self._connection.execute(_ERASURE["key_hash"], {"session_key": key}).fetchone()
+        return "" if row is None else str(row[0])
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            with self._connection.transaction():
+                yield
+        except psycopg.errors.LockNotAvailable as error:
+            raise UnavailableError(
+                "an audit, a resume, retention or the job holds a lock for longer than [postgres] lock_timeout_ms. What was erased is "
+                "erased; run the command again for the rest"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptRow:
+    batch_id: int
+    sessions: int
+    topics: list[str]
+    keys: list[bytes | None] | None
+    partitions: list[int | None] | None
+    is_delivered: bool
+    replays: list[int]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_delivered and not self.replays

@@ -1,0 +1,131 @@
+"""Records without a value for the keys of erased outputs, so that compaction removes what the topic has of them.
+
+They are written before the rows are erased, in a Kafka transaction: a command that is killed in between writes them again, which changes
+nothing for a compacted topic. A tombstone has no `outbox-id`: consumers that know the output's would drop it as a duplicate.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+
+from publisher.kafka.compaction import compacted_topics
+from publisher.kafka.fencing import fencing_producer
+from publisher.kafka.topics import Topics
+from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER
+from service.errors import SettingsError, UnavailableError
+from service.kafka_client import admin_client
+from service.kafka_rights import needing
+from service.output_topics import OutputTopics
+from service.settings import Settings
+
+_BATCH_BYTES = 1_000_000
+
+
+class Tombstone(NamedTuple):
+    """A record that ends a key in a partition of a topic. `partition` ANY_PARTITION: the key's own."""
+
+    topic: str
+    key: bytes
+    partition: int
+
+
+def tombstones_of(
+    session_key: str,
+    topics: Sequence[str],
+    keys: Sequence[bytes | None] | None,
+    partitions: Sequence[int | None] | None,
+) -> list[Tombstone]:
+    """Return those of a row of session_output, each once."""
+    own = session_key.encode()
+    found = [
+        Tombstone(
+            topic,
+            own if keys is None or keys[n] is None else keys[n] or b"",
+            ANY_PARTITION if partitions is None or (to := partitions[n]) is None else to,
+        )
+        for n, topic in enumerate(topics)
+    ]
+    return list(dict.fromkeys(found))
+
+
+class TombstoneWriter:
+    """Writes them for some compacted topics."""
+
+    def __init__(self, settings: Settings, identity: OutboxIdentity, topics: Sequence[str]) -> None:
+        """Raise SettingsError for topics that take none, UnavailableError where Kafka does not answer."""
+        self.topics = frozenset(topics)
+        self._identity = identity
+        self._settings = settings
+        self._producer: Producer | None = None
+        allowed = OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic)
+        for topic in topics:
+            if (refusal := allowed.refusal(topic)) is not None:
+                raise SettingsError(f"--tombstones: {refusal}")
+            if topic not in identity.output_topic_ids:
+                raise SettingsError(f"--tombstones: this outbox has never delivered to topic {topic!r}")
+        try:
+            self._check_cluster(topics)
+        except KafkaException as error:
+            raise _unavailable(error) from error
+
+    def write(self, tombstones: Iterable[Tombstone]) -> int:
+        """Write those for the topics, all or none; return how many. Raises UnavailableError."""
+        wanted = [each for each in tombstones if each.topic in self.topics]
+        if not wanted:
+            return 0
+        try:
+            with needing("Write", "topic", *sorted({each.topic for each in wanted})):
+                self._write(self._producer or self._open(), wanted)
+        except KafkaException as error:
+            raise _unavailable(error) from error
+        return len(wanted)
+
+    def _check_cluster(self, topics: Sequence[str]) -> None:
+        kafka = self._settings.kafka
+        admin = admin_client(kafka)
+        self._kafka_topics = Topics(admin, timeout_s=kafka.request_timeout_s, create=False)
+        if (found := self._kafka_topics.cluster_id()) != self._identity.cluster_id:
+            raise SettingsError(
+                f"--tombstones: this outbox delivers to Kafka cluster {self._identity.cluster_id}, but [kafka] bootstrap_servers leads to "
+                f"{found}. Correct it (OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
+            )
+        self._kafka_topics.describe(topics)
+        kept_whole = set(topics) - compacted_topics(admin, topics, kafka.request_timeout_s)
+        if kept_whole:
+            raise SettingsError(
+                f"--tombstones: topic {sorted(kept_whole)[0]!r} is not compacted, so that a tombstone removes nothing there"
+            )
+
+    def _open(self) -> Producer:
+        publisher = self._settings.publisher
+        prefix = self._identity.transactional_id_prefix or publisher.transactional_id_prefix
+        self._producer = fencing_producer(
+            self._settings.kafka,
+            self._kafka_topics,
+            f"{prefix}-{self._identity.outbox_uuid}-erase",
+            publisher.transaction_timeout_ms,
+            _BATCH_BYTES,
+            lambda: False,
+        )
+        return self._producer
+
+    def _write(self, producer: Producer, tombstones: Sequence[Tombstone]) -> None:
+        headers = [(ERASED_HEADER, str(self._identity.outbox_uuid).encode())]
+        producer.begin_transaction()
+        for topic, key, partition in tombstones:
+            while True:
+                try:
+                    producer.produce(topic, None, key, partition, headers=headers)  # type: ignore[arg-type]  # its stubs lack the pairs
+                    break
+                except BufferError:
+                    producer.poll(1.0)
+        producer.commit_transaction(self._settings.publisher.transaction_timeout_ms / 1000)
+
+
+def _unavailable(error: KafkaException) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka did not take the tombstones: {error.args[0].str()}. Their rows are not erased; run the command again, which writes them "
+        "again"
+    )

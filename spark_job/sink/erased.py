@@ -1,0 +1,61 @@
+"""What was erased stays out: a reissue reads the events of erased sessions again, where Kafka has them, and stores nothing of them.
+
+Read within the batch's transaction, under the writer lock, which an erasure takes too. Every other generation reads nothing below what it
+has read, and asks nothing.
+"""
+
+from dataclasses import replace
+from hashlib import sha256
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from db.statements import queries
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.positions.generations import Connection
+from spark_job.recovery.positions.position import InputPosition
+from spark_job.sink.batch import BatchResult
+
+_ERASED = queries("spark_job", "erased")
+_LEDGER = queries("spark_job", "ledger")
+
+
+class ErasedKeys:
+    """Up to where the events of erased session keys are erased, by the keys' hashes."""
+
+    def __init__(self, outbox_uuid: UUID, through: dict[tuple[bytes, TopicPartition], int]) -> None:
+        self._salt = outbox_uuid.bytes
+        self._through = through
+
+    @classmethod
+    def read(cls, connection: Connection, at: InputPosition) -> "ErasedKeys | None":
+        """Return those that the batches after a position may come across, None where there are none."""
+        if not at.generation.revision:
+            return None
+        rows = connection.execute(_ERASED["reaching"], {"safe": Jsonb(at.safe_offsets.to_json())}).fetchall()
+        if not rows:
+            return None
+        found = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
+        assert found is not None, "outbox.identity has its one row from the migration on"
+        return cls(
+            found[0],
+            {
+                (bytes(key_hash), TopicPartition(topic_id, partition)): through
+                for key_hash, topic_id, partition, through in rows
+            },
+        )
+
+    def left_out(self, result: BatchResult) -> BatchResult:
+        """Return the result without the sessions and letters that begin where their key's events are erased."""
+        return replace(
+            result,
+            sessions=[each for each in result.sessions if not self._has(each.key, each.where, each.start)],
+            letters=[
+                each
+                for each in result.letters
+                if each.key is None or not self._has(each.key.encode(), each.where, each.first_offset)
+            ],
+        )
+
+    def _has(self, key: bytes, where: TopicPartition, first: int) -> bool:
+        return first <= self._through.get((sha256(self._salt + key).digest(), where), -1)

@@ -1,0 +1,129 @@
+"""What was erased stays out when a reissue comes across its events again, and nothing else does."""
+
+import psycopg
+import pytest
+
+from spark_job import OutputEvent
+from spark_job.input.offsets import Offsets
+from spark_job.recovery.positions import position
+from spark_job.recovery.positions.generations import Connection
+from spark_job.sink.erased import ErasedKeys
+from tests.support.sink.batches import P0, P1, SinkRun, letter, session
+
+KEY = "person-4711"
+OUTPUT = [OutputEvent("t", b"secret")]
+
+
+@pytest.fixture
+def erased_run(sink_run: SinkRun, connection: Connection, database: str) -> SinkRun:
+    """A batch with two sessions and a letter of a key, and a session of another one. All of the key is erased."""
+    sink_run.write(
+        0,
+        session(KEY, 10, 20, OUTPUT),
+        session(KEY, 30, 40, OUTPUT),
+        session("other", 11, 21, OUTPUT),
+        letter(KEY, 50, 50, "no_start"),
+    )
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(
+            "INSERT INTO outbox.lane (epoch, lane, seq, cursor_batch, cursor_commit_id)"
+            " SELECT 1, n, 1, b.batch_id, b.commit_id FROM generate_series(0, 3) n, outbox.batch b"
+        )
+        assert owner.execute("SELECT outbox.erase_rows(%s, ARRAY[1::bigint])", [KEY]).fetchone() == (1,)
+        assert owner.execute(
+            "SELECT outbox.erase_letters(ARRAY(SELECT dead_letter_id FROM outbox.dead_letter))"
+        ).fetchone() == (1,)
+    return sink_run
+
+
+def keys_of(connection: Connection, revision: int) -> list[tuple[str, list[int]]]:
+    """Session keys with the ends of their sessions."""
+    return connection.execute(
+        "SELECT session_key, session_ends FROM outbox.session_output WHERE revision = %s ORDER BY batch_id, session_key",
+        [revision],
+    ).fetchall()
+
+
+def letters_of(connection: Connection) -> list[tuple[str | None, int]]:
+    return connection.execute(
+        "SELECT session_key, first_offset FROM outbox.dead_letter ORDER BY 2"
+    ).fetchall()
+
+
+@pytest.mark.guarantee(183)
+def test_a_reissue_leaves_out_what_was_erased(erased_run: SinkRun, connection: Connection) -> None:
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (200, 50))
+    committed = reissue.write(
+        0,
+        session(KEY, 10, 20, OUTPUT),
+        session(KEY, 30, 40, OUTPUT),
+        letter(KEY, 50, 50, "no_start"),
+        session(KEY, 60, 70, OUTPUT),
+        session("other", 11, 21, OUTPUT),
+        letter(KEY, 71, 71, "no_start"),
+        letter(None, 12, 12, "malformed"),
+    )
+    assert committed is not None
+    assert (committed.sessions, committed.output_events, committed.dead_letters) == (2, 2, 2)
+    assert keys_of(connection, 1) == [("other", [21]), (KEY, [70])]
+    assert letters_of(connection) == [(None, 12), (KEY, 71)]
+    assert connection.execute(
+        "SELECT sessions, dead_letters FROM outbox.batch WHERE batch_id = 2"
+    ).fetchone() == (2, 2)
+
+
+@pytest.mark.guarantee(183)
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(session(KEY, 10, 160, OUTPUT), id="longer, by other rules"),
+        pytest.param(session(KEY, 15, 40, OUTPUT), id="shorter, by other rules"),
+        pytest.param(letter(KEY, 35, 160, "timed_out"), id="a letter, by other rules"),
+    ],
+)
+def test_events_that_were_erased_stay_out_by_whatever_rules_they_are_read_again(
+    erased_run: SinkRun, connection: Connection, again: dict[str, object]
+) -> None:
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (200, 50))
+    reissue.write(0, again)
+    assert keys_of(connection, 1) == []
+    assert letters_of(connection) == []
+
+
+def test_another_partition_of_the_key_was_not_erased(erased_run: SinkRun, connection: Connection) -> None:
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (200, 50))
+    reissue.write(0, session(KEY, 10, 20, OUTPUT, source=1))
+    assert keys_of(connection, 1) == [(KEY, [20])]
+
+
+def test_after_a_truncation_the_same_offsets_are_other_events(
+    erased_run: SinkRun, connection: Connection
+) -> None:
+    after = SinkRun(
+        connection, Offsets({P0: 25, P1: 0}), revision=1, reason="truncation", cut=Offsets({P0: 25})
+    )
+    after.plan(0, (25, 0), (200, 50))
+    after.write(0, session(KEY, 30, 40, OUTPUT))
+    assert keys_of(connection, 1) == [(KEY, [40])]
+    again = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=2, reason="savepoint")
+    again.plan(0, (0, 0), (200, 50))
+    again.write(0, session(KEY, 10, 20, OUTPUT), session(KEY, 30, 40, OUTPUT))
+    assert keys_of(connection, 2) == [(KEY, [40])]
+
+
+def test_once_a_reissue_is_past_it_nothing_is_asked_for(erased_run: SinkRun, connection: Connection) -> None:
+    at = position.read(connection)
+    assert at is not None
+    assert ErasedKeys.read(connection, at) is None
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    at = position.read(connection)
+    assert at is not None
+    assert ErasedKeys.read(connection, at) is not None
+    reissue.plan(0, (0, 0), (200, 50))
+    reissue.write(0, session("other", 60, 70, OUTPUT))
+    at = position.read(connection)
+    assert at is not None
+    assert ErasedKeys.read(connection, at) is None
