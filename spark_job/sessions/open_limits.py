@@ -46,7 +46,8 @@ def within_limits(
         if not may_exceed:
             return found
         if len(new) < 2:
-            return _ended(found, int(new.column("offset")[0].as_py()), settings) if len(new) else found
+            is_event = len(new) > found.counts.malformed  # what is malformed ends no session
+            return _ended(found, int(new.column("offset")[0].as_py()), settings) if is_event else found
     middle = len(new) // 2
     first = within_limits(assemble, state, new.slice(0, middle), settings)
     second = within_limits(assemble, first.state, new.slice(middle), settings)

@@ -268,6 +268,23 @@ def test_at_every_offset_what_is_open_under_a_tight_bound_is_found_again(
     assert met["tombstone with it"] > 0 or variant != "room for three"
 
 
+def test_a_malformed_record_ends_no_session_where_the_bound_has_become_smaller() -> None:
+    start = Step(0, "a", "start_event", 0, 2, "", None, "", False)
+    records = as_log(
+        [start, replace(start, kind="malformed", malformed=b"{"), replace(start, key="b")],
+        True,
+    )
+    state = assemble(OpenState.empty(), table(records[:1], TIGHT), TIGHT).state
+    smaller = replace(TIGHT, max_open_bytes=100)
+    after_malformed = assemble(state, table(records[1:2], smaller), smaller)
+    assert [letter.reason for letter in after_malformed.letters] == ["malformed"]
+    assert [letter.reason for letter in assemble(state, table(records[1:], smaller), smaller).letters] == [
+        "malformed",
+        "too_large",
+        "too_large",
+    ]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log_is_cut(
     seed: int, monkeypatch: pytest.MonkeyPatch
