@@ -104,9 +104,11 @@ EXEMPT = {
 NOT_PLANNED = ("LISTEN", "SET", "CREATE", "COPY")
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(5_000, marks=pytest.mark.faults), 300], ids="{} partitions".format
-)
+# Five thousand partitions alone take minutes to make on a busy machine.
+MANY = pytest.param(5_000, marks=[pytest.mark.faults, pytest.mark.timeout(3_600)])
+
+
+@pytest.fixture(scope="module", params=[MANY, 300], ids="{} partitions".format)
 def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outbox]:
     """An outbox on a server of its own, with so many partitions; the newest batches have rows that wait, and deliveries."""
     server = Postgres(tmp_path_factory.mktemp("growth") / "postgres", fast=True)
