@@ -224,7 +224,7 @@ def explain_text(error: BaseException) -> OutboxError:
     if _DEFECT.match(raised):
         return defect(raised)
     return JobFailedError(
-        f"the Spark query failed: {type(error).__name__}: {_causes(text)} (the whole of it is in spark.log, see docs/operations.md)"
+        f"the Spark query failed: {type(error).__name__}: {_causes(text)} (the whole of it is in spark.log, see docs/logs.md)"
     )
 
 
@@ -232,7 +232,7 @@ def defect(raised: str) -> DefectError:
     """Return the error for what only a defect raises."""
     return DefectError(
         f"the job's own code failed: {raised}. Nothing of the batch was written. This is a defect: please report it, with the traceback in "
-        "the log or in spark.log (docs/operations.md)"
+        "the log or in spark.log (docs/logs.md)"
     )
 
 

@@ -14,15 +14,9 @@ SERVICES = ("spark_job", "publisher", "service", "db")
 _NAME = re.compile(r"`([a-z_]+)`")
 
 
-def table(page: str, first: str) -> list[list[str]]:
-    """The rows of the page's table whose first column has this head."""
-    (found,) = [body for head, body in tables(Path("docs", page)) if head[0] == first]
-    return found
-
-
 @pytest.mark.guarantee(123)
 def test_every_reason_of_a_stopped_lane_is_on_the_page_with_its_way_on() -> None:
-    rows = table("stopped-lanes.md", "reason")
+    (rows,) = [body for head, body in tables(Path("docs/stopped-lanes.md")) if head[0] == "reason"]
     named = {name for reason, *_ in rows for name in _NAME.findall(reason)}
     assert named == {why.value for why in StopReason}
     assert all(way for *_, way in rows)
@@ -30,7 +24,8 @@ def test_every_reason_of_a_stopped_lane_is_on_the_page_with_its_way_on() -> None
 
 def test_every_warning_that_a_service_can_log_is_on_the_page_and_no_other() -> None:
     logged, prefixes = warnings()
-    named = {name for events, *_ in table("operations.md", "event") for name in _NAME.findall(events)}
+    rows = [row for head, body in tables(Path("docs/logs.md")) if head[0] == "event" for row in body]
+    named = {name for events, *_ in rows for name in _NAME.findall(events)}
     assert logged <= named, f"not on the page: {sorted(logged - named)}"
     unknown = {name for name in named - logged if not name.startswith(tuple(prefixes))}
     assert not unknown, f"nobody logs {sorted(unknown)}"

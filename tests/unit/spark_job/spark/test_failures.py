@@ -43,6 +43,7 @@ from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations.md"
+LOGS = ROOT / "docs" / "logs.md"
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 8.0 failed 4 times, most recent failure: Lost task 0.3 in stage 8.0 (TID 9)"
 STACK = "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)"
 
@@ -549,8 +550,8 @@ def test_an_unknown_failure_shows_its_innermost_causes_and_where_the_whole_of_it
     assert "An error occurred while calling o12.toArrow." in said
     assert said.index("cause 3") < said.index("cause 4")
     assert "cause 2" not in said
-    assert "(the whole of it is in spark.log, see docs/operations.md)" in said
-    assert "## Spark's own log" in OPERATIONS.read_text("utf-8")
+    assert "(the whole of it is in spark.log, see docs/logs.md)" in said
+    assert "## Spark's own log" in LOGS.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
