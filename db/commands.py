@@ -21,7 +21,7 @@ def up(
 ) -> None:
     """Make the schema, or bring it to this release's revision. Changes nothing where it has it already.
 
-    Each revision is one transaction, which waits 5 s for a lock and gives up then. docs/operations.md says for which revisions the
+    Each revision is one transaction, which waits 5 s for a lock and gives up then. docs/upgrade.md says for which revisions the
     services must be stopped. Exit codes: 0 done, 2 wrong settings, 3 the migration was refused, 6 Postgres did not answer, or
     somebody holds a lock.
     """

@@ -4,7 +4,7 @@
 -- Functions have no string bodies: names are resolved once, here, and not by whoever's search_path.
 
 -- Which deliveries may hold a batch: they are few, where the key (epoch, lane, seq) would have all of the lane read. A resume may lead backwards.
--- Postgres 15 to 17 build it in 10 s for a million deliveries. IF NOT EXISTS: it may have been built before, CONCURRENTLY (docs/operations.md).
+-- Postgres 15 to 17 build it in 10 s for a million deliveries. IF NOT EXISTS: it may have been built before, CONCURRENTLY (docs/upgrade.md).
 SET LOCAL statement_timeout = 0;
 CREATE INDEX IF NOT EXISTS delivery_batches_idx ON outbox.delivery USING gist (int8range(least(after_batch, to_batch), to_batch, '[]'));
 

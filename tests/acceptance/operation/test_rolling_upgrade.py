@@ -1,6 +1,6 @@
 """From the release before to this one while events come in: schema, publisher, job. Nothing is lost, repeated or reordered.
 
-Both are wheels in environments of their own. The order is that of docs/operations.md.
+Both are wheels in environments of their own. The order is that of docs/upgrade.md.
 """
 
 import shutil

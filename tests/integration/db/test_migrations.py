@@ -187,9 +187,9 @@ def test_a_revision_that_does_not_exist_is_refused(blank_database: str) -> None:
 
 
 def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: str) -> None:
-    """docs/operations.md has the statement: concurrently, while the services of the former revision run."""
+    """docs/upgrade.md has the statement: concurrently, while the services of the former revision run."""
     upgrade(blank_database, "0003")
-    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    page = (ROOT / "docs" / "upgrade.md").read_text("utf-8")
     (build,) = re.findall(r"`(CREATE INDEX CONCURRENTLY delivery_batches_idx .*?)`", page)
     index = "SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE relname = 'delivery_batches_idx'"
     with psycopg.connect(blank_database, autocommit=True) as connection:
