@@ -114,4 +114,10 @@ def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
             " ORDER BY 1"
         ).fetchall()
     assert former == [("lock_writer",)]
-    assert calls == [("change_lanes",), ("requeue",)]
+    assert [name for (name,) in calls] == [
+        "change_lanes",
+        "erase_letters",
+        "erase_rows",
+        "erase_traces",
+        "requeue",
+    ]

@@ -40,7 +40,7 @@ READS: Lines = {
 CHANGES: Lines = {
     publisher_app: [
         "lanes set 5 --yes", "parked requeue --all --yes", "parked discard --all --yes",
-        "retention run --yes", "replay start --from-batch 1 --yes",
+        "retention run --yes", "replay start --from-batch 1 --yes", "erase a --yes --wait 0",
     ],
     spark_job_app: [
         "stop --savepoint t", "savepoint create t", "savepoint delete s", "dead-letters retry --all --yes",
