@@ -146,11 +146,11 @@ def test_one_section_serves_both_clients_and_what_kafka_refuses_either_of_them_e
 
         for operation in ("describe", "describe_configs", "read"):
             guarded.allow(right("topic", pipeline.input, operation))
-        # Spark alone is refused: what only it has said wrong.
+        # Spark alone is refused: what only it has said wrong. The start has succeeded, so it would be waited for (decision 33).
         wrong = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="publisher" password="wrong";'
-        job.start(OUTBOX_KAFKA__JAVA_OPTIONS=json.dumps({"sasl.jaas.config": wrong}))
+        job.start(**NO_RESTART, OUTBOX_KAFKA__JAVA_OPTIONS=json.dumps({"sasl.jaas.config": wrong}))
         assert job.wait() == 16, job.tail()
-        assert "Kafka refuses Spark" in job.log()
+        assert "Kafka refuses the credentials or a certificate of Spark's executors" in job.log()
 
         job.start()
         pipeline.wait_for_input(pipeline.expectation())
