@@ -1430,6 +1430,11 @@ DECLARE
     gone record;
     needed_by text;
 BEGIN
+    -- Any other transaction of the caller may have looked before somebody began to need the rows.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
     -- A replay or a resume that begins to need old rows holds this lock shared.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox.retention', 0)) THEN
         RAISE EXCEPTION 'outputs are needed as they are for now, or another retention runs' USING ERRCODE = 'object_in_use';
@@ -1719,8 +1724,9 @@ BEGIN
       AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE r.cursor_batch BETWEEN k.from_batch AND k.to_batch);
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
-    UPDATE outbox.replay r SET reason = replace(r.reason, quote_literal(session_key), '(erased)')
-    WHERE position(quote_literal(session_key) IN r.reason) > 0;
+    -- In the words of `publisher replay`: a reason holds no other key.
+    UPDATE outbox.replay r SET reason = replace(r.reason, format('session key ''%s'', for', session_key), 'session key (erased), for')
+    WHERE position(format('session key ''%s'', for', session_key) IN r.reason) > 0;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.
@@ -1779,6 +1785,11 @@ CREATE FUNCTION outbox.hold_for_erasure() RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    -- Any other transaction of the caller may have looked before somebody began to need the rows.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
     PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
@@ -1900,7 +1911,7 @@ COMMENT ON FUNCTION outbox.lock_writer() IS 'Takes the writer lock until the tra
 --
 
 CREATE FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) RETURNS TABLE(topic_id text, partition integer, safe_offset bigint, batches bigint, first bigint, last bigint)
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 WITH upgraded AS (
@@ -5461,8 +5472,19 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
-GRANT SELECT ON TABLE outbox.batch TO outbox_retention;
 GRANT SELECT ON TABLE outbox.batch TO outbox_eraser;
+
+--
+-- Name: COLUMN batch.batch_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(batch_id) ON TABLE outbox.batch TO outbox_retention;
+
+--
+-- Name: COLUMN batch.created_at; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(created_at) ON TABLE outbox.batch TO outbox_retention;
 
 --
 -- Name: TABLE erased; Type: ACL; Schema: outbox; Owner: -
@@ -5720,18 +5742,6 @@ GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
 GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.generation TO outbox_eraser;
-
---
--- Name: COLUMN generation.generation; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT(generation) ON TABLE outbox.generation TO outbox_retention;
-
---
--- Name: COLUMN generation.open_state; Type: ACL; Schema: outbox; Owner: -
---
-
-GRANT SELECT(open_state) ON TABLE outbox.generation TO outbox_retention;
 
 --
 -- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -

@@ -48,6 +48,17 @@ _MOST_TRANSACTION_TIMEOUT_MS = 15_000
 Progressed = Callable[[ReplayProgress], None]
 
 
+def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
+    """Say why a replay stopped at a row. Its key is not escaped: `outbox.erase_traces` looks for these words."""
+    batch_id, session_key = place
+    return (
+        f"the target refuses the row of batch {batch_id}, session key '{session_key}', for itself ({found.reason}): "
+        f"{found.detail}. Nothing of its transaction is sent. Fix the target, then `publisher replay go-on "
+        f"{replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {replay_id} "
+        "--skip-refused`"
+    )
+
+
 class StateChangedError(Exception):
     """The replay does not run any more: somebody paused, cancelled or finished it."""
 
@@ -77,13 +88,7 @@ class _Admission(Admission):
     def _put_aside(self, place: Place, found: Refusal) -> None:
         batch_id, session_key = place
         if not self._skip_refused:
-            raise StoppedError(
-                StopReason.ROW_REFUSED,
-                f"the target refuses the row of batch {batch_id}, session key {session_key!r}, for itself ({found.reason}): "
-                f"{found.detail}. Nothing of its transaction is sent. Fix the target, then `publisher replay go-on "
-                f"{self._replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {self._replay_id} "
-                "--skip-refused`",
-            )
+            raise StoppedError(StopReason.ROW_REFUSED, explain_refused(self._replay_id, place, found))
         _log.warning(
             "left_out",
             replay=self._replay_id,

@@ -90,6 +90,11 @@ DECLARE
     gone record;
     needed_by text;
 BEGIN
+    -- Any other transaction of the caller may have looked before somebody began to need the rows.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
     -- A replay or a resume that begins to need old rows holds this lock shared.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox.retention', 0)) THEN
         RAISE EXCEPTION 'outputs are needed as they are for now, or another retention runs' USING ERRCODE = 'object_in_use';
@@ -129,7 +134,7 @@ END $$;
 -- cover their events. A batch that read nothing of an input partition closed nothing there.
 CREATE FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint)
     RETURNS TABLE (topic_id text, partition integer, safe_offset bigint, batches bigint, first bigint, last bigint)
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 WITH upgraded AS (
@@ -509,8 +514,9 @@ TO outbox_retention;
 GRANT EXECUTE ON FUNCTION outbox.open_at_upgrade(bigint, bigint) TO outbox_publisher, outbox_auditor;
 GRANT EXECUTE ON FUNCTION outbox.letters_kept(double precision) TO outbox_auditor;
 -- What its decisions are made of: positions, no payload and no session key.
-GRANT SELECT ON outbox.alembic_version, outbox.retention, outbox.batch, outbox.lane_position, outbox.output_partition TO outbox_retention;
-GRANT SELECT (generation, open_state) ON outbox.generation TO outbox_retention;
+-- `open_state` has keys, of sessions that were too large: `open_at_upgrade` looks at it.
+GRANT SELECT ON outbox.alembic_version, outbox.retention, outbox.lane_position, outbox.output_partition TO outbox_retention;
+GRANT SELECT (batch_id, created_at) ON outbox.batch TO outbox_retention;
 GRANT SELECT (batch_id, state) ON outbox.parked TO outbox_retention;
 GRANT SELECT (replay_id, state, from_batch, to_batch, cursor_batch) ON outbox.replay TO outbox_retention;
 GRANT SELECT (epoch, lane) ON outbox.lane TO outbox_retention;

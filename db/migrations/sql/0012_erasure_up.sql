@@ -67,6 +67,11 @@ CREATE FUNCTION outbox.hold_for_erasure() RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    -- Any other transaction of the caller may have looked before somebody began to need the rows.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
     PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
@@ -262,8 +267,9 @@ BEGIN
       AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE r.cursor_batch BETWEEN k.from_batch AND k.to_batch);
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
-    UPDATE outbox.replay r SET reason = replace(r.reason, quote_literal(session_key), '(erased)')
-    WHERE position(quote_literal(session_key) IN r.reason) > 0;
+    -- In the words of `publisher replay`: a reason holds no other key.
+    UPDATE outbox.replay r SET reason = replace(r.reason, format('session key ''%s'', for', session_key), 'session key (erased), for')
+    WHERE position(format('session key ''%s'', for', session_key) IN r.reason) > 0;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.

@@ -34,7 +34,7 @@ READABLE = {
         "retention",
     },
     AUDITOR: {*TABLES},
-    RETENTION: {"batch", "retention"},
+    RETENTION: {"retention"},
     ERASER: {"identity", "batch", "generation", "erased"},
 }
 SHARED_VIEWS = {"event", "epoch_range", "lane_position"}

@@ -110,6 +110,23 @@ def test_nothing_is_dropped_while_a_replay_begins_to_need_old_rows(
             hostile.execute("SELECT outbox.drop_partition(%s)", (FIRST,))
 
 
+@pytest.mark.guarantee(107)
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("need", ["a lane has not delivered", "a replay reads it"])
+def test_a_transaction_that_looked_before_somebody_needed_the_rows_drops_nothing(
+    old: Outbox, need: str, isolation: str
+) -> None:
+    options = (
+        f"-c role=outbox_retention -c default_transaction_isolation={isolation.replace(' ', chr(92) + ' ')}"
+    )
+    with psycopg.connect(old.dsn, options=options) as hostile:
+        hostile.execute("SELECT FROM outbox.lane_position")
+        query(old.dsn, *NEEDS[need][:1])
+        with pytest.raises(errors.InvalidTransactionState):
+            hostile.execute("SELECT outbox.drop_partition(%s)", (FIRST,))
+    assert partitions(old.dsn)[0] == "0"
+
+
 def test_nobody_waits_for_a_drop_longer_than_a_fifth_of_a_second_whatever_its_login_sets(
     old: Outbox, hostile: psycopg.Connection[Any]
 ) -> None:
@@ -163,5 +180,11 @@ def test_retention_sees_no_session_key_and_no_payload(hostile: psycopg.Connectio
     for relation in ("session_output", "dead_letter", "event", "replay_key", "operation"):
         with pytest.raises(errors.InsufficientPrivilege):
             hostile.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier("outbox", relation)))
-    with pytest.raises(errors.InsufficientPrivilege):
-        hostile.execute("SELECT session_key FROM outbox.parked")
+    for statement in (
+        "SELECT session_key FROM outbox.parked",
+        # They remember the keys of sessions that were too large.
+        "SELECT open_state FROM outbox.batch",
+        "SELECT open_state FROM outbox.generation",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege):
+            hostile.execute(statement.encode())

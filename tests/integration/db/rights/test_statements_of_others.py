@@ -31,8 +31,12 @@ SERVICES = ("spark_job", "publisher", "db")
 SHARED: set[tuple[str, Statement]] = {
     *((role, (QueryFile("db", "operations"), "record")) for role in (WRITER, RETENTION, ERASER)),
     # They read no other columns than the positions that retention may read.
-    (RETENTION, (QueryFile("publisher.console", "flow"), "newest")),
     (RETENTION, (QueryFile("publisher", "parked"), "counts")),
+    (RETENTION, (QueryFile("publisher", "ledger"), "end")),
+    (RETENTION, (QueryFile("publisher", "replays"), "range")),
+    (RETENTION, (QueryFile("publisher", "storage"), "storage")),
+    (RETENTION, (QueryFile("publisher.audit", "ledger"), "scope")),
+    (RETENTION, (QueryFile("spark_job", "ledger"), "backlog_bounds")),
 }
 """Statements that more than one role may run, besides those that only read what the other may read whole."""
 
