@@ -36,7 +36,7 @@ from publisher.protocol.cursor import Epoch, LaneId
 from publisher.protocol.history import Identity
 from publisher.retention.deliveries import DeliveryPruning
 from service import kafka_client, tracing
-from service.errors import ContinuityError, SettingsError, UnavailableError
+from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
 from service.monitoring.loops import Loop
 from service.settings import Settings
 
@@ -125,7 +125,7 @@ class Relay:
         return None
 
     def _retry_later(self, error: Exception, backoff: Backoff) -> None:
-        reason = str(error).strip()
+        reason = reason_of(error)
         self._health.failed(reason)
         if backoff.failures == 0:
             _log.warning("retrying", reason=reason)

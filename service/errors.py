@@ -65,3 +65,8 @@ class RefusedError(OutboxError):
 
 class CredentialsRefusedError(RefusedError, UnavailableError):
     """A server refuses the credentials or the certificate. At the start they are wrong; later they may be about to be replaced."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, for logs and people. Without Postgres' detail, which may quote a row and with it a session key."""
+    return str(error).partition("\nDETAIL")[0].strip()

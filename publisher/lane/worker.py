@@ -13,7 +13,7 @@ from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
 from publisher.protocol.stop_reasons import HandoverStuckError, StartOverError, StoppedError, StopReason
-from service.errors import FencedError, UnavailableError
+from service.errors import FencedError, UnavailableError, reason_of
 from service.kafka_client import UNAUTHORISED
 from service.monitoring.loops import LifeSign, unwatched
 from service.tracebacks import release_frames
@@ -263,4 +263,4 @@ class Worker:
 def _reason(error: Exception) -> str:
     if isinstance(error, KafkaException):
         return f"Kafka: {error.args[0].str()}"
-    return str(error).strip() or type(error).__name__
+    return reason_of(error) or type(error).__name__

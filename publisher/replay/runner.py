@@ -13,7 +13,7 @@ from publisher.delivery.delivery import StepOutcome
 from publisher.protocol.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
-from service.errors import UnavailableError
+from service.errors import UnavailableError, reason_of
 from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
@@ -75,7 +75,7 @@ def _wait_or_give_up(
     context: Context, error: Exception, replay_id: int, backoff: Backoff, worked_at: float
 ) -> None:
     """`worked_at`: when it last sent something, or waited for its turn by its rate."""
-    reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else str(error).strip()
+    reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else reason_of(error)
     if time.monotonic() - worked_at > _PATIENCE_S:
         raise UnavailableError(
             f"nothing was sent for {_PATIENCE_S:.0f} s: {reason}. The replay keeps its place: `publisher replay go-on "

@@ -3,6 +3,9 @@
 import threading
 from collections.abc import Callable
 
+from psycopg import errors
+from structlog.testing import capture_logs
+
 from publisher.backoff import Backoff
 from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.transaction_size import TransactionSize
@@ -172,3 +175,24 @@ def test_an_exception_that_nothing_explains_holds_the_lane_and_does_not_end_the_
     assert why is StopReason.UNEXPECTED
     assert "TypeError('odd')" in str(reason)
     assert lane.shown[-1] == RUNNING
+
+
+class Refused(FakeLane):
+    """Postgres refuses a row a few times."""
+
+    def _fail(self) -> None:
+        if self.opened < 6:
+            raise errors.UniqueViolation(
+                'duplicate key value violates "parked_pkey"\nDETAIL:  Key (session_key, batch_id)=(alice, 1) already exists.'
+            )
+        self.elsewhere = True
+
+
+def test_what_postgres_quotes_of_a_row_is_neither_shown_nor_logged() -> None:
+    lane = Refused()
+    worker = worker_of(lane, threading.Event(), 0.001)
+    with capture_logs() as logged:
+        worker.run()
+    assert "parked_pkey" in str(logged)
+    assert "parked_pkey" in str(lane.shown)
+    assert "alice" not in str((logged, lane.shown))
