@@ -192,6 +192,8 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         "removed_letters_natural",
         "writer_whole",
         "writer_held_back_whole",
+        "erased_parallel",
+        "erased_row_or_letter",
     }
     assert {name for (name,) in checks} == tried | elsewhere
 
@@ -225,6 +227,23 @@ def test_identity_and_writer_stay_one_sound_row(outbox: OutboxRows, statement: s
     assert outbox.value("SELECT count(*) FROM outbox.identity") == 1
     assert outbox.value("SELECT count(*) FROM outbox.writer") == 1
     assert outbox.value("SELECT count(*) FROM outbox.writer_lock") == 1
+
+
+@pytest.mark.parametrize(
+    ("lane", "ends", "constraint"),
+    [(0, [], "erased_parallel"), (None, [1], "erased_row_or_letter")],
+)
+def test_what_stands_for_an_erased_row_is_whole(
+    outbox: OutboxRows, lane: int | None, ends: list[int], constraint: str
+) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        outbox.connection.execute(
+            """INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs,
+                   output_bytes, topics, delivered_by, was_parked)
+               VALUES ('x', 1, 1, 1, %s, 0, '{t}', '{0}', %s, '{1}', 0, '{}', '{}', false)""",
+            [lane, ends],
+        )
+    assert caught.value.diag.constraint_name == constraint
 
 
 @pytest.mark.guarantee(61)

@@ -23,7 +23,7 @@ from tests.support.outbox.batches import OFFSETS, TOPIC_ID, Outbox, simple
 from tests.support.queries import query
 from tests.support.query_files import ROOT, QueryFile, kind, numbered, query_files
 
-MOST_LOCKS = 80
+MOST_LOCKS = 90
 """Of a window of sixteen partitions with their indexes, and of the other tables."""
 MOST_BLOCKS = 3_000
 READERS = 30
