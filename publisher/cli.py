@@ -57,7 +57,7 @@ app = command_line(
         ),
         DeferredCommand(
             "erase",
-            "Erase all that the outbox keeps of session keys. Cannot be undone.",
+            "Erase all that the outbox keeps of session keys, and the job's cache on this machine. Cannot be undone.",
             "publisher.commands.erase:erase",
         ),
         DeferredCommand(

@@ -19,7 +19,7 @@ Reading = Callable[..., list[int]]
 def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
     """Read [3, 7) of in/0 from these answers; return the offsets."""
 
-    def offsets(*answers: Answer) -> list[int]:
+    def offsets(*answers: Answer, end: int = 7) -> list[int]:
         consumer = ScriptedConsumer(answers)
         monkeypatch.setattr(reading, "Consumer", consumer)
         # A second for each look at the clock: no test waits for it.
@@ -32,7 +32,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
         try:
             return [
                 message.offset()
-                for messages in committed_records(options, "in", 0, 3, 7, 20)
+                for messages in committed_records(options, "in", 0, 3, end, 20)
                 for message in messages
             ]
         finally:
@@ -71,7 +71,7 @@ def test_no_answer_is_no_end(read: Reading) -> None:
 
 
 def test_the_time_is_from_one_record_to_the_next(read: Reading) -> None:
-    assert len(read(*(Answer(3) for _ in range(40)), Answer(7, EOF))) == 40
+    assert len(read(*map(Answer, range(3, 43)), Answer(43, EOF), end=43)) == 40
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
