@@ -93,6 +93,7 @@ faults-publisher: $(INSTALLED) ## The publisher's fault matrix alone: kills, zom
 .PHONY: soak
 soak: $(INSTALLED) ## Two hours: 100 minutes of random kills of everything under load, judged after every five; writes docs/soak.md
 	$(BIN)/python -m tests.soak --minutes 100 --report docs/soak.md
+	$(BIN)/python -m tests.soak.held
 
 .PHONY: soak-short
 soak-short: $(INSTALLED) ## The same for ten minutes
