@@ -23,9 +23,9 @@ from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.withdrawal import Withdrawal
 from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
-from publisher.delivery.delivery import COMMIT_SLACK_S
 from publisher.delivery.handover import HandoverTurns, patience_s
 from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.transaction import COMMIT_SLACK_S
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog

@@ -38,7 +38,10 @@ T = TypeVar("T")
 
 
 class Complaints:
-    """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why."""
+    """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why.
+
+    Nothing may be raised out of a callback: confluent-kafka 2.16 never frees such an exception, nor the clients that its frames lead to.
+    """
 
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
@@ -50,6 +53,11 @@ class Complaints:
             self.refusal = error
         elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
             self._unreachable = error
+
+    def login_refused(self) -> KafkaError | None:
+        """Return why the credentials were refused, which no waiting changes; None where they were not."""
+        refusal = self.refusal
+        return refusal if refusal is not None and refusal.code() == KafkaError._AUTHENTICATION else None
 
     def forget(self) -> None:
         """Start over: a broker has answered."""
@@ -80,8 +88,7 @@ class _Held(Generic[C]):
     def refused(self) -> bool:
         """Whether the credentials were refused: waiting for an answer is of no use."""
         self.client.poll(0)  # serves the complaints
-        refusal = self.complaints.refusal
-        return refusal is not None and refusal.code() == KafkaError._AUTHENTICATION
+        return self.complaints.login_refused() is not None
 
 
 class Answer(Generic[T]):
@@ -165,11 +172,12 @@ class RenewableClient(Generic[C]):
             found = request(held)
         except KafkaException as error:
             held.refused()
-            explained = held.complaints.explain(error)
-            self._note(held, explained.args[0], began)
-            if explained is error:
+            told: KafkaError = held.complaints.explain(error).args[0]
+            self._note(held, told, began)
+            if told is error.args[0]:
                 raise
-            raise explained from error
+            # No variable holds it: its traceback leads here, and the two would keep the dropped client.
+            raise KafkaException(told) from error
         self._note(held, None, began)
         return found
 

@@ -25,11 +25,9 @@ from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError
 from service.fault_points import reach
 from service.monitoring.loops import LifeSign, unwatched
+from service.renewable_client import Complaints
 
 _log = structlog.get_logger()
-
-# A transaction that Kafka does not commit within its timeout fails; so much later, its lane hangs.
-COMMIT_SLACK_S = 10.0
 
 Connection = psycopg.Connection[Any]
 
@@ -89,7 +87,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._connection = connection
         self._outgoing = outgoing
         self._admission = admission
-        self._link = CoordinatorLink()
+        self._link, self._complaints = CoordinatorLink(), Complaints()
         self._bisection = RefusalBisection()
         self._tenure: Tenure | None = None
         self._transaction_timeout_ms = publisher.transaction_timeout_ms
@@ -147,6 +145,8 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             # A connection that was closed while nothing was under way, as a broker does with idle ones, can have repeated no commit.
             self._tenure.producer.poll(0)
             self._link.forget()
+            if (refusal := self._complaints.login_refused()) is not None:
+                raise KafkaException(refusal)
             self._deliver(self._tenure, chunk, rows)
         except RecordRefusedError as error:
             self._search(error)
@@ -238,7 +238,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
 
     def _fence(self) -> Producer:
         context = self._context
-        self._link = CoordinatorLink()
+        self._link, self._complaints = CoordinatorLink(), Complaints()
         producer = fencing_producer(
             context.settings.kafka,
             context.topics,
@@ -247,6 +247,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             1 if self._bisection.one_by_one else self._admission.batch_bytes,
             context.give_up,
             self._link.logger,
+            self._complaints,
         )
         producer.poll(0)  # serves the log
         self._link.forget()
@@ -261,10 +262,11 @@ class Delivery(ABC, Generic[Newest, Chunk]):
             self._context.turns,
             name=self._connection.name,
             alive=self.alive,
-            commits_within_s=self._transaction_timeout_ms / 1000 + COMMIT_SLACK_S,
+            timeout_s=self._transaction_timeout_ms / 1000,
             progress_from=self._progress_from,
             is_foreign=self._is_foreign,
             one_by_one=self._bisection.one_by_one,
+            complaints=self._complaints,
         )
         try:
             with metrics.transaction(rows, lambda: transaction.took_s):

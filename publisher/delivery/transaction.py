@@ -14,6 +14,7 @@ from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError
 from service.fault_points import reach
 from service.kafka_rights import needing
 from service.monitoring.loops import LifeSign, unwatched
+from service.renewable_client import Complaints
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0
@@ -24,6 +25,9 @@ _FLUSH_SLICE_S = 0.2
 _ROWS_A_MOVE = 64
 _RECORDS_A_MOVE = 256
 _REPORTS_WAIT_S = 5.0
+_LEAST_COMMIT_S = 1.0
+COMMIT_SLACK_S = 10.0
+"""A transaction that Kafka does not commit within its timeout fails; so many seconds later, its lane hangs."""
 
 
 class ProgressRecord(NamedTuple):
@@ -110,15 +114,17 @@ class Transaction:
         *,
         name: str = "",
         alive: LifeSign = unwatched,
-        commits_within_s: float | None = None,
+        timeout_s: float = 60.0,
         progress_from: int | None = None,
         is_foreign: Callable[[int, int], bool] = lambda _start, _end: False,
         one_by_one: bool = False,
+        complaints: Complaints | None = None,
     ) -> None:
         """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is told
-        of each step, and that Kafka commits within `commits_within_s`. `progress_from`: the end of the progress partition by which the
+        of each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition by which the
         rows were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
-        `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused.
+        `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused. `complaints`: of the
+        producer.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -126,10 +132,11 @@ class Transaction:
         self._turns = turns
         self._name = name
         self._alive = alive
-        self._commits_within_s = commits_within_s
+        self._timeout_s = timeout_s
         self._progress_from = progress_from
         self._is_foreign = is_foreign
         self._one_by_one = one_by_one
+        self._complaints = complaints or Complaints()
         self._has_turn = False
         self._waited_s = 0.0
         self._began_at = 0.0
@@ -172,19 +179,20 @@ class Transaction:
                     self._produce(*record, self.tally.report_progress)
             finally:
                 self._end_turn()
-            self._alive(self._commits_within_s, "waits for Kafka's commit")
+            self._alive(self._timeout_s + COMMIT_SLACK_S, "waits for Kafka's commit")
             reach("transaction.before_flush")
             meanwhile()
             self._flush()
             self._check_end(progress)
             reach("transaction.before_commit")
-            producer.commit_transaction()
+            # By itself librdkafka waits for ever. The coordinator ends the transaction once it is older, whatever becomes of the request.
+            producer.commit_transaction(max(_LEAST_COMMIT_S, self._timeout_s - self.took_s))
             # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.
             producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
             # Once a transaction has failed, later calls complain about its state instead of the cause.
-            cause = self._failure() or error.args[0]
+            cause = self._failure() or self._complaints.login_refused() or error.args[0]
             if cause.code() not in RECORD_ERRORS:
                 topics = self._outgoing.destinations(rows) | {record.topic for record in progress}
                 with needing("Write", "topic", *sorted(topics)):
@@ -268,7 +276,7 @@ class Transaction:
 
     def _check(self) -> None:
         """Give up as soon as the transaction has failed: records behind a failed one are held back until they time out."""
-        failure = self._failure()
+        failure = self._complaints.login_refused() or self._failure()
         if failure is not None:
             raise KafkaException(failure)
 

@@ -24,28 +24,21 @@ def fencing_producer(
     batch_bytes: int,
     give_up: Callable[[], bool],
     logger: logging.Logger | None = None,
+    complaints: Complaints | None = None,
 ) -> Producer:
-    """Return an initialised producer, whose calls raise at once when its credentials are refused. `batch_bytes`, `logger`: see
-    `clients.lane_producer`.
+    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` hears of its connections.
 
     Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` says so.
     """
-    complaints = Complaints()
-
-    def told(error: KafkaError) -> None:
-        complaints(error)
-        if error.code() == KafkaError._AUTHENTICATION:
-            # Out of the call that serves it: else a transaction would wait until it times out.
-            raise KafkaException(error)
-
+    complaints = complaints or Complaints()
     producer = clients.lane_producer(
-        kafka, transactional_id, transaction_timeout_ms, batch_bytes, logger, told
+        kafka, transactional_id, transaction_timeout_ms, batch_bytes, logger, complaints
     )
     deadline = time.monotonic() + kafka.request_timeout_s
     while True:
         try:
             with needing("Write", "transactional id", transactional_id):
-                _begin(producer)
+                _begin(producer, complaints)
             return producer
         except KafkaException as error:
             # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
@@ -59,15 +52,16 @@ def fencing_producer(
             raise complaints.explain(error) from error
 
 
-def _begin(producer: Producer) -> None:
+def _begin(producer: Producer, complaints: Complaints) -> None:
     try:
         # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
         producer.init_transactions(_SLICE_S)
     except KafkaException as error:
         if error.args[0].retriable():
-            producer.poll(
-                0
-            )  # raises what librdkafka has found meanwhile: that the credentials are refused, or all is lost
+            # Serves the complaints, and raises that all is lost where librdkafka has found that meanwhile.
+            producer.poll(0)
+            if (refusal := complaints.login_refused()) is not None:
+                raise KafkaException(refusal) from error
         raise
 
 

@@ -13,6 +13,7 @@ from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
 from publisher.protocol.stop_reasons import HandoverStuckError, StartOverError, StoppedError, StopReason
+from service.allocators import collect_after_failure
 from service.errors import FencedError, UnavailableError, reason_of
 from service.kafka_client import UNAUTHORISED
 from service.monitoring.loops import LifeSign, unwatched
@@ -169,6 +170,7 @@ class Worker:
     def _handle(self, error: Exception) -> None:
         """Sort a failure: show it, and wait."""
         release_frames(error)
+        collect_after_failure()
         if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
             error = StoppedError(
                 StopReason.NOT_AUTHORISED,

@@ -15,7 +15,7 @@ SERVICES = ("job", "publisher")
 FIRST = {
     f"{user} {server}": f"first-{user}-{server}" for user in SERVICES for server in ("kafka", "postgres")
 }
-REAUTHENTICATE_MS = 2_000
+REAUTHENTICATE_MS = 5_000
 REFUSED = "CredentialsRefusedError"
 
 

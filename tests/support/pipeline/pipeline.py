@@ -35,6 +35,8 @@ from tests.support.watching import Watcher
 
 PARTITIONS = 3
 COMPLETION_TIMEOUT_S = 900.0
+WAIT_S = 400.0
+"""Less than a test may last, or nobody would see the logs and stacks that a wait ends with."""
 _REBUILT = re.compile(r"open_sessions_rebuilt\b.*?\bevents=(\d+)")
 
 
@@ -218,7 +220,7 @@ class Pipeline:
         condition: Callable[[], object],
         what: str,
         *,
-        timeout_s: float = 900.0,
+        timeout_s: float = WAIT_S,
         poll_s: float = 0.02,
         alive: tuple[Service, ...] = (),
     ) -> None:

@@ -5,17 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from service.errors import UnavailableError
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
+from tests.support.processes.failing_lane import FailingLane, bound
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.secured.kafka import PASSWORD, USER, SecuredKafka, right
 from tests.support.servers.topic_limits import set_config
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
+
+ATTEMPTS = 10
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +114,22 @@ def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_
     with pytest.raises(UnavailableError, match=named) as raised:
         raise running.error or AssertionError
     assert password not in str(raised.value)
+
+
+@pytest.mark.parametrize("refused", ["the lanes' producers", "the client that all lanes share"])
+def test_attempts_with_a_refused_password_hold_no_client(
+    outbox: Outbox, settings: Settings, kafka: SecuredKafka, tmp_path: Path, refused: str
+) -> None:
+    context = bound(guarded(settings, kafka, tmp_path, PASSWORD, 2))
+    guarded(settings, kafka, tmp_path, "wrong-horse")
+    if refused == "the client that all lanes share":
+        # It would keep the connection for which the right password was given.
+        context.topics._admin.close()
+    failing = FailingLane(context, outbox.lanes)
+    held = failing.held_after(ATTEMPTS, Producer, AdminClient, KafkaException)
+    assert "not_authorised: Kafka refuses" in failing.reason
+    # The reason of the last attempt, and the client that the next one would ask.
+    assert len(held) <= 3, held
 
 
 @pytest.mark.guarantee(68, 113)

@@ -14,6 +14,7 @@ from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transact
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from service.monitoring.loops import LifeSign
+from service.renewable_client import Complaints
 from tests.support.lanes import PLAIN, RECORD
 
 
@@ -22,6 +23,7 @@ class FakeProducer:
 
     def __init__(self, refuse: KafkaError | None = None) -> None:
         self.sent: list[tuple[Any, ...]] = []
+        self.commits_within_s = 0.0
         self._refuse = refuse
         self._full = False
         self._open = False
@@ -50,7 +52,8 @@ class FakeProducer:
                     record[4](self._refuse, None)
         return 0
 
-    def commit_transaction(self) -> None:
+    def commit_transaction(self, seconds: float) -> None:
+        self.commits_within_s = seconds
         if self._refuse is not None:
             raise KafkaException(self._refuse)
 
@@ -123,6 +126,35 @@ def test_the_wait_for_a_turn_is_no_part_of_a_transactions_time() -> None:
     assert transaction.took_s < 0
 
 
+def test_a_commit_waits_no_longer_than_the_transaction_lives() -> None:
+    """With librdkafka 2.16 a request to end it can stay unanswered in a connection that logs in again, without a timeout."""
+    producer = FakeProducer()
+    known: Any = producer
+    transaction = Transaction(known, Outgoing(), threading.Event(), HandoverTurns(), timeout_s=30)
+    transaction.run([PLAIN], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
+    assert 1 <= producer.commits_within_s <= 30
+
+
+class Unheard(FakeProducer):
+    """Nothing that it sends is confirmed; librdkafka says once that the login was refused."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        super().__init__()
+        self._complaints = complaints
+
+    def flush(self, _seconds: float) -> int:
+        self._complaints(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+        return 1
+
+
+def test_a_transaction_ends_once_the_login_is_refused() -> None:
+    complaints = Complaints()
+    known: Any = Unheard(complaints)
+    transaction = Transaction(known, Outgoing(), threading.Event(), HandoverTurns(), complaints=complaints)
+    with pytest.raises(KafkaException, match="wrong password"):
+        transaction.run([PLAIN], [ProgressRecord("progress", RECORD.encode(), RECORD.key(), RECORD.lane)])
+
+
 class Roomy(FakeProducer):
     """Its queue is never full."""
 
@@ -167,7 +199,7 @@ class Crowded(FakeProducer):
         self._handing.discard(self)
         self.sent.append(record)
 
-    def commit_transaction(self) -> None:
+    def commit_transaction(self, _seconds: float) -> None:
         self.done = True
 
 

@@ -37,7 +37,7 @@ class FakeProducer:
     def flush(self, _seconds: float) -> int:
         return 0
 
-    def commit_transaction(self) -> None:
+    def commit_transaction(self, _seconds: float) -> None:
         self.calls.append("commit")
 
 

@@ -1,6 +1,8 @@
 """A client that fails for long, or is refused, is made again: with the secrets of that moment, for all who share it."""
 
+import gc
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,6 +167,30 @@ def test_a_refused_client_is_replaced_at_once_and_the_refusal_is_what_is_raised(
     raised = clients.fails(TIMED_OUT)
     assert raised.args[0].code() == code
     assert clients.held.ask(lambda client: client) is clients.made[1]
+
+
+def test_a_refused_client_is_freed_with_the_failure_that_dropped_it() -> None:
+    """Without a cycle: its threads and its connections would live until Python looks for one."""
+    made: list[weakref.ref[FakeClient]] = []
+
+    def make(complaints: Complaints) -> FakeClient:
+        client = FakeClient(complaints)
+        client.complain = REFUSED
+        made.append(weakref.ref(client))
+        return client
+
+    def request(_client: FakeClient) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    held = RenewableClient(make)
+    gc.disable()
+    try:
+        for _ in range(3):
+            with pytest.raises(KafkaException, match="wrong password"):
+                held.ask(request)
+        assert [client() for client in made] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_timeout_says_which_broker_cannot_be_reached() -> None:
