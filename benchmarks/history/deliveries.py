@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from benchmarks.history.rows import Sent
 from benchmarks.history.week import OUTPUT_EVENTS, Week, key_of
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from publisher.protocol.cursor import Cursor
 
 _FULL_TRANSACTION = 1_000

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from benchmarks.history import deliveries as publishing
 from benchmarks.history import rows, week
 from benchmarks.history.week import INPUT_TOPIC, INPUT_TOPIC_ID, Batch, Generation, Week
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from db.statements import queries
 from publisher.protocol.cursor import Cursor
 from spark_job.assembly import pgcopy

@@ -13,7 +13,7 @@ from benchmarks.history.week import (
     partition_of,
     start_of,
 )
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from spark_job.assembly import pgcopy
 
 OUTPUT_PARTITIONS = 4

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 
 from db import operations, windows
+from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
 from publisher.erasure.open_sessions import Position, read_position
@@ -30,7 +31,6 @@ from service.fault_points import reach
 _ERASURE = queries("publisher.erasure", "erasure")
 
 _PAUSE_S = 1.0
-_MOST_KEY_BYTES = 1024
 _SHOWN = 20
 
 
@@ -58,9 +58,9 @@ def check_key(session_key: str) -> None:
         size = len(session_key.encode())
     except UnicodeEncodeError as error:
         raise SettingsError("a session key is UTF-8 text; --keys-file takes any") from error
-    if not size or size > _MOST_KEY_BYTES or "\0" in session_key:
+    if not size or size > MAX_KEY_BYTES or "\0" in session_key:
         raise SettingsError(
-            f"a session key has 1 to {_MOST_KEY_BYTES} bytes and no NUL character; one that was named has {size} bytes. Nothing was erased"
+            f"a session key has 1 to {MAX_KEY_BYTES} bytes and no NUL character; one that was named has {size} bytes. Nothing was erased"
         )
 
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from db import operations, windows
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from db.statements import queries
 from db.windows import Window
 from service.errors import ContinuityError

@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from service import allocators, fault_points
 from service.fault_points import reach
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError

@@ -19,7 +19,7 @@ from uuid import uuid4
 from psycopg.rows import dict_row
 
 from db import operations, windows
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from db.statements import queries
 from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError

@@ -6,9 +6,6 @@ from typing import Literal
 FieldPath = tuple[str, ...]
 Format = Literal["json", "bytes", "avro", "protobuf", "json-schema"]
 
-# Longer keys would not fit the outbox's indexed columns; the bound is part of the contract (docs/sessions.md).
-MAX_KEY_BYTES = 1024
-
 # The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
 MIN_TS_MS = -62_135_596_800_000
 MAX_TS_MS = 253_402_300_799_999

@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from db.session_keys import MAX_KEY_BYTES
 from service.schemas.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
@@ -22,7 +23,7 @@ from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.json_documents import at
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
-from spark_job.sessions.settings import MAX_KEY_BYTES, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
+from spark_job.sessions.settings import MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

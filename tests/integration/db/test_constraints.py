@@ -8,6 +8,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
+from db.session_keys import MAX_KEY_BYTES
 from tests.support.outbox.valid_rows import NO_OFFSETS, PARENTS, RUN, VALID, OutboxRows
 
 OTHER_RUN = uuid.UUID(int=2)
@@ -51,7 +52,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("batch", {"sessions": -1}, "batch_counts_natural"),
     ("batch", {"output_bytes": -1}, "batch_output_bytes_natural"),
     ("session_output", {"session_key": ""}, "session_output_key_bounds"),
-    ("session_output", {"session_key": "é" * 513}, "session_output_key_bounds"),
+    ("session_output", {"session_key": "k" * (MAX_KEY_BYTES + 1)}, "session_output_key_bounds"),
     ("session_output", {"lane": -1}, "session_output_natural"),
     ("session_output", {"revision": -1}, "session_output_natural"),
     ("session_output", {"session_starts": [1, 2]}, "session_output_sessions_parallel"),

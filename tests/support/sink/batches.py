@@ -9,7 +9,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import TupleRow
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from db.statements import queries
 from service.settings import JobSettings
 from spark_job import OutputEvent

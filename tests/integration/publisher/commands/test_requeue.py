@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.parked import RowError, app

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from db.session_keys import MAX_KEY_BYTES
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import FencedError, RefusedError, SettingsError
@@ -273,7 +274,16 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
 
 @pytest.mark.parametrize(
     "key",
-    ["o'brien\"; DROP TABLE x; --", "ключ 🗝 \u202e", "-k", "%s %(a)s", "\\x00\n\t", "k" * 1024, " ", "1"],
+    [
+        "o'brien\"; DROP TABLE x; --",
+        "ключ 🗝 \u202e",
+        "-k",
+        "%s %(a)s",
+        "\\x00\n\t",
+        "k" * MAX_KEY_BYTES,
+        " ",
+        "1",
+    ],
     ids=repr,
 )
 def test_any_key_can_be_erased(outbox: Outbox, settings: Settings, tmp_path: Path, key: str) -> None:
@@ -287,7 +297,7 @@ def test_any_key_can_be_erased(outbox: Outbox, settings: Settings, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("key", "says"), [("a\0b", "NUL"), ("k" * 1025, "1 to 1024 bytes"), ("", "no session key")]
+    ("key", "says"), [("a\0b", "NUL"), ("k" * (MAX_KEY_BYTES + 1), "1 to 1024 bytes"), ("", "no session key")]
 )
 def test_what_is_no_key_is_refused(outbox: Outbox, settings: Settings, key: str, says: str) -> None:
     result = erase(settings, "--", key)

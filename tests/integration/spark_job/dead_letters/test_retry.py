@@ -9,7 +9,7 @@ import orjson
 import psycopg
 import pytest
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from spark_job import OutputEvent
 from spark_job.assembly import transform
 from spark_job.assembly.pgcopy import nullable

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets

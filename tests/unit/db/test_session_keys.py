@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from db.lanes import lane_hash
+from db.session_keys import lane_hash
 
 
 @pytest.mark.guarantee(103)
