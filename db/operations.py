@@ -1,8 +1,5 @@
 """The operator log `outbox.operation`: who had a command change something. Its row commits with the change, or neither does."""
 
-import os
-import pwd
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from service.printable import printable
+from service.process import host_name, user_name
 
 _OPERATIONS = queries("db", "operations")
 
@@ -36,8 +34,8 @@ def record(
     connection.execute(
         _OPERATIONS["record"],
         {
-            "os_user": _os_user(),
-            "host": socket.gethostname(),
+            "os_user": user_name(),
+            "host": host_name(),
             "command": command,
             "arguments": Jsonb(
                 {name: _cut(value) for name, value in arguments.items() if value not in (None, False)}
@@ -45,14 +43,6 @@ def record(
             "result": Jsonb(_cut(result or {})),
         },
     )
-
-
-def _os_user() -> str:
-    """The process' own user: the environment (LOGNAME) could name another."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())  # a container's user needs no name
 
 
 def _cut(value: Any) -> Any:

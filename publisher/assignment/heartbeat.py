@@ -1,7 +1,6 @@
 """This process in `outbox.publisher_process`: a thread that keeps it alive while the process lives, and each lease while its lane does."""
 
 import os
-import socket
 import threading
 from typing import Any
 
@@ -17,6 +16,7 @@ from publisher.outbox.identity import check_unchanged
 from publisher.protocol.cursor import LaneId
 from service.errors import UnavailableError
 from service.monitoring.loops import Loop
+from service.process import host_name
 
 _PROCESSES = queries("publisher", "processes")
 _WAKEUPS = queries("publisher", "wakeups")
@@ -41,7 +41,7 @@ class ProcessHeartbeat:
         self._lease_s = context.settings.publisher.lease_s
         self._parameters = {
             "holder": context.holder,
-            "host": socket.gethostname(),
+            "host": host_name(),
             "pid": os.getpid(),
             "lease_s": self._lease_s,
         }

@@ -1,7 +1,6 @@
 """`publisher replay`: delivered outputs once more."""
 
 import os
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -31,6 +30,7 @@ from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach
 from service.kafka_client import admin_client
 from service.output_topics import OutputTopics
+from service.process import host_name
 from service.settings import Settings, load_settings
 
 _SHOWN_KEYS = 10
@@ -292,7 +292,7 @@ def _begin(config: Path | None) -> Settings:
 
 
 def _holder() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return f"{host_name()}:{os.getpid()}"
 
 
 def _work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, skip_refused: bool) -> None:

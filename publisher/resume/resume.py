@@ -5,7 +5,6 @@ A crash anywhere leaves a lane that either is as it was or continues from the re
 """
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError
 from service.fault_points import reach
+from service.process import host_name
 from service.settings import Settings
 
 _RESUMES = queries("publisher", "resumes")
@@ -85,6 +85,6 @@ class Resume:
             identity=Identity(found.outbox_uuid, plan.binding.cluster_id),
             topics=self._topics,
             progress_topic=self._planner.survey(plan.binding).progress_topic,
-            holder=f"{socket.gethostname()}:{os.getpid()} (resume)",
+            holder=f"{host_name()}:{os.getpid()} (resume)",
             stop=threading.Event(),
         )

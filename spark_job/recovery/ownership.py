@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from db.connection import connect, longest_wait_s
 from db.statements import queries
 from service.errors import FencedError, MovedError, OutboxError, UnavailableError
 from service.monitoring.loops import Loop
+from service.process import host_name
 from service.settings import JobSettings, PostgresSettings
 from service.threads import supervised
 from spark_job.monitoring import metrics
@@ -100,7 +100,7 @@ def take_over(
         )
     connection.execute(
         _WRITER["own"],
-        {"run_id": run_id, "host": socket.gethostname(), "pid": os.getpid()},
+        {"run_id": run_id, "host": host_name(), "pid": os.getpid()},
     )
 
 

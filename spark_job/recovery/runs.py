@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,6 +11,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
+from service.process import host_name
 from spark_job.input.offsets import Offsets
 from spark_job.recovery.batch_size import PastRun
 from spark_job.recovery.positions.generations import Connection, Generation
@@ -124,7 +124,7 @@ def record(
             "explanation": begun.explanation,
             "attempt": attempt,
             "transform_fingerprint": transform_fingerprint,
-            "host": socket.gethostname(),
+            "host": host_name(),
             "pid": os.getpid(),
         },
     )

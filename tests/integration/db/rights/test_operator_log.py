@@ -46,6 +46,17 @@ def test_a_row_says_who_when_and_what(outbox: OutboxRows, monkeypatch: pytest.Mo
     assert getpass.getuser() == "somebody-else"
 
 
+def test_a_machine_without_names_is_recorded(outbox: OutboxRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> pwd.struct_passwd:
+        raise KeyError(user)
+
+    monkeypatch.setattr(socket, "gethostname", lambda: "")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with outbox.connection.transaction():
+        operations.record(outbox.connection, "publisher lanes set", {"lanes": 4})
+    assert outbox.rows("SELECT os_user, host FROM outbox.operation") == [(str(os.geteuid()), "unnamed")]
+
+
 def test_a_change_that_is_rolled_back_leaves_no_row_and_a_row_that_fails_no_change(
     outbox: OutboxRows,
 ) -> None:
