@@ -7,8 +7,11 @@ from urllib.parse import urlsplit
 
 import structlog
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+from pydantic import SecretStr
 
 from service.settings import Settings
+from service.settings.dsn import address
 
 _log = structlog.get_logger()
 
@@ -22,22 +25,28 @@ SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 
 def name_unprotected(settings: Settings) -> None:
     """Log each server that is reached so."""
-    for server, address, why in unprotected(settings):
+    for server, where, why in dict.fromkeys(unprotected(settings)):
         _log.warning(
-            "connection_unprotected", server=server, address=address, reason=f"{server} is reached {why}"
+            "connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}"
         )
 
 
 def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield (server, address, why) of each. A server of this host, or behind a socket of it, is none."""
     yield from _kafka(settings)
-    yield from _postgres(settings)
+    for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn):
+        if login is not None:
+            yield from _postgres(login)
     registry = settings.schema_registry.url
     if any(
         urlsplit(url).scheme == "http" and not _is_local(urlsplit(url).hostname or "")
         for url in registry.split(",")
     ):
         yield "the schema registry", registry, _PLAIN
+    collector = urlsplit(settings.tracing.endpoint or "")
+    if collector.scheme == "http" and not _is_local(collector.hostname or ""):
+        # Without what may stand before an @, or in a query.
+        yield "the collector of spans", f"{collector.hostname}:{collector.port or 80}", _PLAIN
     job = settings.job
     if (
         job.master.startswith("spark://")
@@ -64,18 +73,29 @@ def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
             yield "Kafka", settings.kafka.bootstrap_servers, _UNVERIFIED
 
 
-def _postgres(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    dsn = {
-        name: str(value) for name, value in conninfo_to_dict(settings.postgres.dsn.get_secret_value()).items()
-    }
-    hosts = (dsn.get("hostaddr") or dsn.get("host") or os.environ.get("PGHOST", "")).split(",")
-    mode = dsn.get("sslmode") or os.environ.get("PGSSLMODE") or "prefer"
-    has_root = bool(dsn.get("sslrootcert") or os.environ.get("PGSSLROOTCERT"))
+def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:
+    given = {name: str(value) for name, value in conninfo_to_dict(login.get_secret_value()).items() if value}
+    dsn = _defaults_of_libpq(given.get("service")) | given
+    hosts = (dsn.get("hostaddr") or dsn.get("host", "")).split(",")
+    mode = dsn.get("sslmode", "prefer")
     if not all(map(_is_local, hosts)):
         if mode in ("disable", "allow", "prefer"):
-            yield "Postgres", settings.postgres.address(), f"{_PLAIN} (sslmode={mode})"
-        elif mode == "require" and not has_root:
-            yield "Postgres", settings.postgres.address(), f"{_UNVERIFIED} (sslmode=require)"
+            yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
+        elif mode == "require" and "sslrootcert" not in dsn:
+            yield "Postgres", address(login), f"{_UNVERIFIED} (sslmode=require)"
+
+
+def _defaults_of_libpq(service: str | None) -> dict[str, str]:
+    """What the environment says, and the connection service file of the service that a DSN names: libpq tells by the variable alone."""
+    former = os.environ.get("PGSERVICE")
+    try:
+        if service is not None:
+            os.environ["PGSERVICE"] = service
+        return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}
+    finally:
+        os.environ.pop("PGSERVICE", None)
+        if former is not None:
+            os.environ["PGSERVICE"] = former
 
 
 def _is_local(host: str) -> bool:

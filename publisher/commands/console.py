@@ -12,6 +12,7 @@ from service import logs
 from service.commands.options import Config
 from service.commands.output import console as terminal
 from service.settings import load_settings
+from service.transport import name_unprotected
 
 DEFAULT_PORT = 8181
 
@@ -37,6 +38,7 @@ def console(
     """
     settings = load_settings(config)
     logs.configure(settings.log)
+    name_unprotected(settings)
     chosen = settings.console.port or DEFAULT_PORT if port is None else port
     settings = settings.model_copy(update={"console": settings.console.model_copy(update={"port": chosen})})
     postgres = settings.postgres.logged_in_by(settings.console.dsn, settings.console.dsn_file)

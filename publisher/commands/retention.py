@@ -30,6 +30,7 @@ from service.commands.tables import Table
 from service.commands.times import parse_pause
 from service.errors import FencedError, SettingsError, UnavailableError
 from service.settings import RetentionSettings, Settings, load_settings
+from service.transport import name_unprotected
 
 app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
 _log = structlog.get_logger()
@@ -91,6 +92,7 @@ def run(
 def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
     if not yes:
         raise SettingsError("--every drops without asking: add --yes. Nothing was done")
+    name_unprotected(settings)
     stop = threading.Event()
     with stop_on_signals(stop):
         while not stop.is_set():

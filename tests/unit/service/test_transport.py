@@ -1,5 +1,7 @@
 """What travels to another machine unprotected is named at the start, and nothing else is."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from service.settings import (
     SchemaRegistrySettings,
     Settings,
 )
+from service.settings.console import ConsoleSettings
+from service.settings.retention import RetentionSettings
+from service.settings.tracing import TracingSettings
 from service.transport import name_unprotected, unprotected
 
 KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
@@ -26,6 +31,9 @@ def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "", 
         job=JobSettings(**job),
         kafka=KafkaSettings(bootstrap_servers=kafka, options=options),
         postgres=PostgresSettings(dsn=SecretStr(dsn)),
+        retention=RetentionSettings(),
+        console=ConsoleSettings(),
+        tracing=TracingSettings(),
     )
 
 
@@ -56,11 +64,60 @@ def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "", 
 def test_each_server_is_named(
     kafka: str, options: dict[str, Any], dsn: str, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PGHOST", "PGSSLMODE", "PGSSLROOTCERT"):
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"):
         monkeypatch.delenv(name, raising=False)
     named = [f"{server} {why}" for server, _, why in unprotected(settings(kafka, options, dsn))]
     assert len(named) == len(found)
     assert all(text.startswith(wanted) for text, wanted in zip(named, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "environment", "found"),
+    [
+        ("service=plain", {}, True),
+        ("service=verified", {}, False),
+        ("service=verified sslmode=prefer", {}, True),
+        ("service=local", {}, False),
+        ("service=none", {}, False),
+        ("dbname=outbox", {"PGSERVICE": "plain"}, True),
+        ("dbname=outbox", {"PGHOST": "db.example"}, True),
+        ("dbname=outbox", {"PGHOSTADDR": "192.0.2.1"}, True),
+        ("host=localhost hostaddr=192.0.2.1", {}, True),
+        ("host=db.example", {"PGSERVICE": "verified"}, False),
+    ],
+)
+def test_a_server_that_the_environment_or_a_service_file_names_is_no_other(
+    dsn: str, environment: dict[str, str], found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "services"
+    file.write_text(
+        "[plain]\nhost=db.example\n[verified]\nhost=db.example\nsslmode=verify-full\n[local]\nhost=localhost\n"
+    )
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, dsn))] == ["Postgres"] * found
+    assert dict(os.environ) == before
+
+
+def test_every_login_and_the_collector_of_spans_count() -> None:
+    other = SecretStr("postgresql://other.example/outbox")
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(
+        update={
+            "retention": RetentionSettings(dsn=other),
+            "console": ConsoleSettings(dsn=SecretStr(VERIFIED)),
+            "tracing": TracingSettings(
+                endpoint="http://me:secret@collector.example:4318/v1/traces?key=secret"
+            ),
+        }
+    )
+    assert [(server, address) for server, address, _ in unprotected(changed)] == [
+        ("Postgres", "other.example:5432/outbox"),
+        ("the collector of spans", "collector.example:4318"),
+    ]
 
 
 SECRET = {"spark.authenticate.secret": "s"}
