@@ -1,6 +1,7 @@
 """How every command line of this project begins and ends: the same flags, and an explained error instead of a traceback."""
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -56,21 +57,27 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
 
 
 def run_command(app: Callable[[], object], name: str) -> None:
-    """Run `app`; an OutboxError goes to stderr as it is and decides the exit code."""
+    """Run `app`; an OutboxError goes to stderr as it is and decides the exit code. Every other error is a bug: a traceback, exit code 1."""
     try:
         try:
             app()
+        except OutboxError:
+            raise
         except Exception as error:
             # Imported here: help and completion must be quick.
             from service.commands.postgres_failures import explained
 
             explanation = explained(error)
             if explanation is None:
-                raise
+                _say(traceback.format_exc())
+                sys.exit(1)
             raise explanation from error
     except OutboxError as error:
-        # Without a terminal, or with a full disk behind it, the exit code still says what it is.
-        with suppress(OSError, ValueError, AttributeError):
-            text = printable(str(error), keep="\n\t")
-            sys.stderr.write(f"{name}: {text}\n")
+        _say(f"{name}: {error}\n")
         sys.exit(error.exit_code)
+
+
+def _say(text: str) -> None:
+    # Without a terminal, or with a full disk behind it, the exit code still says what it is.
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(printable(text, keep="\n\t"))

@@ -59,6 +59,19 @@ def test_the_error_that_ends_a_command_is_harmless(capsys: pytest.CaptureFixture
     assert error.endswith("\nsecond line\n")
 
 
+def test_the_traceback_of_a_bug_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise RuntimeError(f"{EVIL}\nsecond line")
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(fail, "publisher")
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
+    assert_harmless(error)
+    assert error.startswith("Traceback (most recent call last):\n")
+    assert error.endswith("\nsecond line\n")
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_log_line_is_harmless(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
