@@ -1,1 +1,1 @@
-"""Measurements. Each prints what it does on stderr and one JSON line last on stdout."""
+"""Measurements. Each prints what it does on stderr, and a table on stdout or a file of results."""

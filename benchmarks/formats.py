@@ -3,10 +3,9 @@
     python -m benchmarks.formats [--sessions 2000] [--calls 9]
 
 Sessions of 102 events with the same fields; `assemble` alone, and with every value decoded as a transform would. CPU time of the process,
-medians of the calls; the formats take turns, and the first turn is warm-up. The last line is one JSON object.
+medians of the calls; the formats take turns, and the first turn is warm-up. Prints a table.
 """
 
-import argparse
 import base64
 import io
 import json
@@ -14,11 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import fastavro
 import orjson
 import pyarrow as pa
+import typer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from service.schemas.wire import framed
@@ -189,27 +189,13 @@ def as_table(costs: Mapping[str, Cost]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions of 102 events, all open at once.")] = 2000,
+    calls: Annotated[int, typer.Option(min=1, help="Calls for each format; the medians count.")] = 9,
+) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sessions", type=int, default=2000)
-    parser.add_argument("--calls", type=int, default=9)
-    arguments = parser.parse_args()
-    costs = measured(arguments.sessions, arguments.calls)
-    print(as_table(costs))
-    report = {
-        "benchmark": "formats",
-        "sessions": arguments.sessions,
-        "calls": arguments.calls,
-        "us_per_event": {
-            name: {"assembled": cost.assembled_us, "values decoded, too": cost.of_values_us}
-            for name, cost in costs.items()
-        },
-    }
-    print(orjson.dumps(report).decode())
+    print(as_table(measured(sessions, calls)))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

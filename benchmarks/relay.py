@@ -28,8 +28,11 @@ import typer
 from benchmarks.peers.debezium.rate import measure_debezium
 from benchmarks.peers.debezium.settings import debezium_choices
 from benchmarks.peers.debezium.table import LOGICAL
-from benchmarks.support.kept import KeptRounds, ResultsFolder
+from benchmarks.peers.registry import OURS
+from benchmarks.suite.options import Folder
+from benchmarks.suite.results import RESULTS, Measured, measurement
 from benchmarks.support.outbox import (
+    BARE,
     EVENTS,
     SyntheticOutbox,
     bare_producer,
@@ -38,10 +41,8 @@ from benchmarks.support.outbox import (
     values_of,
     wait_for_lanes,
 )
-from benchmarks.support.process_cost import cpu_s, peak_mb
-from benchmarks.support.report import Json, Measured, Page, Report
 from benchmarks.support.rounds import announce
-from benchmarks.support.servers import publisher_process
+from benchmarks.support.servers import cpu_s, peak_mb, publisher_process
 from devstack.stack import Stack
 from service import logs
 from service.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
@@ -157,9 +158,7 @@ def main(
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
     warm_up: Annotated[int, typer.Option(min=1, help="Sessions that Debezium's JVM warms up with.")] = 5_000,
-    results: ResultsFolder = None,
-    page: Page = None,
-    json: Json = False,
+    folder: Folder = RESULTS,
 ) -> None:
     """Measure and print."""
     if rows < 2 * transaction_sessions * max(lanes, processes):
@@ -174,9 +173,8 @@ def main(
         "processes": processes,
     }
     choices = {each.name: each for each in debezium_choices(debezium, exactly_once)}
-    report = Report(f"relay-{processes}" + ("-debezium" if choices else ""), parameters, LABELS)
-    kept = KeptRounds(report, results, "relay", "The publisher: a backlog")
     with (
+        measurement(folder, "relay", "The publisher: a backlog", LABELS, parameters) as (kept, failures),
         tempfile.TemporaryDirectory(prefix="relay-bench-") as directory,
         Stack.from_environment_or_start(
             Path(directory), fast=True, heap="1g", postgres_settings=LOGICAL if choices else None
@@ -188,18 +186,17 @@ def main(
                 return measure_debezium(stack, rows, warm_up, choices[whose], Path(directory))
             publisher = PublisherSettings(transaction_sessions=transaction_sessions)
             with synthetic_outbox(stack, lanes, publisher) as outbox:
-                if whose == "publisher":
+                if whose == OURS:
                     return measure_relay(outbox, rows, processes, Path(directory))
                 return measure_bare(outbox, rows, processes)
 
-        turns = kept.turns(["publisher", *choices, "bare producer"], rounds)
+        turns = [whose for whose, _ in kept.missing([OURS, *choices, BARE], rounds)]
         announce(sum(expected_s(rows, is_debezium=whose in choices) for whose in turns), len(turns))
-        for whose in ("publisher", "bare producer") if turns else ():
-            Report("warm-up", parameters, LABELS).add(whose, measured(whose))
+        for whose in (OURS, BARE) if turns else ():
+            measured(whose)  # warms the broker up
         for whose in turns:
-            with kept.failures.tolerated(whose) as load:
+            with failures.tolerated(whose) as load:
                 kept.add(whose, measured(whose), load_before=load)
-    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

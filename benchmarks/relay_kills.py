@@ -25,10 +25,11 @@ import typer
 from benchmarks.peers.debezium.connect import ConnectWorker, connect_worker
 from benchmarks.peers.debezium.settings import ID_HEADER, Choice, debezium_choices
 from benchmarks.peers.debezium.table import APPEND_TIME, LOGICAL, debezium_table
-from benchmarks.support.kept import KeptRounds, ResultsFolder
+from benchmarks.peers.registry import OURS
+from benchmarks.suite.options import Folder
+from benchmarks.suite.results import RESULTS, Measured, measurement
 from benchmarks.support.outbox import EVENTS, synthetic_outbox, wait_for_lanes
-from benchmarks.support.reading import TopicReader, topic_reader
-from benchmarks.support.report import Json, Measured, Page, Report
+from benchmarks.support.reading import TallyReader, tally_reader
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
@@ -116,7 +117,7 @@ def _killed(worker: ConnectWorker) -> Callable[[], None]:
 
 
 def _wait_for_warm_up(stack: Stack, topic: str, header: str) -> None:
-    with topic_reader(stack.kafka.bootstrap_servers, topic, header, Tally(0, WARM_UP)) as reader:
+    with tally_reader(stack.kafka.bootstrap_servers, topic, header, Tally(0, WARM_UP)) as reader:
         if not reader.until(lambda: not reader.tally.missing, STALLED_S):
             raise SystemExit(f"{reader.tally.missing} events of the warm-up are missing in {topic}")
 
@@ -125,7 +126,7 @@ def measure_kills(stack: Stack, relay: Relay, rows: int, at: Sequence[int]) -> M
     """Kill it at these percentages of its events, and count what its topic holds in the end."""
     bootstrap, tally = stack.kafka.bootstrap_servers, Tally(0, WARM_UP + rows, checks_content=False)
     back: list[float] = []
-    with topic_reader(bootstrap, relay.topic, relay.header, tally) as reader:
+    with tally_reader(bootstrap, relay.topic, relay.header, tally) as reader:
         relay.release()
         for percent in at:
             due = EVENTS * (WARM_UP + rows * percent // 100)
@@ -141,7 +142,7 @@ def measure_kills(stack: Stack, relay: Relay, rows: int, at: Sequence[int]) -> M
                 back.append(math.inf if reader.next_new is None else reader.next_new - moment)
         reader.until(lambda: not tally.missing, STALLED_S)
         relay.end()
-    with topic_reader(bootstrap, relay.topic, relay.header, Tally(0, WARM_UP + rows)) as reader:
+    with tally_reader(bootstrap, relay.topic, relay.header, Tally(0, WARM_UP + rows)) as reader:
         reader.to_the_end()
     found = reader.tally
     return {
@@ -159,7 +160,7 @@ def _reached(tally: Tally, events: int) -> Callable[[], bool]:
     return lambda: tally.delivered >= events
 
 
-def _is_back(reader: TopicReader) -> Callable[[], bool]:
+def _is_back(reader: TallyReader) -> Callable[[], bool]:
     # Or everything had come already, because the consumer was behind.
     return lambda: reader.next_new is not None or not reader.tally.missing
 
@@ -187,18 +188,15 @@ def main(
     offset_flush_ms: Annotated[
         int, typer.Option(min=1, help="How often Connect stores how far it is; its default is 60,000.")
     ] = 1_000,
-    results: ResultsFolder = None,
-    page: Page = None,
-    json: Json = False,
+    folder: Folder = RESULTS,
 ) -> None:
     """Measure and print."""
     points = percentages(at)
     logs.configure(LogSettings(level="WARNING"))
     choices = {each.name: each for each in debezium_choices(debezium, exactly_once, offset_flush_ms)}
     parameters = {"rows": rows, "lanes": lanes, "killed at %": at, "offset flush ms": offset_flush_ms}
-    report = Report("relay-kills", parameters, LABELS, comparing=False)
-    kept = KeptRounds(report, results, "relay-kills", "The publisher: killed")
     with (
+        measurement(folder, "relay-kills", "The publisher: killed", LABELS, parameters) as (kept, failures),
         tempfile.TemporaryDirectory(prefix="relay-kills-") as directory,
         Stack.from_environment_or_start(Path(directory), heap="1g", postgres_settings=LOGICAL) as stack,
     ):
@@ -208,14 +206,13 @@ def main(
                 return debezium_relay(stack, rows, choices[whose], Path(directory))
             return publisher_relay(stack, rows, lanes, Path(directory))
 
-        turns = kept.turns(["publisher", *choices], rounds)
+        turns = [whose for whose, _ in kept.missing([OURS, *choices], rounds)]
         announce(
             sum(expected_s(rows, len(points), is_debezium=whose in choices) for whose in turns), len(turns)
         )
         for whose in turns:
-            with kept.failures.tolerated(whose) as load, relay(whose) as ready:
+            with failures.tolerated(whose) as load, relay(whose) as ready:
                 kept.add(whose, measure_kills(stack, ready, rows, points), load_before=load)
-    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,11 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.peers.debezium.connect import connect_worker
 from benchmarks.peers.debezium.settings import Choice, debezium_choices
 from benchmarks.peers.debezium.table import LOGICAL, debezium_table
-from benchmarks.support.kept import KeptRounds, ResultsFolder
+from benchmarks.peers.registry import OURS
+from benchmarks.suite.options import Folder
+from benchmarks.suite.results import RESULTS, measurement
 from benchmarks.support.outbox import (
+    BARE,
     PARTITIONS,
     SyntheticOutbox,
     produce_bare,
@@ -38,7 +41,6 @@ from benchmarks.support.outbox import (
     values_of,
     wait_for_lanes,
 )
-from benchmarks.support.report import Json, Page, Report
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
@@ -127,9 +129,9 @@ def _through_publisher(outbox: SyntheticOutbox, running: ExitStack) -> Way:
     writer = running.enter_context(outbox.connect())
 
     def send() -> tuple[int, float]:
-        return outbox.commit_one(writer), time.perf_counter()
+        return outbox.commit(writer), time.perf_counter()
 
-    return Way("publisher", outbox.topic, send)
+    return Way(OURS, outbox.topic, send)
 
 
 def _through_debezium(stack: Stack, choice: Choice, folder: Path, running: ExitStack) -> Way:
@@ -156,7 +158,7 @@ def _bare(outbox: SyntheticOutbox) -> Way:
         producer.commit_transaction()
         return session, began
 
-    return Way("bare producer", outbox.bare_topic, send)
+    return Way(BARE, outbox.bare_topic, send)
 
 
 def main(
@@ -166,17 +168,17 @@ def main(
     lanes: Annotated[int, typer.Option(min=1, help="Lanes of the outbox.")] = 8,
     debezium: Annotated[bool, typer.Option(help="Measure Debezium's outbox event router too.")] = False,
     exactly_once: Annotated[bool, typer.Option(help="And Debezium in Kafka Connect's transactions.")] = False,
-    results: ResultsFolder = None,
-    page: Page = None,
-    json: Json = False,
+    folder: Folder = RESULTS,
 ) -> None:
     """Measure and print."""
     logs.configure(LogSettings(level="WARNING"))
     choices = debezium_choices(debezium, exactly_once)
     parameters = {"batches": batches, "batches/s": rate, "lanes": lanes}
-    report = Report("relay-latency" + ("-debezium" if choices else ""), parameters, LABELS)
-    kept = KeptRounds(report, results, "relay-latency", "The publisher: an idle lane's first event")
-    with ExitStack() as running:
+    title = "The publisher: an idle lane's first event"
+    with (
+        measurement(folder, "relay-latency", title, LABELS, parameters) as (kept, failures),
+        ExitStack() as running,
+    ):
         directory = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="relay-latency-")))
         settings = LOGICAL if choices else None
         stack = running.enter_context(
@@ -191,15 +193,14 @@ def main(
         arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
         measure(ways, arrivals, WARM_UP, rate)
         by_name = {way.name: way for way in ways}
-        turns = kept.turns(list(by_name), rounds)
+        turns = [name for name, _ in kept.missing(list(by_name), rounds)]
         together = [turns[first : first + len(ways)] for first in range(0, len(turns), len(ways))]
         announce(len(together) * batches / rate, len(together))
         for turn in together:
-            with kept.failures.tolerated(", ".join(turn)) as load:
+            with failures.tolerated(", ".join(turn)) as load:
                 for name, found in measure([by_name[each] for each in turn], arrivals, batches, rate).items():
                     cuts = statistics.quantiles(found, n=100)
                     kept.add(name, {f"p{p}_ms": cuts[p - 1] for p in (50, 90, 99)}, load_before=load)
-    kept.finish(page, as_json=json)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
     python -m benchmarks.retention [--partitions 20] [--seconds 20]
 
 One writer commits batches as the sink does (advisory lock, binary COPY, ledger row), one reader reads as a lane does, and a report holds a
-transaction on the outputs for two seconds, again and again: what makes a plain DETACH hurt. Prints one JSON line last.
+transaction on the outputs for two seconds, again and again: what makes a plain DETACH hurt. Prints a table.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,17 +55,13 @@ class Timed(threading.Thread):
         self._stop_asked.set()
         self.join()
 
-    def figures(self) -> dict[str, float]:
-        """Number, median, p99 and maximum."""
+    def figures(self) -> str:
+        """Median, p99 and maximum, in milliseconds."""
         ordered = sorted(self.took_ms)
         if not ordered:
             raise RuntimeError("nothing was measured: see the error of the thread above")
-        return {
-            "steps": len(self.took_ms),
-            "p50_ms": round(ordered[len(ordered) // 2], 2),
-            "p99_ms": round(ordered[int(len(ordered) * 0.99)], 2),
-            "max_ms": round(ordered[-1], 2),
-        }
+        found = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], ordered[-1]
+        return " / ".join(f"{ms:,.0f}" for ms in found)
 
 
 def write(connection: psycopg.Connection[Any], _: int) -> None:
@@ -135,6 +130,13 @@ def load(dsn: str) -> Iterator[dict[str, Timed]]:
             thread.stop()
 
 
+def drop(dsn: str, names: list[str]) -> None:
+    """As `publisher retention` drops them."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for name in names:
+            drop_partition(connection, name, patience_s=60)
+
+
 def plain(dsn: str, names: list[str]) -> None:
     """The obvious way: DETACH and DROP in a transaction."""
     with psycopg.connect(dsn) as connection:
@@ -157,39 +159,29 @@ def main(
         add_batches(dsn, last + 1, every=1_000)
         deliver_all(dsn, last + 1)
         names = [f"session_output_p{n:08}" for n in range(partitions * 3)]
-        found: dict[str, Any] = {"partitions": partitions}
-        with load(dsn) as threads:
-            time.sleep(seconds)
-        found["nothing dropped"] = _figures(threads)
         settings = Settings.model_construct(
             postgres=PostgresSettings(dsn=SecretStr(dsn)),
             retention=RetentionSettings(keep_s=86_400, ahead_batches=20_000),
             publisher=PublisherSettings(),
         )
-        with load(dsn) as threads, psycopg.connect(dsn, autocommit=True) as connection:
-            began = time.perf_counter()
-            for name in names[:partitions]:
-                drop_partition(connection, name, patience_s=60)
-            took = time.perf_counter() - began
-        found["retention"] = _figures(threads) | {"took_s": round(took, 1)}
-        with load(dsn) as threads:
-            began = time.perf_counter()
-            plain(dsn, names[partitions : 2 * partitions])
-            took = time.perf_counter() - began
-        found["plain DETACH"] = _figures(threads) | {"took_s": round(took, 1)}
-        with load(dsn) as threads:
-            whole = run_once(settings)
-        found["whole run, pruning too"] = _figures(threads) | {
-            "dropped": len(whole.dropped),
-            "pruned": whole.pruned.batches,
+        print(
+            "| | writer, ms p50 / p99 / max | reader, ms p50 / p99 / max | took |\n| --- | --- | --- | --- |"
+        )
+        ways: dict[str, Callable[[], object]] = {
+            "nothing dropped": lambda: time.sleep(seconds),
+            f"`publisher retention`: {partitions} partitions": lambda: drop(dsn, names[:partitions]),
+            f"plain `DETACH` and `DROP`: {partitions} partitions": lambda: plain(
+                dsn, names[partitions:][:partitions]
+            ),
+            "a whole run of retention, with pruning": lambda: run_once(settings),
         }
-    for name, figures in found.items():
-        print(name, figures)
-    print(json.dumps(found))
-
-
-def _figures(threads: dict[str, Timed]) -> dict[str, Any]:
-    return {name: threads[name].figures() for name in ("writer", "reader")}
+        for name, step in ways.items():
+            with load(dsn) as threads:
+                began = time.perf_counter()
+                step()
+                took_s = time.perf_counter() - began
+            figures = [threads[who].figures() for who in ("writer", "reader")]
+            print(f"| {name} | {' | '.join(figures)} | {took_s:.1f} s |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Transforms for measuring: they cost as little as a transform can, so that the pipeline is what is measured.
 
-`benchmarks.pipeline` loads them by this name from the folder of an earlier commit too.
+The suite loads them by this name from the folder of another checkout too (`--baseline`).
 """
 
 import time

@@ -1,16 +1,14 @@
 """Apache Flink: a job of our own in Java (flink/), in one JVM with a mini cluster, with Flink's exactly-once Kafka sink."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 from uuid import uuid4
 
-from benchmarks.peers import properties
 from benchmarks.peers.contender import Work
-from benchmarks.peers.java import built
+from benchmarks.peers.java import built, write_properties
 from benchmarks.peers.kafka_options import CONSUMER, PRODUCER, prefixed
 from benchmarks.peers.process import SingleProcess, started
 
@@ -18,7 +16,6 @@ PART = "job"
 _PROJECT = Path(__file__).parent / "flink"
 _MAIN = "peers.SessionJob"
 _CHECKPOINTS = "checkpoints"
-_COMPLETED = re.compile(r"Completed checkpoint (\d+) for job \w+ \((\d+) bytes, checkpointDuration=(\d+) ms")
 
 # Each with its reason in README.md, section Flink.
 _JVM = [
@@ -85,7 +82,7 @@ class Flink:
         prefix = f"flink-{uuid4().hex[:12]}"
 
         def command() -> list[str]:
-            file = properties.write(work.folder / "flink.properties", self._settings(work, prefix))
+            file = write_properties(work.folder / "flink.properties", self._settings(work, prefix))
             return build.command(_JVM, _MAIN, str(file))
 
         with started(SingleProcess(PART, command, work.folder / "flink.log")) as process:
@@ -121,35 +118,3 @@ def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint below the folder, of whichever life of the job: what a high-availability store would name."""
     complete = [(meta.stat().st_mtime_ns, meta.parent) for meta in folder.glob("*/chk-*/_metadata")]
     return max(complete)[1] if complete else None
-
-
-class Checkpoints(NamedTuple):
-    """What checkpoints were taken, of all lives of the job."""
-
-    completed: int
-    bytes_written: int
-    """Of state, as Flink reports each."""
-    longest_ms: int
-    files: int
-    """In the folder now."""
-    bytes_kept: int
-    """In the folder now."""
-
-
-def checkpoints(work: Work) -> Checkpoints:
-    """Read the job's log and folder; may be asked while it runs."""
-    done = _COMPLETED.findall((work.folder / "flink.log").read_text("utf-8", "replace"))
-    sizes = []
-    for file in (work.folder / _CHECKPOINTS).rglob("*"):
-        try:
-            if file.is_file():
-                sizes.append(file.stat().st_size)
-        except FileNotFoundError:
-            continue  # a checkpoint was discarded meanwhile
-    return Checkpoints(
-        len(done),
-        sum(int(size) for _, size, _ in done),
-        max((int(ms) for _, _, ms in done), default=0),
-        len(sizes),
-        sum(sizes),
-    )

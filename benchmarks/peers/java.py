@@ -5,12 +5,12 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.report import screen
+from benchmarks.support.rounds import screen
 from spark_job.spark.jars import java_executable
 
 _SHARED = "common"
@@ -72,6 +72,15 @@ def built(project: Path, cache: Path | None = None) -> Build:
             _maven(pom, "compile", f"-Dbuild.folder={found.classes.parent}")
             (found.classes / _DONE).touch()
     return found
+
+
+def write_properties(file: Path, settings: Mapping[str, str]) -> Path:
+    """Write a Java properties file, and return it. Raises ValueError for what would have to be escaped."""
+    for name, value in settings.items():
+        if any(sign in name + value for sign in "\\\n\r") or any(sign in name for sign in " =:"):
+            raise ValueError(f"{name}={value!r} would have to be escaped in a properties file")
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
+    return file
 
 
 def _maven(pom: Path, *arguments: str) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from benchmarks.peers.contender import Work
 from benchmarks.peers.java import BuildError, build_cache
 from benchmarks.peers.process import SingleProcess, started
-from benchmarks.support.report import screen
+from benchmarks.support.rounds import screen
 
 PART = "job"
 VERSION = "3.28.1"

@@ -1,7 +1,11 @@
-"""All contenders by the name that a command line gives them."""
+"""All contenders by the name that a command line gives them: ours in its variants, another checkout of ours, and the peers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from benchmarks.peers.checkout import Checkout
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.flink_job import Flink
 from benchmarks.peers.ours import Ours
@@ -9,8 +13,9 @@ from benchmarks.peers.quix import Quix
 from benchmarks.peers.spark_peer import SparkStateful
 from benchmarks.peers.streams_job import KafkaStreams
 
-_MAKERS: Mapping[str, Callable[[], Contender]] = {
-    "ours": Ours,
+OURS = "ours"
+_CLUSTER = "ours-cluster-"
+_PEERS: Mapping[str, Callable[[], Contender]] = {
     "flink-heap-1s": Flink,
     "flink-heap-200ms": lambda: Flink(checkpoint_ms=200),
     "flink-rocksdb-1s": lambda: Flink("rocksdb"),
@@ -26,13 +31,43 @@ _MAKERS: Mapping[str, Callable[[], Contender]] = {
 
 
 def names() -> list[str]:
-    """Of all contenders."""
-    return list(_MAKERS)
+    """Of all contenders; `ours-cluster-2` is ours with the tasks on two Spark workers of one core, and may have another number."""
+    return [OURS, f"{_CLUSTER}2", *_PEERS]
 
 
-def contender(name: str) -> Contender:
-    """Return the contender of this name. Raises ValueError with the known ones."""
-    try:
-        return _MAKERS[name]()
-    except KeyError:
-        raise ValueError(f"there is no contender {name!r}; there are {', '.join(_MAKERS)}") from None
+def contenders(
+    chosen: Sequence[str],
+    *,
+    baseline: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    transaction_timeout_s: int | None = None,
+) -> list[Contender]:
+    """Return the contenders of these names, and the checkout at `baseline` as `before`. Raises ValueError for an unknown name.
+
+    `settings`: further ones of ours, environment names without OUTBOX_. `transaction_timeout_s`: how long a Kafka transaction may be
+    open, None: as each would have it.
+    """
+    own = dict(settings or {})
+    if transaction_timeout_s is not None:
+        own |= {"PUBLISHER__TRANSACTION_TIMEOUT_MS": str(1000 * transaction_timeout_s)}
+    found: list[Contender] = []
+    for name in chosen:
+        if name == OURS:
+            found.append(Ours(own))
+        elif name.startswith(_CLUSTER) and (workers := name.removeprefix(_CLUSTER)).isdigit():
+            found.append(Ours(own, workers=int(workers)))
+        else:
+            found.append(_peer(name, transaction_timeout_s))
+    if baseline is not None:
+        found.append(Ours(own, Checkout("before", baseline.resolve())))
+    return found
+
+
+def _peer(name: str, transaction_timeout_s: int | None) -> Contender:
+    if name not in _PEERS:
+        raise ValueError(f"there is no contender {name!r}; there are {', '.join(names())}")
+    found: Any = _PEERS[name]()
+    if transaction_timeout_s is not None and hasattr(found, "transaction_timeout_s"):
+        found = replace(found, transaction_timeout_s=transaction_timeout_s)
+    contender: Contender = found
+    return contender

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from benchmarks.peers import properties
 from benchmarks.peers.contender import Work
-from benchmarks.peers.java import built
+from benchmarks.peers.java import built, write_properties
 from benchmarks.peers.kafka_options import CONSUMER, PRODUCER, prefixed
 from benchmarks.peers.process import SingleProcess, started
 
@@ -57,7 +56,7 @@ class KafkaStreams:
         """Build the topology where that was not done yet, and run it."""
         build = built(_PROJECT)
         application = f"streams-{uuid4().hex[:12]}"
-        file = properties.write(work.folder / "streams.properties", self._settings(work, application))
+        file = write_properties(work.folder / "streams.properties", self._settings(work, application))
         command = build.command(_JVM, _MAIN, str(file))
         with started(SingleProcess(PART, lambda: command, work.folder / "streams.log")) as process:
             yield process

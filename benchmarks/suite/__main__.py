@@ -8,10 +8,9 @@ import typer
 from benchmarks.suite import smoke
 from benchmarks.suite.campaign import START_S, campaign
 from benchmarks.suite.measures import capacity, faults, growth, latency, outage, throughput
-from benchmarks.suite.options import Asked, Folder, Rounds, command, measurement, numbers
+from benchmarks.suite.options import Asked, Folder, Rounds, measurement, numbers
 from benchmarks.suite.report import page
 from benchmarks.suite.results import RESULTS
-from benchmarks.support.report import screen
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import started_servers
 
@@ -29,19 +28,11 @@ Rate = Annotated[float, typer.Option(min=1, help="Sessions a second meanwhile.")
 def measure_throughput(
     asked: Asked,
     sessions: Annotated[int, typer.Option(min=30, help="Sessions of 102 events in the backlog.")] = 60_000,
-    scan: Annotated[
-        bool,
-        typer.Option("--scan", help="Also say how fast a warm Spark scan of the topic is that does nothing."),
-    ] = False,
 ) -> None:
     """A backlog, as fast as it goes, and what it costs each part: speed, CPU, memory, WAL; each output is checked."""
     parameters = asked.parameters(sessions=sessions)
     with campaign(asked, "throughput", throughput.TITLE, throughput.LABELS, parameters) as taken:
         bench = taken.bench
-        if scan:
-            work = bench.preloaded(sessions, asked.partitions)
-            speed = work.events / throughput.scan_s(bench.servers, work.topic)
-            screen.print(f"a warm scan by Spark that does nothing: {speed:,.0f} events/s")
         taken.each(
             lambda one: throughput.measure(bench, one, bench.preloaded(sessions, asked.partitions)),
             expected_s=START_S + throughput.expected_s(sessions),
@@ -206,7 +197,7 @@ def run_smoke(folder: Annotated[Path, typer.Option("--results", help="Folder for
     """A minute: whether the machinery works, and nothing of speed."""
     folder.mkdir(parents=True, exist_ok=True)
     with started_servers() as servers:
-        for path in smoke.run(servers, folder, command()):
+        for path in smoke.run(servers, folder):
             print(path)
 
 

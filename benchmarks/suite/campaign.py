@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import typer
 
 from benchmarks.peers.contender import Contender
-from benchmarks.suite.contenders import contenders
+from benchmarks.peers.registry import contenders
 from benchmarks.suite.load.workload import Bench
-from benchmarks.suite.options import Asked, command
-from benchmarks.suite.results import Measured, Results, ResultsError
+from benchmarks.suite.options import Asked
+from benchmarks.suite.results import Measured, Results, measurement
 from benchmarks.support.rounds import FailedRounds, announce
 from benchmarks.support.servers import started_servers
 
@@ -63,26 +63,16 @@ def campaign(
     is not known, typer.Exit with code 1 where a round failed.
     """
     try:
-        kept = Results(
-            asked.folder / f"{name}.json",
-            title=title,
-            labels=labels,
-            parameters=parameters,
-            command=command(),
+        found = contenders(
+            asked.names,
+            baseline=asked.baseline,
+            settings=asked.settings,
+            transaction_timeout_s=transaction_timeout_s,
         )
-    except ResultsError as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    with started_servers() as servers:
-        try:
-            found = contenders(
-                asked.names,
-                servers,
-                baseline=asked.baseline,
-                settings=asked.settings,
-                transaction_timeout_s=transaction_timeout_s,
-            )
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-        taken = Campaign(Bench(servers), kept, {one.name: one for one in found}, asked.rounds)
-        yield taken
-    taken.failures.finish()
+    with (
+        measurement(asked.folder, name, title, labels, parameters) as (kept, failures),
+        started_servers() as servers,
+    ):
+        yield Campaign(Bench(servers), kept, {one.name: one for one in found}, asked.rounds, failures)

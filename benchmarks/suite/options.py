@@ -1,8 +1,6 @@
 """Options that several commands have, what they mean, and how a measurement becomes a command that has them."""
 
 import inspect
-import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,11 +99,6 @@ def measurement(
         return function
 
     return register
-
-
-def command() -> list[str]:
-    """How this process was called, as it can be called again."""
-    return ["python", "-m", "benchmarks.suite", *map(shlex.quote, sys.argv[1:])]
 
 
 def numbers(text: str) -> list[float]:

@@ -4,15 +4,20 @@ import json
 import math
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.support.report import screen
+import typer
+
+from benchmarks.support.rounds import FailedRounds, screen
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "performance"
@@ -52,14 +57,12 @@ class Results:
         title: str,
         labels: Mapping[str, str],
         parameters: Mapping[str, object],
-        command: Sequence[str],
     ) -> None:
         """Continue the file at `path`, or begin it. `labels`: {measure: name with unit}, in the order of the table.
 
         Raises ResultsError where it has rounds that were taken with other parameters: they are not comparable.
         """
         self.path = path
-        self._command = " ".join(command)
         self._document: dict[str, Any] = {
             "format": FORMAT,
             "measurement": path.stem,
@@ -91,7 +94,7 @@ class Results:
                 "point": point,
                 "date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
                 "commit": commit(),
-                "command": self._command,
+                "command": shlex.join(["python", *sys.orig_argv[1:]]),
                 "machine": machine(),
                 "load_before": round(load_before, 2),
                 "measured": {name: _finite(value) for name, value in found.items()},
@@ -116,6 +119,23 @@ class Results:
         scratch = self.path.with_suffix(".json.new")
         scratch.write_text(json.dumps(self._document, indent=1) + "\n", "utf-8")
         scratch.replace(self.path)
+
+
+@contextmanager
+def measurement(
+    folder: Path, name: str, title: str, labels: Mapping[str, str], parameters: Mapping[str, object]
+) -> Iterator[tuple[Results, FailedRounds]]:
+    """Continue the file `name`.json of the folder, or begin it; at the end, list the rounds that failed.
+
+    Raises typer.BadParameter where the file cannot be continued, typer.Exit with code 1 where a round failed.
+    """
+    try:
+        kept = Results(folder / f"{name}.json", title=title, labels=labels, parameters=parameters)
+    except ResultsError as error:
+        raise typer.BadParameter(str(error)) from None
+    failures = FailedRounds()
+    yield kept, failures
+    failures.finish()
 
 
 def values(document: Mapping[str, Any], contender: str, point: str, measure: str) -> list[float]:

@@ -20,6 +20,8 @@ from service.settings import KafkaSettings, PostgresSettings, PublisherSettings,
 
 _LEDGER = queries("spark_job", "ledger")
 
+BARE = "bare producer"
+"""The contender that holds the same bytes in memory."""
 EVENTS = 20
 VALUE_BYTES = 178
 TOPIC_ID = "A" * 22
@@ -80,17 +82,18 @@ class SyntheticOutbox:
         self.batches += 1 + (rows - 1) // ROWS_PER_BATCH
         return Hidden(self, parameters)
 
-    def commit_one(self, connection: psycopg.Connection[tuple[object, ...]]) -> int:
-        """Commit a batch of one session, as the job does; return the session's number."""
-        parameters = _parameters(self.topic, 1, self.lanes, first=self.rows, first_batch=self.batches + 1)
-        told = {"batch_id": self.batches + 1, "lanes": str(self.rows % self.lanes)}
+    def commit(self, connection: psycopg.Connection[tuple[object, ...]], rows: int = 1) -> int:
+        """Commit a batch of so many sessions, as the job does; return the number of the first."""
+        parameters = _parameters(self.topic, rows, self.lanes, first=self.rows, first_batch=self.batches + 1)
+        lanes = {number % self.lanes for number in range(self.rows, self.rows + rows)}
+        told = {"batch_id": self.batches + 1, "lanes": ",".join(map(str, sorted(lanes)))}
         with connection.transaction():
             connection.execute(_ROWS, parameters)
             connection.execute(_BATCHES, parameters)
             connection.execute(_LEDGER["notify_batch"], told)
-        self.rows += 1
+        self.rows += rows
         self.batches += 1
-        return self.rows - 1
+        return self.rows - rows
 
     def bare_producer(self) -> Producer:
         """A producer configured as a lane's, initialised."""
@@ -135,16 +138,6 @@ def synthetic_outbox(
         yield SyntheticOutbox(settings, *topics, lanes)
     finally:
         stack.postgres.drop_database(name)
-
-
-def fill(dsn: str, topic: str, rows: int, lanes: int) -> None:
-    """Make an outbox in an empty database and commit these rows."""
-    _prepare(dsn, lanes)
-    parameters = _parameters(topic, rows, lanes, first=0, first_batch=1)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(_ROWS, parameters)
-        connection.execute(_BATCHES, parameters)
-        connection.execute("VACUUM ANALYZE outbox.session_output")
 
 
 def _prepare(dsn: str, lanes: int) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+from rich.console import Console
 
-from benchmarks.support.report import screen
+screen = Console(stderr=True)
 
 
 class FailedRounds:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
 
+import psutil
+
 from devstack.processes.process import ServerProcess, launch
 from devstack.stack import Stack
 from service.settings import Settings
@@ -27,8 +29,8 @@ class Servers:
         return self.stack.kafka.bootstrap_servers
 
 
-def launch_publisher(settings: Settings, log: Path) -> ServerProcess:
-    """Start a real `publisher run` with these settings."""
+def launch_publisher(settings: Settings, log: Path, *command: str) -> ServerProcess:
+    """Start a real `publisher run`, or another command of it, with these settings."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTBOX_")}
     environment |= {
         "OUTBOX_POSTGRES__DSN": settings.postgres.dsn.get_secret_value(),
@@ -36,14 +38,14 @@ def launch_publisher(settings: Settings, log: Path) -> ServerProcess:
     }
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         environment[f"OUTBOX_PUBLISHER__{name.upper()}"] = str(value)
-    command = [sys.executable, "-m", "publisher", "run"]
-    return launch("publisher", command, log=log, environment=environment)
+    arguments = [sys.executable, "-m", "publisher", *(command or ("run",))]
+    return launch("publisher", arguments, log=log, environment=environment)
 
 
 @contextmanager
-def publisher_process(settings: Settings, log: Path) -> Iterator[ServerProcess]:
-    """Run a real `publisher run` with these settings."""
-    process = launch_publisher(settings, log)
+def publisher_process(settings: Settings, log: Path, *command: str) -> Iterator[ServerProcess]:
+    """Run a real `publisher run`, or another command of it, with these settings; SIGTERM at the end."""
+    process = launch_publisher(settings, log, *command)
     try:
         yield process
     finally:
@@ -56,3 +58,15 @@ def started_servers() -> Iterator[Servers]:
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="spark-outbox-bench-")))
         yield Servers(cleanup.enter_context(Stack.local(folder / "stack", heap="1g")), folder)
+
+
+def cpu_s(process: ServerProcess) -> float:
+    """Seconds of CPU, its threads' included."""
+    times = psutil.Process(process.identity.pid).cpu_times()
+    return times.user + times.system
+
+
+def peak_mb(process: ServerProcess | None = None) -> float:
+    """Most memory that a process had at once, in MB; of this one without."""
+    status = Path(f"/proc/{'self' if process is None else process.identity.pid}/status").read_text("utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024

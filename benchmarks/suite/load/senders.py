@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Producer
 
-from benchmarks.pipeline.latency import SentEnd
+from benchmarks.suite.load.latencies import SentEnd
 from benchmarks.suite.load.schedule import TICK_MS, Schedule, patterns
 
 RATE_OF_A_PROCESS = 1_000.0

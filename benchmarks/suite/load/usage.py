@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import psycopg
-
-from benchmarks.pipeline import cpu
 
 Parts = Mapping[str, Sequence[int]]
 """{part: processes}; what is below them counts too, and once where it is named as well."""
@@ -69,13 +68,41 @@ def cpu_s(parts: Parts) -> dict[str, float]:
     """Seconds of CPU that each part has used, its dead children included; the JVM of a part with other processes also by itself."""
     found: dict[str, float] = {}
     for part, pids in parts.items():
-        used = [cpu.used_by(pid) for pid in roots(pids)]
-        found[part] = sum(one.total for one in used)
+        used = [_cpu_below(pid) for pid in roots(pids)]
+        driver, jvm, workers = (sum(kind) for kind in zip(*used, strict=True)) if used else (0.0, 0.0, 0.0)
+        found[part] = driver + jvm + workers
         if any(one.jvm and one.driver for one in used):
-            found[f"{part}_driver"] = sum(one.driver for one in used)
-            found[f"{part}_jvm"] = sum(one.jvm for one in used)
-            found[f"{part}_workers"] = sum(one.workers for one in used)
+            found |= {f"{part}_driver": driver, f"{part}_jvm": jvm, f"{part}_workers": workers}
     return found
+
+
+class _Cpu(NamedTuple):
+    """Seconds of CPU that a process, the JVMs below it and everything else below it have used."""
+
+    driver: float
+    jvm: float
+    workers: float
+
+
+def _cpu_below(pid: int) -> _Cpu:
+    """Return what a process and all below it have used, those that have ended included."""
+    driver = jvm = workers = 0.0
+    root = psutil.Process(pid)
+    for process in (root, *root.children(recursive=True)):
+        try:
+            with process.oneshot():
+                times, name = process.cpu_times(), process.name()
+        except psutil.NoSuchProcess:
+            continue  # its parent has its times now
+        # The children's are those of the dead: the living come by themselves.
+        seconds = times.user + times.system + times.children_user + times.children_system
+        if process.pid == pid:
+            driver += seconds
+        elif name == "java":
+            jvm += seconds
+        else:
+            workers += seconds
+    return _Cpu(driver, jvm, workers)
 
 
 def cpu_us(begin: Mapping[str, float], end: Mapping[str, float], events: float) -> dict[str, float]:

@@ -13,23 +13,27 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.contender import Contender, RunningContender, Work
-from benchmarks.peers.outputs import Judgement, TopicReader, session_ends
-from benchmarks.pipeline.traffic import BROKER_STAMPS, preload
+from benchmarks.peers.outputs import Verdict, judge, session_ends
 from benchmarks.suite.load import usage
 from benchmarks.suite.load.senders import Sent
 from benchmarks.suite.load.watcher import Watcher
-from benchmarks.support.report import screen
+from benchmarks.support.rounds import screen
 from benchmarks.support.servers import Servers
+from benchmarks.support.topic_reader import TopicReader
 from benchmarks.transforms import TOPIC
 from devstack.topics import create_topics
 from examples.clickstream.events import Record
 from examples.clickstream.generator import MEAN_S, Shape, generate_blocks
+from examples.clickstream.producer import TopicWriter
+from service.settings import KafkaSettings
 
 OUTPUT_PARTITIONS = 4
 ENTRIES = 100
 EVENTS = ENTRIES + 2
 OPEN_SESSIONS = 3_000
 """At a time in a preloaded topic, unless something else is asked for."""
+_STAMPED_BY_THE_BROKER = {"message.timestamp.type": "LogAppendTime"}
+"""A session's times are then those at which the broker got its events."""
 _GONE_S = 60.0
 _LARGEST_MADE = 1_000
 """Bytes of an event up to which the generator makes it: it keeps thousands of different ones."""
@@ -126,7 +130,7 @@ class Bench:
     def input_topic(self, partitions: int) -> str:
         """Make an empty input topic; return its name."""
         topic = f"bench.in.{uuid4().hex[:8]}"
-        create_topics(self.servers.bootstrap_servers, {topic: (partitions, BROKER_STAMPS)})
+        create_topics(self.servers.bootstrap_servers, {topic: (partitions, _STAMPED_BY_THE_BROKER)})
         return topic
 
     @contextmanager
@@ -167,9 +171,12 @@ def fill(
     blocks = generate_blocks(shape)
     if bytes_per_event > _LARGEST_MADE:
         blocks = _padded(blocks, bytes_per_event - _LARGEST_MADE)
-    events = preload(bootstrap, topic, blocks)
-    screen.print(f"{topic}: {events:,} events of {sessions:,} sessions")
-    return Workload(topic, sessions, entries, session_ends(bootstrap, topic))
+    with TopicWriter(KafkaSettings(bootstrap_servers=bootstrap), topic, with_timestamps=True) as writer:
+        for block in blocks:
+            writer.write(block)
+    work = Workload(topic, sessions, entries, session_ends(bootstrap, topic))
+    screen.print(f"{topic}: {work.events:,} events of {sessions:,} sessions")
+    return work
 
 
 def _padded(blocks: Iterable[list[Record]], by: int) -> Iterator[list[Record]]:
@@ -193,13 +200,15 @@ COMPLETENESS = {
 }
 
 
-def completeness(bootstrap_servers: str, ends: Mapping[bytes, int]) -> dict[str, float]:
+def verdict_of(bootstrap_servers: str, ends: Mapping[bytes, int]) -> Verdict:
     """Read the output topic as a read_committed consumer, and compare it with what it should hold. Headers do not count."""
-    judgement = Judgement(ends)
     with TopicReader(bootstrap_servers, TOPIC) as reader:
-        for message in reader.messages_to_the_end():
-            judgement.add(message.key(), message.value())
-    verdict = judgement.verdict()
+        return judge(ends, ((each.key(), each.value()) for each in reader.messages_to_the_end()))
+
+
+def completeness(bootstrap_servers: str, ends: Mapping[bytes, int]) -> dict[str, float]:
+    """The same as measures of a round."""
+    verdict = verdict_of(bootstrap_servers, ends)
     if not verdict.is_exact:
         screen.print(f"  not exact: {verdict}", markup=False)
     return {"missing": verdict.missing, "twice": verdict.doubled, "strange": verdict.strange}

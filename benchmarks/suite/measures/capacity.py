@@ -9,7 +9,7 @@ from benchmarks.peers.contender import Contender
 from benchmarks.suite.load.workload import Bench, Run
 from benchmarks.suite.measures.ladder import highest
 from benchmarks.suite.measures.latency import BEGIN_S, DRAIN_S, MOST_BEHIND_S, Phase, phase, warmed
-from benchmarks.support.report import screen
+from benchmarks.support.rounds import screen
 
 TITLE = "The highest rate that is held with p99 below a second"
 LABELS = {

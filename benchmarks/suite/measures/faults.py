@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from benchmarks.peers.contender import Contender
-from benchmarks.pipeline.latency import SentEnd, first_after
-from benchmarks.suite.load.ours import JOB, PUBLISHER, Ours, RunningOurs
+from benchmarks.peers.ours import JOB, PUBLISHER, Ours, RunningOurs
+from benchmarks.suite.load.latencies import SentEnd, first_after
 from benchmarks.suite.load.senders import Senders
 from benchmarks.suite.load.workload import COMPLETENESS, Bench, Run, completeness
 from benchmarks.suite.measures.latency import warmed
@@ -56,20 +56,20 @@ def _ours(run: Run) -> RunningOurs:
 
 
 def _stand_by(run: Run) -> None:
-    _ours(run).services.stand_by(_STANDBY_S)
+    _ours(run).stand_by(_STANDBY_S)
 
 
 def _second_publisher(run: Run) -> None:
-    _ours(run).services.second_publisher(_STANDBY_S)
+    _ours(run).second_publisher(_STANDBY_S)
 
 
 OURS = (
     Scenario("job, started again at once", _restarted(JOB)),
-    Scenario("job, a standby goes on", lambda run: _ours(run).services.kill_owner(), _stand_by),
+    Scenario("job, a standby goes on", lambda run: _ours(run).kill_owner(), _stand_by),
     Scenario("publisher, started again at once", _restarted(PUBLISHER)),
     Scenario(
         "publisher, a second one goes on",
-        lambda run: _ours(run).services.kill_first_publisher(),
+        lambda run: _ours(run).kill_first_publisher(),
         _second_publisher,
     ),
 )

@@ -4,14 +4,12 @@ partitions, work of the transform. Ours.
 
 import multiprocessing
 import resource
-from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from benchmarks import open_sessions
-from benchmarks.suite.load.ours import ours
+from benchmarks.peers.ours import Ours
 from benchmarks.suite.load.workload import COMPLETENESS, OPEN_SESSIONS, Bench
-from benchmarks.suite.measures import throughput
+from benchmarks.suite.measures import open_sessions, throughput
 
 TITLE = "What an event costs as things grow"
 LABELS = {
@@ -108,7 +106,7 @@ def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, 
         point.bytes_per_event,
         max(1, int(point.open_sessions * factor)),
     )
-    found = throughput.measure(bench, ours(settings), work, point.warm_until)
+    found = throughput.measure(bench, Ours(settings), work, point.warm_until)
     events = work.entries + 2
     largest = largest_batch(point, factor)
     return {
@@ -122,16 +120,15 @@ def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, 
 
 
 def measure_open(sessions: int, batches: int = 4) -> dict[str, float]:
-    """Measure a task with so many sessions open, in a process of its own: see benchmarks.open_sessions."""
+    """Measure a task with so many sessions open, in a process of its own: see `open_sessions`."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(_measure_open, sessions, batches).result()
 
 
 def _measure_open(sessions: int, batches: int) -> dict[str, float]:
-    found: Mapping[str, float] = open_sessions.measure(sessions, [_BATCH], batches, most_filled=3)
+    cpu = open_sessions.event_cpu_us(sessions, _BATCH, batches)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    cpu = found[f"us_{_BATCH}"]
     return {
         "cpu": cpu,
         "cpu_session": cpu * open_sessions.EVENTS,

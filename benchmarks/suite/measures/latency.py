@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from benchmarks.peers.contender import Contender
-from benchmarks.pipeline.latency import Latencies, latencies
 from benchmarks.suite.load import usage
+from benchmarks.suite.load.latencies import Latencies, latencies
 from benchmarks.suite.load.senders import Senders, Sent
 from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, completeness
-from benchmarks.support.report import screen
-from benchmarks.support.rounds import FailedRounds
+from benchmarks.support.rounds import FailedRounds, screen
 
 TITLE = "End event at the broker to outputs that a read_committed consumer has"
 LABELS = {

@@ -15,7 +15,7 @@ from benchmarks.peers.contender import Contender, RunningContender
 from benchmarks.suite.load.senders import Senders
 from benchmarks.suite.load.workload import COMPLETENESS, OUTPUT_PARTITIONS, Bench, Run, completeness
 from benchmarks.suite.measures.latency import warmed
-from benchmarks.support.report import screen
+from benchmarks.support.rounds import screen
 from benchmarks.transforms import TOPIC
 
 CATCH_UP_TITLE = "Away while sessions arrive, then catching up"

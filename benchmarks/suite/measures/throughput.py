@@ -1,17 +1,13 @@
 """A backlog, as fast as it goes, by what a reader sees: sessions a second, warm and from the start, and what they cost each part."""
 
-import json
-import subprocess
-import sys
 import time
 
 from benchmarks.peers.contender import Contender
+from benchmarks.peers.ours import RunningOurs
 from benchmarks.suite.load import usage
-from benchmarks.suite.load.ours import RunningOurs
 from benchmarks.suite.load.watcher import Arrivals
 from benchmarks.suite.load.workload import COMPLETENESS, EVENTS, Bench, Run, Workload, completeness
-from benchmarks.support.report import screen
-from benchmarks.support.servers import Servers
+from benchmarks.support.rounds import screen
 
 TITLE = "A backlog of sessions, as fast as it goes"
 LABELS = {
@@ -60,7 +56,7 @@ def measure(bench: Bench, contender: Contender, work: Workload, warm_until: floa
     """Deliver all of the topic's sessions. Warm: from the moment a third of them can be read until that share of them can be."""
     last_warm = int(warm_until * work.sessions)
     with bench.running(contender, work.topic) as run:
-        found = _delivered(run, work, last_warm)
+        found = delivered(run, work, last_warm)
         arrivals = run.watcher.stop()
     whole = completeness(bench.servers.bootstrap_servers, work.ends)
     return speeds(arrivals, work.sessions, run.started_s, last_warm) | found | whole
@@ -87,17 +83,10 @@ def expected_s(sessions: int) -> float:
     return sessions / 1_500
 
 
-def scan_s(servers: Servers, topic: str) -> float:
-    """Seconds of one warm scan of the topic by Spark, which throws the records away: what nothing that reads by Spark can beat."""
-    command = [sys.executable, "-m", "benchmarks.scan", servers.bootstrap_servers, topic]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])
-
-
-def _delivered(run: Run, work: Workload, warm_until: int) -> dict[str, float]:
+def delivered(run: Run, work: Workload, warm_until: int) -> dict[str, float]:
     """Wait for all, and return what the warm part cost, which ends when so many sessions can be read."""
     memory = usage.MemoryPeaks()
-    dsn = run.contender.services.dsn if isinstance(run.contender, RunningOurs) else None
+    dsn = run.contender.dsn if isinstance(run.contender, RunningOurs) else None
     begin: tuple[dict[str, float], int] | None = None
     end: tuple[dict[str, float], int] | None = None
     # Of the whole run: what a session takes there does not depend on what is warm, and the job may be far ahead of the reader.

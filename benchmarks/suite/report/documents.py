@@ -1,9 +1,8 @@
-"""The JSON files of a folder, in one form: those of the suite, and the line of JSON that every other benchmark prints with --json."""
+"""The JSON files of a folder of results."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,41 +53,11 @@ def documents(folder: Path) -> dict[str, Document]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text("utf-8"))
-        if isinstance(content.get("rounds"), dict):
-            content = _of_a_line(content)
         if not isinstance(content.get("rounds"), list):
             raise ValueError(f"{path}: no rounds in it, so it is no result of a benchmark")
         if content["rounds"]:
-            found[path.stem] = Document(path.stem, content.get("title", path.stem), content)
+            found[path.stem] = Document(path.stem, content["title"], content)
     return found
-
-
-def _of_a_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    """What benchmarks.support.report prints: who goes first alternates there, so the rounds are taken across."""
-    rounds = [
-        {
-            "contender": whose,
-            "point": "",
-            "date": line.get("date", ""),
-            "commit": line.get("commit", ""),
-            "command": line.get("command", ""),
-            "machine": line.get("machine", ""),
-            "load_before": line.get("load_before"),
-            "measured": measured,
-        }
-        for across in zip_longest(
-            *([(whose, one) for one in found] for whose, found in line["rounds"].items())
-        )
-        for whose, measured in filter(None, across)
-    ]
-    measures = dict.fromkeys(measure for one in rounds for measure in one["measured"])
-    return {
-        "measurement": line.get("benchmark", ""),
-        "title": line.get("title", line.get("benchmark", "")),
-        "labels": line.get("labels") or {measure: measure.replace("_", " ") for measure in measures},
-        "parameters": line.get("parameters", {}),
-        "rounds": rounds,
-    }
 
 
 def _is_number(text: str) -> bool:

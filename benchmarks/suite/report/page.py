@@ -11,7 +11,6 @@ from benchmarks.suite.report.chart import Bar, Group, svg
 from benchmarks.suite.report.documents import Document, documents
 from benchmarks.suite.report.tables import table
 from benchmarks.suite.results import PAGE, RESULTS
-from benchmarks.support.report import filled
 
 OTHERS = "others"
 """The place of documents that have none of their own."""
@@ -76,6 +75,15 @@ def rendered(page: str, folder: Path, address: str) -> tuple[str, dict[str, str]
     for name, text in texts.items():
         page = filled(page, name, text)
     return page, pictures
+
+
+def filled(page: str, name: str, text: str) -> str:
+    """Return the page with this text between its marks `<!-- measured: NAME -->` and `<!-- end -->`. Raises ValueError without them."""
+    marks = re.compile(rf"(<!-- measured: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    result, count = marks.subn(lambda found: f"{found[1]}{text}\n{found[2]}", page)
+    if count != 1:
+        raise ValueError(f"the page has {count} places for {name!r}, not one")
+    return result
 
 
 def of(folder: Path) -> Path:

@@ -1,7 +1,6 @@
 """The peers of the benchmark: when their outputs are exact, which checkpoint Flink continues from, what is built again."""
 
 import os
-import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +8,8 @@ from typing import cast
 
 import pytest
 
-from benchmarks.peers import flink_job, java, properties, registry
-from benchmarks.peers.contender import Work
+from benchmarks.peers import flink_job, java
 from benchmarks.peers.outputs import Output, judge, output
-from benchmarks.peers.transactions import decode
 from benchmarks.transforms import OUTPUTS, twenty
 from spark_job import Session
 from spark_job.spark.jars import java_executable
@@ -91,36 +88,11 @@ def test_without_a_complete_checkpoint_there_is_nothing_to_continue_from(tmp_pat
     assert flink_job.latest_checkpoint(tmp_path) is None
 
 
-def test_checkpoints_are_counted_from_the_log_and_the_folder(tmp_path: Path) -> None:
-    lines = [
-        "[Checkpoint Timer] INFO CheckpointCoordinator - Completed checkpoint 1 for job ab12 (300 bytes, checkpointDuration=40 ms, x)",
-        "[Checkpoint Timer] INFO CheckpointCoordinator - Triggering checkpoint 2",
-        "[Checkpoint Timer] INFO CheckpointCoordinator - Completed checkpoint 2 for job ab12 (200 bytes, checkpointDuration=70 ms, x)",
-    ]
-    (tmp_path / "flink.log").write_text("\n".join(lines))
-    (tmp_path / "checkpoints" / "ab12" / "chk-2").mkdir(parents=True)
-    (tmp_path / "checkpoints" / "ab12" / "chk-2" / "_metadata").write_bytes(b"12345")
-    found = flink_job.checkpoints(Work("", "", "", tmp_path))
-    assert found == flink_job.Checkpoints(2, 500, 70, 1, 5)
-
-
-def test_a_record_of_the_transaction_log_says_whose_it_is_and_its_state() -> None:
-    key = struct.pack(">hh", 0, 5) + b"one-1"
-    value = struct.pack(">hqhib", 0, 4711, 3, 60_000, 4) + b"partitions"
-    assert decode(key, value) == ("one-1", 4)
-
-
 def test_a_property_that_would_have_to_be_escaped_is_refused(tmp_path: Path) -> None:
-    file = properties.write(tmp_path / "a.properties", {"job.topic": "in=1"})
+    file = java.write_properties(tmp_path / "a.properties", {"job.topic": "in=1"})
     assert file.read_text() == "job.topic=in=1\n"
     with pytest.raises(ValueError, match="escaped"):
-        properties.write(tmp_path / "b.properties", {"job.topic": "a\nb"})
-
-
-def test_the_registry_names_what_it_has() -> None:
-    assert len({registry.contender(name).name for name in registry.names()}) == len(registry.names())
-    with pytest.raises(ValueError, match="flink-heap-1s"):
-        registry.contender("flnk")
+        java.write_properties(tmp_path / "b.properties", {"job.topic": "a\nb"})
 
 
 def _project(folder: Path) -> Path:

@@ -16,9 +16,7 @@ from benchmarks.support.servers import Servers
 
 def begun(folder: Path, rounds: int = 2) -> Campaign:
     """Of two contenders, on no servers."""
-    kept = Results(
-        folder / "speed.json", title="Speed", labels={"warm": "x"}, parameters={}, command=["bench"]
-    )
+    kept = Results(folder / "speed.json", title="Speed", labels={"warm": "x"}, parameters={})
     chosen = {name: cast(Contender, SimpleNamespace(name=name)) for name in ("ours", "peer")}
     return Campaign(Bench(cast(Servers, None)), kept, chosen, rounds)
 

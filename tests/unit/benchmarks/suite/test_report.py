@@ -9,10 +9,9 @@ import pytest
 
 from benchmarks.suite.report.chart import Bar, Group, svg
 from benchmarks.suite.report.documents import documents
-from benchmarks.suite.report.page import of, rendered, write
+from benchmarks.suite.report.page import filled, of, rendered, write
 from benchmarks.suite.report.tables import number, table
 from benchmarks.suite.results import PAGE, RESULTS, Results
-from benchmarks.support.report import Report
 
 MARKED = (
     "Text.\n\n<!-- measured: throughput -->\n<!-- end -->\n\n<!-- measured: others -->\nold\n<!-- end -->\n"
@@ -25,7 +24,6 @@ def measured(folder: Path, name: str = "throughput", *points: str) -> Path:
         title="Speed",
         labels={"warm": "sessions/s", "missing": "outputs missing", "nobody": "what nobody measured"},
         parameters={"sessions": 60},
-        command=["python", "-m", "bench"],
     )
     for point in points or ("",):
         for warm in (300.0, 200.0, 100.0):
@@ -53,7 +51,6 @@ def test_errors_that_no_round_had_are_a_sentence_and_parts_of_a_sum_stay_in_the_
         title="Speed",
         labels={"warm": "sessions/s", "cpu_job_jvm": "the JVM", "missing": "missing", "twice": "twice"},
         parameters={},
-        command=["x"],
     )
     kept.add("ours", {"warm": 1.0, "cpu_job_jvm": 2.0, "missing": 0, "twice": 0}, load_before=0.0)
     kept.add("a peer", {"warm": 1.0, "cpu_job_jvm": 2.0, "missing": 0, "twice": 5}, load_before=0.0)
@@ -75,9 +72,7 @@ def test_points_are_rows_and_numbers_are_in_order(tmp_path: Path) -> None:
 
 
 def test_what_never_came_is_said_and_has_no_ratio(tmp_path: Path) -> None:
-    kept = Results(
-        tmp_path / "faults.json", title="Faults", labels={"s": "seconds"}, parameters={}, command=["x"]
-    )
+    kept = Results(tmp_path / "faults.json", title="Faults", labels={"s": "seconds"}, parameters={})
     kept.add("ours", {"s": 2.0}, load_before=0.0)
     kept.add("a peer", {"s": math.inf}, load_before=0.0)
     assert "| seconds | 2 | never |" in table(documents(tmp_path)["faults"])
@@ -85,16 +80,37 @@ def test_what_never_came_is_said_and_has_no_ratio(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_known_here_is_rendered_among_the_others(tmp_path: Path) -> None:
     measured(tmp_path)
-    other = Report("relay-1", {"rows": 40}, {"rate": "events/s"}, load_before=0.5)
-    other.add("publisher", {"rate": 10.0})
-    other.add("Debezium", {"rate": 20.0})
-    (tmp_path / "relay.json").write_text(other.as_json())
+    measured(tmp_path, "relay")
     page, pictures = rendered(MARKED, tmp_path, "performance")
-    assert "| rate | 10 | 20<br>x 0.50 |" in page
-    assert page.index("### relay-1") > page.index("<!-- measured: others -->")
+    assert page.count("| sessions/s | 200 (100 to 300) |") == 2
+    assert page.index("### Speed") > page.index("<!-- measured: others -->")
     assert "old" not in page
     assert "![Speed](performance/throughput.svg)" in page
     assert list(pictures) == ["throughput.svg"]
+
+
+PAGE_OF_TWO = """Text.
+
+<!-- measured: idle -->
+old
+<!-- end -->
+
+<!-- measured: latency-100 -->
+other
+<!-- end -->
+"""
+
+
+def test_a_table_goes_to_its_place_in_the_page_and_nowhere_else() -> None:
+    page = filled(PAGE_OF_TWO, "idle", r"| new \1 |")
+    assert page == PAGE_OF_TWO.replace("old", r"| new \1 |")
+    assert filled(page, "idle", "old") == PAGE_OF_TWO
+
+
+@pytest.mark.parametrize("name", ["latency-500", "latency"])
+def test_a_page_without_the_place_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="0 places"):
+        filled(PAGE_OF_TWO, name, "x")
 
 
 def test_rendering_again_changes_nothing(tmp_path: Path) -> None:
@@ -154,9 +170,7 @@ def test_the_page_is_what_its_files_render() -> None:
 
 
 def test_what_never_came_alone_has_no_picture(tmp_path: Path) -> None:
-    kept = Results(
-        tmp_path / "faults.json", title="Faults", labels={"seconds": "s"}, parameters={}, command=["x"]
-    )
+    kept = Results(tmp_path / "faults.json", title="Faults", labels={"seconds": "s"}, parameters={})
     kept.add("ours", {"seconds": math.inf}, "job", load_before=0.0)
     page, pictures = rendered("<!-- measured: others -->\n<!-- end -->\n", tmp_path, ".")
     assert "| job | never |" in page

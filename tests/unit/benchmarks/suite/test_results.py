@@ -5,16 +5,15 @@ import math
 from pathlib import Path
 
 import pytest
+import typer
 
-from benchmarks.suite.results import Results, ResultsError, spread, summary, values
+from benchmarks.suite.results import Results, ResultsError, measurement, spread, summary, values
 
 LABELS = {"warm": "sessions/s", "p99": "p99, s"}
 
 
 def begun(folder: Path, **parameters: object) -> Results:
-    return Results(
-        folder / "speed.json", title="Speed", labels=LABELS, parameters=parameters, command=["bench", "speed"]
-    )
+    return Results(folder / "speed.json", title="Speed", labels=LABELS, parameters=parameters)
 
 
 def test_median_and_spread_of_rounds() -> None:
@@ -32,7 +31,8 @@ def test_each_round_is_in_the_file_at_once_with_how_it_was_taken(tmp_path: Path)
     document = json.loads((tmp_path / "speed.json").read_text())
     (one,) = document["rounds"]
     assert one["measured"] == {"warm": 5.0, "p99": None}
-    assert (one["command"], one["load_before"]) == ("bench speed", 0.25)
+    assert one["command"].startswith("python ")
+    assert one["load_before"] == 0.25
     assert one["commit"]
     assert "cores" in one["machine"]
     assert document["parameters"] == {"sessions": 10}
@@ -65,6 +65,30 @@ def test_rounds_with_other_parameters_are_not_mixed(tmp_path: Path) -> None:
     begun(tmp_path, sessions=10).add("ours", {"warm": 1.0}, load_before=0.0)
     with pytest.raises(ResultsError, match="other parameters"):
         begun(tmp_path, sessions=20)
+
+
+def take(folder: Path, sessions: int) -> None:
+    """A command whose second contender fails."""
+    with measurement(folder, "speed", "Speed", LABELS, {"sessions": sessions}) as (kept, failures):
+        kept.add("ours", {"warm": 1.0}, load_before=0.0)
+        with failures.tolerated("peer"):
+            raise SystemExit("events are missing")
+
+
+def test_a_command_says_which_rounds_failed_and_keeps_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        take(tmp_path, sessions=10)
+    assert ended.value.exit_code == 1
+    assert "peer: SystemExit: events are missing" in capsys.readouterr().err
+    assert [who for who, _ in begun(tmp_path, sessions=10).missing(["ours", "peer"], 1)] == ["peer"]
+
+
+def test_a_command_refuses_a_file_that_it_cannot_continue(tmp_path: Path) -> None:
+    begun(tmp_path, sessions=10).add("ours", {"warm": 1.0}, load_before=0.0)
+    with pytest.raises(typer.BadParameter, match="other parameters"):
+        take(tmp_path, sessions=20)
 
 
 def test_the_summary_has_each_contender_and_point(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.pipeline.latency import SentEnd
+from benchmarks.suite.load.latencies import SentEnd
 from benchmarks.suite.measures.faults import recovery
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.pipeline.latency import SentEnd, first_after, latencies, percentile
+from benchmarks.suite.load.latencies import SentEnd, first_after, latencies, percentile
 
 ALWAYS = (0.0, 1e12)
 

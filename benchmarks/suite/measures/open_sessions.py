@@ -1,10 +1,8 @@
 """What an event costs a task with few and with many sessions open: the whole task, with its cache on disk and the transform.
 
-    python -m benchmarks.open_sessions [--open 1000 --open 10000 --open 100000] [--batch 2000 --batch 20000 --batch 200000]
-
 Four partitions in one task of one thread. Each event belongs to a random open session; one that has its 102 events ends, and the next
 begins. So all batches are alike, and as many sessions are open after as before. CPU of the process; of each batch, the events are made
-beforehand. A small batch with many sessions open pays for the table of open sessions, which each batch writes and reads anew.
+beforehand. Each batch reads the table of open sessions and writes it anew: a small batch with many sessions open pays for that.
 """
 
 import shutil
@@ -13,14 +11,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import typer
 
-from benchmarks.support.report import Json, Measured, Page, Report
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
@@ -33,6 +28,8 @@ PARTITIONS = 4
 EVENTS = 102
 _TRANSFORM = "benchmarks.transforms:twenty"
 _FILL_EVENTS = 400_000
+_FILLED = 3
+_WARM_UP = 2
 _PAD = b"x" * 40
 _TIMEOUT_MS = 86_400_000
 
@@ -51,14 +48,14 @@ class Partition:
             "bench", topic_id, number, start=0, end=0, safe=0, digest="", tombstones=b"", judges=(judge,)
         )
 
-    def fill(self, most_events: int = EVENTS - 1) -> Iterator[pa.RecordBatch]:
-        """Open all sessions, each with as many events as it has on average by now, and not more than `most_events`.
+    def fill(self) -> Iterator[pa.RecordBatch]:
+        """Open all sessions, with three events each: they go on as if they had more.
 
-        Where that is fewer, the sessions go on as if they had more: the table of open sessions is as large, the input is not.
+        The table of open sessions is as large as with more events, the input is not.
         """
         sessions = len(self._next)
         at = self._random.integers(1, EVENTS, sessions)
-        has = np.minimum(at, most_events)
+        has = np.minimum(at, _FILLED)
         for first in range(0, sessions, share := max(1, _FILL_EVENTS // EVENTS)):
             some = np.arange(first, min(first + share, sessions))
             yield self._batch(np.repeat(some, has[some]))
@@ -92,28 +89,8 @@ class Partition:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def main(
-    open_sessions: Annotated[
-        list[int] | None, typer.Option("--open", help="Open sessions, all together.")
-    ] = None,
-    batch_events: Annotated[list[int] | None, typer.Option("--batch", help="Events of a batch.")] = None,
-    batches: Annotated[int, typer.Option(min=3, help="Batches that are measured.")] = 10,
-    page: Page = None,
-    json: Json = False,
-) -> None:
-    """Measure and print."""
-    sizes = batch_events or [2_000, 20_000, 200_000]
-    labels = {f"us_{size}": f"CPU of an event, batches of {size:,}, us" for size in sizes}
-    report = Report(
-        "open-sessions", {"partitions": PARTITIONS}, labels | {"table_kb": "written for each small batch, kB"}
-    )
-    for sessions in sorted(open_sessions or [1_000, 10_000, 100_000], reverse=True):
-        report.add(f"{sessions:,} open", measure(sessions, sizes, batches))
-    report.finish(page, as_json=json)
-
-
-def measure(sessions: int, sizes: list[int], batches: int, most_filled: int = EVENTS - 1) -> Measured:
-    """Return the CPU of an event for each size of a batch. `most_filled`: events that a session gets before it is measured."""
+def event_cpu_us(sessions: int, batch_events: int, batches: int) -> float:
+    """Return the CPU of an event in batches of that size, in microseconds; `sessions` are open in all."""
     random = np.random.default_rng(1)
     folder = Path(tempfile.mkdtemp(prefix="spark-outbox-bench-"))
     settings = TaskSettings(
@@ -123,23 +100,18 @@ def measure(sessions: int, sizes: list[int], batches: int, most_filled: int = EV
         code=task_code_fingerprint(),
     )
     partitions = [Partition(number, sessions // PARTITIONS, random) for number in range(PARTITIONS)]
+    spent = 0.0
     try:
         for partition in partitions:
-            for filling in partition.fill(most_filled):
+            for filling in partition.fill():
                 _run(settings, [partition], [filling])
-        found: dict[str, float] = {}
-        for size in sizes:
-            spent = 0.0
-            for number in range(batches + 2):
-                records = [partition.batch(size // PARTITIONS) for partition in partitions]
-                seconds = _run(settings, partitions, records)
-                spent += seconds if number >= 2 else 0.0
-            found[f"us_{size}"] = 1e6 * spent / (batches * size)
-            if size == min(sizes):
-                found["table_kb"] = sum(each.stat().st_size for each in _newest_tables(folder)) / 1e3
-        return found
+        for number in range(_WARM_UP + batches):
+            records = [partition.batch(batch_events // PARTITIONS) for partition in partitions]
+            seconds = _run(settings, partitions, records)
+            spent += seconds if number >= _WARM_UP else 0.0
     finally:
         shutil.rmtree(folder)
+    return 1e6 * spent / (batches * batch_events)
 
 
 def _run(settings: TaskSettings, partitions: list[Partition], records: list[pa.RecordBatch]) -> float:
@@ -156,13 +128,3 @@ def _run(settings: TaskSettings, partitions: list[Partition], records: list[pa.R
                 raise RuntimeError(f"the cache was not used: {detail}")
             one.slice = replace(one.slice, digest=detail["digest"])
     return seconds
-
-
-def _newest_tables(folder: Path) -> Iterator[Path]:
-    """Of each partition the table of open sessions that was written last."""
-    for partition in (folder / "bench").iterdir():
-        yield max(partition.glob("*.sessions"), key=lambda path: path.stat().st_mtime)
-
-
-if __name__ == "__main__":
-    typer.run(main)

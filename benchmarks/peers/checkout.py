@@ -62,4 +62,4 @@ class Checkout:
         return ran.stdout
 
 
-OURS = Checkout("this version", Path(__file__).resolve().parents[2])
+OURS = Checkout("ours", Path(__file__).resolve().parents[2])
