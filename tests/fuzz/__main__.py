@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tests.support.bad_input.targets import CORPUS, TOKENS
+from tests.support.bad_input.targets import CORPUS, tokens_file
 from tests.support.paths import ROOT
 
 _SHARES = {"events": 0.45, "settings": 0.15, "records": 0.08, "cache": 0.12, "schemas": 0.2}
@@ -32,9 +32,7 @@ def _fuzz(name: str, seconds: float) -> bool:
     work, kept = ROOT / "build" / "fuzz" / name, CORPUS / name
     found = work / "found"
     found.mkdir(parents=True, exist_ok=True)
-    tokens = work / "tokens.dict"
-    tokens.write_text("".join(f'"{_escaped(token)}"\n' for token in TOKENS[name]), "utf-8")
-    common = ["-max_len=4096", f"-artifact_prefix={work}/", f"-dict={tokens}"]
+    common = ["-max_len=4096", f"-artifact_prefix={work}/", f"-dict={tokens_file(name)}"]
     # Atheris itself grows with each run; the checks alone do not.
     limits = [
         f"-max_total_time={round(seconds)}",
@@ -49,10 +47,6 @@ def _fuzz(name: str, seconds: float) -> bool:
 
 def _run(name: str, *options: str | Path) -> int:
     return subprocess.run([sys.executable, "-m", "tests.fuzz.target", name, *map(str, options)]).returncode
-
-
-def _escaped(token: bytes) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in token)
 
 
 if __name__ == "__main__":

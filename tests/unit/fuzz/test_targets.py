@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.bad_input.targets import CORPUS, TARGETS, TOKENS, corpus
+from tests.support.bad_input.targets import CORPUS, TARGETS, corpus, tokens
 
 PROFILE = settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 BYTE = st.binary(min_size=1, max_size=1)
@@ -12,7 +12,7 @@ BYTE = st.binary(min_size=1, max_size=1)
 
 def inputs(target: str) -> st.SearchStrategy[bytes]:
     """Tokens of a target and single bytes, in any order."""
-    return st.lists(st.sampled_from(TOKENS[target]) | BYTE, max_size=60).map(b"".join)
+    return st.lists(st.sampled_from(tokens(target)) | BYTE, max_size=60).map(b"".join)
 
 
 def test_there_is_a_corpus_for_each_target_and_for_nothing_else() -> None:
