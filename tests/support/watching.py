@@ -1,7 +1,6 @@
 """A read_committed consumer that watches output topics while a test continues, not only afterwards."""
 
 import threading
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -97,9 +96,7 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._consumer.close()

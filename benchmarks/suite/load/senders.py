@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Producer
@@ -70,9 +69,7 @@ class Senders:
                 raise RuntimeError(f"a process that sends the events did not start: {answer}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         for process in self._processes:
             if self._sent is None:

@@ -7,7 +7,8 @@ it uncompressed.
 import json
 import shutil
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,49 @@ from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.spark_cluster import SPARK_OPTIONS, spark_cluster
 from tests.support.scraping import asked, free_port
-from tests.support.secured import leaks
 from tests.support.secured.rights import Right
 from tests.support.secured.servers import Servers, secured_servers
+
+
+def secrets_in_files(
+    folder: Path, secrets: Mapping[str, str], but: Iterable[Path] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield (file, whose secret it holds) for all that is below a folder now, except for files and folders in `but`."""
+    kept = set(but)
+    for path, content in contents(folder):
+        if not kept & {path, *path.parents}:
+            yield from ((str(path), whose) for whose, secret in secrets.items() if secret.encode() in content)
+
+
+def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield each file below a folder with its bytes; one that goes away meanwhile is left out."""
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.is_file():
+                yield path, path.read_bytes()
+
+
+def on_command_lines(
+    processes: Iterable[psutil.Process], secrets: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return (process, whose secret it shows) of what `ps` shows."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            shown = " ".join(process.cmdline())
+            found += [(process.name(), whose) for whose, secret in secrets.items() if secret in shown]
+    return found
+
+
+def in_environments(processes: Iterable[psutil.Process], secrets: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (process, whose secret it has) of the environments with which processes were started."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            given = " ".join(process.environ().values())
+            found += [(process.name(), whose) for whose, secret in secrets.items() if secret in given]
+    return found
+
 
 SECRETS = {
     "job kafka": "kafka-job-Zt6vQ1",
@@ -118,7 +159,7 @@ def test_the_listed_rights_are_enough_over_tls_and_no_secret_is_written_or_shown
         scanned.look()
         assert scanned.spilled, "Spark was to write what it broadcasts to disk"
         assert scanned.pickled, "Spark was to write the pickled function to disk"
-        assert list(leaks.contents(events)) != []
+        assert list(contents(events)) != []
 
 
 def job_from_files(servers: Servers, folder: Path) -> dict[str, str]:
@@ -165,12 +206,12 @@ class Scanned:
         """Search all files of both services, and what the system shows of their processes."""
         pipeline = self._pipeline
         for folder in (self._folder, pipeline.scratch):
-            assert list(leaks.in_files(folder, SECRETS, but=[self._given])) == []
-        for path, content in chain(leaks.contents(pipeline.scratch), leaks.contents(self._folder)):
+            assert list(secrets_in_files(folder, SECRETS, but=[self._given])) == []
+        for path, content in chain(contents(pipeline.scratch), contents(self._folder)):
             self.spilled |= path.name.startswith("broadcast_")
             self.pickled |= b"AssemblyTask" in content
-        assert leaks.on_command_lines(psutil.Process().children(recursive=True), SECRETS) == []
-        assert leaks.in_environments(pipeline.job.processes(), SECRETS) == []
+        assert on_command_lines(psutil.Process().children(recursive=True), SECRETS) == []
+        assert in_environments(pipeline.job.processes(), SECRETS) == []
 
     def take(self, page: str, content: bytes) -> None:
         """Search what was answered."""

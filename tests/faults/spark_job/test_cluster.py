@@ -3,18 +3,38 @@
 Executors, a worker, the master and the driver are killed; tasks run twice. docs/cluster.md has the date of the last run.
 """
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from devstack.kafka import KafkaServer
+from tests.support.paths import ROOT
 from tests.support.pipeline.options import Options
-from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.spark_cluster import SPARK_OPTIONS, SparkCluster, spark_cluster
 from tests.support.pipeline.submit import spark_submit, stop_submitted
+
+
+def packed_environment(folder: Path) -> Path:
+    """Make environment.tar.gz there, with what requirements/executor.txt names."""
+    environment, archive = folder / "environment", folder / "environment.tar.gz"
+    uv = [sys.executable, "-m", "uv"]
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for command in (
+        [*uv, "venv", "--relocatable", "--no-project", "--python", version, str(environment)],
+        [*uv, "pip", "install", "--python", str(environment), "-r", "requirements/executor.txt"],
+        ["tar", "-czf", str(archive), "-C", str(environment), "."],
+    ):
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "UV_QUIET": "1"}
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    return archive
 
 
 @pytest.fixture

@@ -13,12 +13,22 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.support.engine import compose, stand_ins
-from tests.support.engine.engine import Engine, open_engine
+from tests.support.engine import stand_ins
+from tests.support.engine.debian import compose_plugin
+from tests.support.engine.engine import Engine, engine_cache, open_engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import remove_leftovers
 from tests.support.engine.stand_ins import KAFKA, POSTGRES, PYTHON
 from tests.support.servers.choice import containers_are_wanted
+
+
+def _provide_compose(engine: Engine) -> None:
+    """See to it that `engine.run("compose", ...)` works. Raises EngineError where Compose cannot be had."""
+    if engine.run("compose", "version", check=False).returncode == 0:
+        return
+    engine.environment["DOCKER_CONFIG"] = str(compose_plugin(engine_cache()))
+    engine.run("compose", "version")
+
 
 if TYPE_CHECKING:
     from devstack.databases import PostgresServer
@@ -81,7 +91,7 @@ def container_kafka(server_engine: Engine) -> Iterator["KafkaServer"]:
 def compose_engine(engine: Engine) -> Engine:
     """The engine with Compose v2 and all base images, for a driven `docker compose up`."""
     try:
-        compose.provide(engine)
+        _provide_compose(engine)
         stand_ins.provide(engine, (PYTHON, POSTGRES, KAFKA))
     except EngineError as error:
         cannot(error)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
@@ -68,9 +67,7 @@ class ReplayProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

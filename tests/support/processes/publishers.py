@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pydantic import SecretStr
@@ -60,9 +59,7 @@ class RelayThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop.set()
         self._thread.join(DEADLINE_S)
         assert self.ended(), "the relay did not stop"

@@ -5,7 +5,6 @@ import socket
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 
 from devstack.processes.port import LOOPBACK
 from tests.support.proxies.kafka_protocol import (
@@ -134,9 +133,7 @@ class KafkaProxy(TcpProxy):
                 time.sleep(link.delay_s)
             to.sendall(message[start : start + link.piece_bytes])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         if self._late is not None:
             self._late[0].close()

@@ -1,10 +1,64 @@
 """The commands that the runbook and the answers to frequent questions name exist, with the options that they are given there."""
 
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from tests.support.pages.commands import commands_of, wrong_with
+from db.cli import app as outbox_migrate
+from devstack.cli import app as devstack
+from publisher.cli import app as publisher
+from service.commands.main import DeferredCommand
+from spark_job.cli import app as spark_job
+from tests.support.paths import ROOT
+
+_APPS = {
+    "publisher": publisher,
+    "spark-job": spark_job,
+    "outbox-migrate": outbox_migrate,
+    "devstack": devstack,
+}
+_INLINE = re.compile(rf"`((?:{'|'.join(_APPS)}) [a-z][^`]*)`")
+_LINE = re.compile(rf"^(?:\$ )?((?:{'|'.join(_APPS)}) [a-z].*)$", re.MULTILINE)
+
+
+def commands_of(page: Path) -> list[str]:
+    """Every command of ours on the page, in the text and in code blocks, each once."""
+    text = (ROOT / page).read_text("utf-8")
+    return sorted(
+        {re.sub(r" +#.*", "", found).strip() for found in _INLINE.findall(text) + _LINE.findall(text)}
+    )
+
+
+def wrong_with(command: str) -> str:
+    """Say what of the command there is not, nothing where all is. Words in capitals and in brackets stand for others."""
+    name, *words = shlex.split(command)
+    found: Any = typer.main.get_group(_APPS[name])
+    walked = [name]
+    while words and not words[0].startswith("-"):
+        inside = getattr(found, "commands", None)
+        if not inside:
+            break
+        if words[0] not in inside:
+            return f"{' '.join(walked)} has no command {words[0]}"
+        walked.append(words.pop(0))
+        found = inside[walked[-1]]
+        found = found.load() if isinstance(found, DeferredCommand) else found
+    known = set(_options(found))
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+    return f"{' '.join(walked)} has no {', '.join(unknown)}" if unknown else ""
+
+
+def _options(command: Any) -> Iterator[str]:
+    yield "--help"
+    for parameter in command.params:
+        yield from parameter.opts
+        yield from parameter.secondary_opts
+
 
 PAGES = (Path("docs/runbook.md"), Path("docs/faq.md"))
 
