@@ -27,7 +27,7 @@ QUICK_TO_NOTICE = {
 def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=30):
+    with pipeline.load(21, sessions_per_second=15):
         job.start(**pipeline.armed)
         pid = job.pid
         pipeline.more_batches(2)
@@ -51,7 +51,7 @@ def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_an
 ) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(22, sessions_per_second=30):
+    with pipeline.load(22, sessions_per_second=15):
         job.start()
         pipeline.more_batches(2)
         java = job.started("java").pid

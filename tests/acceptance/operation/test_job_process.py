@@ -11,7 +11,7 @@ from tests.support.pipeline.pipeline import Pipeline
 def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
-    with pipeline.load(1, sessions_per_second=60):
+    with pipeline.load(1, sessions_per_second=15):
         job.start(**pipeline.armed)
         pipeline.wait_until(lambda: pipeline.batches() >= 2, "two batches", alive=(job,))
         with pipeline.held_at("sink.after_ledger"):
@@ -45,7 +45,7 @@ def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing
 def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
     first, second, third = pipeline.job, pipeline.another_job(), pipeline.another_job()
     pipeline.publisher.start()
-    with pipeline.load(2, sessions_per_second=60):
+    with pipeline.load(2, sessions_per_second=15):
         first.start()
         pipeline.wait_until(lambda: pipeline.batches() >= 1, "a batch", alive=(first,))
         second.start()

@@ -41,7 +41,7 @@ def test_a_fork_continues_beside_the_first_pipeline_and_both_agree_session_by_se
 ) -> None:
     file = tmp_path / "savepoint.json"
     pipeline.publisher.start()
-    with pipeline.load(91, sessions_per_second=30):
+    with pipeline.load(91, sessions_per_second=15):
         pipeline.job.start()
         pipeline.more_batches(3)
         made = pipeline.command_json("savepoint", "create", "split")

@@ -39,7 +39,7 @@ def test_a_running_job_goes_back_to_a_savepoint_skips_to_the_end_again_and_stops
 ) -> None:
     pipeline, job = patient, patient.job
     pipeline.publisher.start()
-    with pipeline.load(21, sessions_per_second=30):
+    with pipeline.load(21, sessions_per_second=15):
         job.start(**pipeline.armed)
         pipeline.more_batches(3)
         pid = job.pid
