@@ -26,7 +26,7 @@ from tests.support.processes.service import Service
 PREFIX = "soak-"
 _HEAP = "640m"
 _SEGMENT_BYTES = 16_777_216
-_RESTARTABLE = {1, 4, 6, 10, 13, 14, 15, 17}
+_RESTARTABLE = {1, 4, 6, 10, 13, 14, 15, 17, 22}
 """Exit codes after which a supervisor starts a service again (docs/operations.md); 4: its predecessor's connection was not gone yet."""
 _PARTITION_BATCHES = 20
 _SMALL_PARTITIONS = 400
