@@ -14,10 +14,9 @@ _HEAD = """# Configuration
 Generated from `service/settings/` by `make docs`; a test keeps it equal.
 
 Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory).
-Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are written as JSON there.
-Unknown keys are refused with the nearest known one. Secrets come from the environment or from files and are never printed.
-
-`[testing]` is left out: it injects faults, and is refused for every database whose name does not begin with `test_`.
+Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are JSON there. Unknown
+keys are refused. Secrets come from the environment or from files and are never printed. `[testing]` injects faults, only into databases
+whose name begins with `test_`.
 """
 
 _LEFT_OUT = "testing"

@@ -17,23 +17,23 @@ class ConsoleSettings(Section):
     port: int = Field(default=0, ge=0, le=65_535)
     """TCP port on which `publisher run` serves the console (docs/console.md); 0: none."""
     host: str = Field(default="127.0.0.1", min_length=1)
-    """Address it listens on. One that is not of this host alone needs `token` or `behind_proxy`."""
+    """Address to listen on. Any but loopback needs `token` or `behind_proxy`."""
     token: SecretStr | None = None
-    """What a person logs in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
+    """Token to log in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
     token_file: Path | None = None
-    """A file that holds the token, for secrets mounted as files. Wins over `token`."""
+    """A file with the token. Wins over `token`."""
     behind_proxy: bool = False
-    """A reverse proxy in front of it lets in only who may see it, under any host name."""
+    """A reverse proxy in front decides who may see it."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """The path under which that proxy shows it, `/outbox` for instance; the proxy takes it off."""
+    """Path that the proxy strips, for instance `/outbox`."""
     dsn: Dsn | None = None
-    """The outbox, for a login that may read and write nothing (role `outbox_auditor`). Empty: that of [postgres]. A secret."""
+    """A login with the role `outbox_auditor`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
-    """A file that holds this DSN; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; read for each connection. Wins over `dsn`."""
     show_values: bool = False
-    """Show keys, headers and values of events, and what error messages quote of them. Off: their sizes only."""
+    """Show keys, headers and values of events, and error messages that quote them. Off: sizes only."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)
-    """Seconds between two looks of a live page at Postgres. There are none while nobody has one open."""
+    """Seconds between two queries of an open live page."""
     statement_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
     """Milliseconds after which Postgres ends a query of the console."""
 

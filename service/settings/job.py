@@ -14,15 +14,15 @@ _HEADER = re.compile(r"header:[^\0\ufffd]+")
 
 class SourceSettings(Section):
     topics: tuple[str, ...] = Field(default=("session-events",), min_length=1)
-    """Topics that hold the session events. One that is added later is read from its earliest record."""
+    """Input topics. A later addition is read from its earliest record."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where the first generation starts. Later ones start where the ledger says."""
+    """Where the first generation starts. Later ones start where the ledger ends."""
     consumer_group: str = "outbox-spark-job"
     """Group to which the job commits its offsets for lag tools. Recovery never reads it. Empty: none."""
     format: Literal["json", "bytes", "avro", "protobuf", "json-schema"] = "json"
-    """What the records' values are (docs/formats.md). `bytes` are not looked at; the last three have schemas in [schema_registry]."""
+    """Format of the records' values (docs/formats.md); the last three need [schema_registry]."""
     schema_id: str = "payload"
-    """Where a record says which schema it has: in front of the value (`payload`), or in a header (`header:NAME`)."""
+    """Where a record's schema id is: in front of the value (`payload`), or in a header (`header:NAME`)."""
 
     @field_validator("schema_id")
     @classmethod
@@ -49,21 +49,21 @@ class SessionSettings(Section):
     end: str = Field(default="end_event", min_length=1)
     """Event type that closes a session."""
     event_id: str | None = None
-    """Field of the value or header by which duplicates within a session are dropped; none: only repeated starts are."""
+    """Field of the value or header by which duplicates within a session are dropped; none: only repeated starts are dropped."""
     time: str = "timestamp"
     """Event time: the record's `timestamp`, or a field of the value."""
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
-    """How a time field is written: text, or an integer of milliseconds (Avro and Protobuf also have types of their own for times)."""
+    """How a time field is written: text, or an integer of milliseconds (or a time type of Avro or Protobuf)."""
     timeout_s: float = Field(default=60, ge=0.001, le=86_400)
-    """An event later than its session's greatest timestamp by more than this ends the session as timed out."""
+    """Seconds beyond the session's greatest time at which an event ends it as timed out."""
     grace_s: float = Field(default=20, ge=0, le=86_400)
-    """Silence is judged by other keys' events only after the timeout and this many seconds more."""
+    """Seconds beyond the timeout before other keys' events show silence."""
     max_events: int = Field(default=10_000, ge=2, le=10_000_000)
-    """Events a session may have; beyond, it is dead-lettered as too large."""
+    """Events a session may have; beyond, it becomes a dead letter `too_large`."""
     max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
     max_open_bytes: int = Field(default=1_073_741_824, ge=65_536)
-    """Bytes of open sessions' events one input partition may hold; beyond, its oldest sessions become dead letters `too_large`."""
+    """Bytes of open sessions' events in an input partition; beyond, its oldest sessions become `too_large`."""
 
     @field_validator("key")
     @classmethod
@@ -110,22 +110,22 @@ class TransformSettings(Section):
     function: str = Field(default="transform:transform", pattern=r"^[\w.]+:\w+$")
     """The transform, `module:function`, importable by the job and its executors."""
     on_error: Literal["dead_letter", "stop"] = "dead_letter"
-    """What a transform that raises does: its session becomes a dead letter, or the job stops."""
+    """After a transform raised: its session becomes a dead letter, or the job stops."""
 
 
 class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: worth keeping over a restart, free to lose."""
     trigger_ms: int = Field(default=0, ge=0, le=3_600_000)
-    """Milliseconds between the starts of two batches; 0: the next one begins as soon as the last one is computed."""
+    """Milliseconds between the starts of two batches; 0: no pause."""
     tasks: int = Field(default=0, ge=0, le=10_000)
-    """Tasks of a batch at the most; 0: as many as Spark has cores, and twice as many for a large batch with `master` local[*]."""
+    """Most tasks of a batch; 0: Spark's cores, twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
-    """Input events of one batch at the most, so that the first one after an outage fits in memory."""
+    """Most input events of a batch, so that the first one after an outage fits in memory."""
     async_progress: bool = True
-    """Keep Spark's own log of batches in memory. `false` writes two small files a batch, should a version of Spark refuse."""
+    """Keep Spark's own log of batches in memory; `false`: two small files a batch."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
-    """Bytes of output values of one session, and of one outbox row; a key's sessions of a batch that need more take several rows."""
+    """Most bytes of output values of one session, and of one outbox row."""
     master: str = "local[*]"
     """Spark master, where `spark-job` starts Spark itself."""
     driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")
@@ -133,12 +133,12 @@ class JobSettings(Section):
     spark_options: dict[str, str] = Field(default={}, repr=False)
     """Further Spark configuration, as Spark names it."""
     heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
-    """Seconds between two heartbeats of the writer, and between two looks for requests of `spark-job` commands."""
+    """Seconds between two heartbeats of the writer, and between two polls for requests of commands."""
     owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)
-    """Seconds after which a writer whose connection is still open, but whose heartbeat is not, counts as dead."""
+    """Seconds without a heartbeat after which a writer with an open connection counts as dead."""
 
     max_backlog_events: int = Field(default=0, ge=0)
-    """Undelivered output events at which the job commits no further batch until the publisher has caught up; 0: no bound."""
+    """Undelivered output events at which the job commits no further batch; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
     """The same by bytes of the values of undelivered outputs; 0: no bound."""
 
@@ -154,7 +154,7 @@ class JobSettings(Section):
 
 class RestartSettings(Section):
     strategy: Literal["exponential", "fixed_delay", "failure_rate", "none"] = "exponential"
-    """What the job does after a failure that may pass by itself: start again inside the process, by this rule; `none`: end the process."""
+    """When the job starts again inside its process after a failure that may pass; `none`: end the process."""
     attempts: int = Field(default=0, ge=0)
     """`fixed_delay` and `exponential`: restarts in succession before the job gives up; 0: no bound."""
     delay_s: float = Field(default=1.0, ge=0, le=3_600)
@@ -164,9 +164,9 @@ class RestartSettings(Section):
     multiplier: float = Field(default=2.0, ge=1, le=100)
     """`exponential`: each delay is this many times the one before."""
     jitter: float = Field(default=0.1, ge=0, le=1)
-    """`exponential`: part of the delay that is random, so that many jobs do not come back at once."""
+    """`exponential`: random part of the delay."""
     reset_after_s: float = Field(default=300.0, ge=0, le=86_400)
-    """`fixed_delay` and `exponential`: seconds without a failure after which the count of restarts and the delay start over."""
+    """`fixed_delay` and `exponential`: seconds without a failure that reset count and delay."""
     failures: int = Field(default=5, ge=1, le=10_000)
     """`failure_rate`: failures within `window_s` at which the job gives up."""
     window_s: float = Field(default=600.0, gt=0, le=604_800)

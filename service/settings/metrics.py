@@ -18,13 +18,13 @@ class MetricsSettings(Section):
     job_port: Annotated[int | None, BeforeValidator(_empty_is_none)] = Field(default=None, ge=0, le=65_535)
     """The port of `spark-job run`, for a host where both services read the same file. Empty: `port`."""
     host: str = Field(default="127.0.0.1", min_length=1)
-    """Address it listens on; `0.0.0.0`: all of this host."""
+    """Address to listen on; `0.0.0.0`: all of this host."""
     refresh_s: float = Field(default=5.0, ge=0.1, le=600)
-    """Seconds between two looks at Postgres for what `/metrics` says of the outbox. A scrape gets the last look and waits for nothing."""
+    """Seconds between two queries for the outbox's metrics. A scrape gets the last result."""
     progress_s: float = Field(default=60.0, ge=1, le=86_400)
-    """Seconds within which each lane, or the job's query, must have got on for `/readyz` to say 200."""
+    """Seconds within which each lane, or the job's query, must have made progress, or `/readyz` returns 503."""
     hung_s: float = Field(default=60.0, ge=1, le=86_400)
-    """Seconds that a loop may be late beyond the longest wait that the other settings allow it, before `/healthz` says 503."""
+    """Seconds that a loop may exceed the longest wait that its settings allow before `/healthz` returns 503."""
 
     def port_of_job(self) -> int:
         """Return the port of `spark-job run`."""

@@ -12,35 +12,33 @@ TopicOrPrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249
 
 class PublisherSettings(Section):
     lanes: int = Field(default=8, ge=1, le=1024)
-    """Lanes of the first epoch. Read when the outbox is used for the first time only; `publisher lanes set N` changes them later."""
+    """Lanes of the first epoch, read at the first start only; later: `publisher lanes set N`."""
     transactional_id_prefix: str = Field(default="outbox", min_length=1, max_length=100)
-    """Start of each lane's transactional id; on a cluster with ACLs, what to allow."""
+    """Prefix of each lane's transactional id."""
     progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Name of the compacted progress topic; the outbox uuid is appended."""
     progress_replication: int = Field(default=-1, ge=-1, le=32_767)
-    """Replication factor of the progress topic when it is made; -1: 3, or as many as there are brokers."""
+    """Replication factor of the new progress topic; -1: 3, or the number of brokers."""
     output_topics: tuple[TopicOrPrefix, ...] = ()
-    """The topics that outputs may go to: names, and prefixes that end in `*`. Empty: every topic. Outputs never go to a progress topic."""
+    """Topics that outputs may go to: names, and prefixes that end in `*`. Empty: all but progress topics."""
     create_topics: bool = False
     """Create missing output topics with the broker's defaults."""
     transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)
-    """Rows (sessions of a key) a Kafka transaction carries at the most."""
+    """Most rows (sessions of a key) of a Kafka transaction."""
     transaction_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824)
-    """Bytes of rows that a Kafka transaction carries, or one larger row, which one lane of a process at a time may hold. A lane needs up to
-    six times this in memory."""
+    """Most bytes of rows of a Kafka transaction, or one larger row. A lane needs up to six times this in memory."""
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
-    """Kafka's `transaction.timeout.ms`: how long the broker waits for a publisher that died."""
+    """Kafka's `transaction.timeout.ms`: how long the broker waits for a dead publisher."""
     transactions_per_second: int = Field(default=100, ge=1, le=100_000)
-    """Transactions a second that one process begins because a batch was committed. Above it, lanes put several batches into one."""
+    """Most transactions a second of one process; above it, lanes put several batches into one."""
     poll_ms: Milliseconds = 1_000
-    """Milliseconds after which a lane looks for work without having been woken by NOTIFY."""
+    """Milliseconds after which a lane polls without a NOTIFY."""
     idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)
-    """A lane without rows records its progress at most this often."""
+    """Least seconds between two progress records of a lane without rows."""
     lease_s: float = Field(default=10.0, ge=1, le=600)
-    """Seconds after which others take over the lanes of a process that hangs or whose machine is gone, and the lanes that wait for one that
-    hangs. Liveness only: Kafka fences."""
+    """Seconds after which others take over the lanes of a process that hangs or whose machine is gone."""
     keep_deliveries_s: int = Field(default=259_200, ge=3_600, le=3_153_600_000)
-    """Seconds for which the log of deliveries is kept; the publisher prunes it itself (docs/retention.md: bytes a day)."""
+    """Seconds for which the publisher keeps its log of deliveries (docs/retention.md)."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
     """Further headers beside `outbox-id`. Each costs speed."""
     cloudevents: bool = False

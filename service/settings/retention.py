@@ -11,27 +11,27 @@ from service.settings.section import Section
 
 class RetentionSettings(Section):
     keep_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
-    """Seconds for which delivered outputs are kept, by the newest batch of their table partition. Empty: for ever."""
+    """Seconds to keep delivered outputs, by the newest batch of their table partition. Empty: for ever."""
     keep_bytes: int | None = Field(default=None, ge=0)
-    """Bytes that outputs and dead letters may take on disk, indexes included; the oldest table partitions go first. Empty: no bound."""
+    """Most bytes of outputs and dead letters on disk, with indexes; the oldest partitions go first. Empty: no bound."""
     keep_letters_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
-    """Seconds for which dead letters are kept after they were resolved or discarded. Empty: for ever."""
+    """Seconds to keep dead letters after they were resolved or discarded. Empty: for ever."""
     keep_letters_bytes: int | None = Field(default=None, ge=0)
-    """Bytes that the kept dead letters may take; the oldest resolved and discarded ones go first. Empty: no bound."""
+    """Most bytes of dead letters; the oldest resolved and discarded ones go first. Empty: no bound."""
     drop_open_letters: bool = False
-    """Let `keep_letters_s` (counted from their batch) and `keep_letters_bytes` remove open ones, too, after the others. Needs a grant."""
+    """Let both limits remove open letters, too, after the others, by the age of their batch. Needs a grant."""
     keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
-    """Seconds for which ledger rows, ended lane epochs, processes and replays are kept; for ever without `keep_s` and `keep_bytes`."""
+    """Seconds to keep ledger rows, ended lane epochs, processes and replays; for ever without `keep_s` and `keep_bytes`."""
     keep_operations_s: int = Field(default=31_536_000, ge=2_592_000, le=3_153_600_000)
-    """Seconds for which the operator log is kept, at least 30 days."""
+    """Seconds to keep the operator log, at least 30 days."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
-    """Seconds to wait for transactions that still use a partition before it is left for the next run."""
+    """Seconds to wait for transactions that use a partition; then the next run tries again."""
     dsn: Dsn | None = None
-    """A login with the role `outbox_retention`. A secret. Empty: `[postgres] dsn`."""
+    """A login with the role `outbox_retention`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
-    """A file that holds this DSN; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; read for each connection. Wins over `dsn`."""
 
     @model_validator(mode="after")
     def _read_dsn(self) -> Self:

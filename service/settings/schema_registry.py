@@ -13,17 +13,17 @@ _DEFAULTS: ClientOptions = {"max.retries": 1, "retries.wait.ms": 500}
 
 class SchemaRegistrySettings(Section):
     url: str = ""
-    """Where the registry is, `http(s)://host:port/path`; several, separated by commas, are asked in turn. Empty: none is used."""
+    """The registry, `http(s)://host:port/path`; several, separated by commas, are asked in turn. Empty: none."""
     options: ClientOptions = Field(default={}, repr=False)
-    """Every option of confluent-kafka's schema registry client, as it is named there (`ssl.ca.location`, `basic.auth.user.info`, …)."""
+    """Every option of confluent-kafka's schema registry client (`ssl.ca.location`, `basic.auth.user.info`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more of the same, for passwords and tokens; read for each client. Wins over `options`."""
+    """A TOML file with more options, for passwords and tokens; read for each client. Wins over `options`."""
     timeout_s: float = Field(default=5, ge=0.1, le=600)
     """Seconds to wait for one answer of the registry."""
     auto_register: bool = False
-    """Register the schemas of outputs that the registry does not have. In production somebody else registers them."""
+    """Register missing schemas of outputs."""
     subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"
-    """Under which subject an output's schema is: `TOPIC-value`, the record's name, or `TOPIC-` and the record's name."""
+    """Subject of an output's schema: `TOPIC-value`, the record's name, or `TOPIC-` and the record's name."""
 
     @field_validator("url")
     @classmethod

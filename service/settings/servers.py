@@ -16,16 +16,15 @@ from service.settings.section import ClientOptions, Milliseconds, Section, secre
 
 class PostgresSettings(Section):
     dsn: Dsn = SecretStr("postgresql://localhost/outbox")
-    """Where the outbox is: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. A secret; never
-    printed."""
+    """The outbox: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. Never printed."""
     dsn_file: Path | None = None
-    """A file that holds the DSN, for secrets mounted as files; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; read for each connection. Wins over `dsn`."""
     connect_timeout_s: int = Field(default=10, ge=1, le=600)
     """Seconds to wait for a connection."""
     lock_timeout_ms: Milliseconds = 30_000
     """Milliseconds to wait for a lock before the statement fails."""
     idle_in_transaction_timeout_ms: Milliseconds = 60_000
-    """Milliseconds after which Postgres ends a transaction that nobody works on, so that a stopped process holds no lock for ever."""
+    """Milliseconds after which Postgres ends an idle transaction, so that a frozen process holds no lock for ever."""
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -63,11 +62,11 @@ class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
     options: ClientOptions = Field(default={}, repr=False)
-    """Every librdkafka option, as it is named there (`security.protocol`, `sasl.username`, `compression.type`, …)."""
+    """Every librdkafka option (`security.protocol`, `sasl.username`, `compression.type`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more of the same, for passwords; read for each client. Wins over `options`."""
+    """A TOML file with more options, for passwords; read for each client. Wins over `options`."""
     java_options: dict[str, str] = Field(default={}, repr=False)
-    """More options of Kafka's Java client, by which Spark reads. What `options` says of TLS and SASL it gets by itself; these win."""
+    """More options of Spark's Kafka client. It gets TLS and SASL of `options` by itself; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for an answer to one administrative request."""
 

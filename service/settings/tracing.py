@@ -15,11 +15,10 @@ class TracingSettings(Section):
     endpoint: Annotated[str | None, BeforeValidator(_empty_is_none)] = Field(
         default=None, pattern=r"^https?://[^/\s]+(/\S*)?$"
     )
-    """Where spans go: the address of a collector for OTLP over HTTP, for instance `http://127.0.0.1:4318/v1/traces`. Needs the extra
-    `otel`. Empty: no spans, and nothing of OpenTelemetry is imported (docs/ecosystem.md#spans)."""
+    """A collector for OTLP over HTTP, for instance `http://127.0.0.1:4318/v1/traces` (docs/ecosystem.md#spans). Needs the extra `otel`.
+    Empty: no spans."""
     timeout_s: float = Field(default=5.0, ge=0.1, le=60)
-    """Seconds that the collector may take for an answer. Spans that it does not take are lost."""
+    """Seconds to wait for the collector. Spans that it does not take are lost."""
     propagate: bool = False
-    """Of `spark-job`: put the headers `traceparent` and `tracestate` of a session's end event on each of its outputs
-    (docs/ecosystem.md#trace-context). Spark then reads the headers of all records, which costs speed. Needs neither `endpoint` nor
-    the extra."""
+    """Copy the headers `traceparent` and `tracestate` of a session's end event to its outputs (docs/ecosystem.md#trace-context). Costs
+    speed; needs neither `endpoint` nor the extra."""
