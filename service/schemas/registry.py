@@ -31,6 +31,10 @@ _MAX_ID = 2**31 - 1
 _MAX_REFERENCES = 200
 _MAX_CHARS = 8 << 20
 """Of a schema and all that it refers to."""
+_MAX_BODY = 2 * _MAX_CHARS
+"""Bytes of an answer, unpacked: JSON writes a character as two where it must."""
+_LONGEST_BODY_S = 30.0
+"""Seconds that an answer may take to come in, once it has begun: the client's own timeout is that of a piece."""
 _UNUSABLE_S = 1.0
 """Seconds for which it is remembered that an id cannot be used."""
 _MOST_REMEMBERED = 100_000
@@ -106,6 +110,12 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
         if schema_id > _MAX_ID:
             return UnusableSchema(f"no registry has a schema {schema_id}: ids end at {_MAX_ID}")
+        try:
+            return self._fetch(schema_id)
+        except SchemaTooLargeError:
+            return UnusableSchema(f"schema {schema_id}, or one that it refers to, has over {_MAX_BODY} bytes")
+
+    def _fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
         found = self._asked(lambda: self.client.get_schema(schema_id), {_NO_SUCH_SCHEMA})
         if found is None:
             return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
@@ -191,8 +201,30 @@ def _checked(answer: "Schema") -> "Schema":
     return answer
 
 
+class SchemaTooLargeError(RegistryRefusedError):
+    """An answer was cut off, because it has more bytes than any schema that can be used."""
+
+
 class _PauseError(Exception):
     """The registry says how long it wants to be left alone."""
+
+
+class _OversizeError(ValueError):
+    """An answer goes on behind `_MAX_BODY`."""
+
+
+def _read(response: Any) -> None:
+    """Read an answer with bounds, which the client has not: little may unpack to gigabytes, and each byte starts its timeout anew."""
+    import httpx2
+
+    body, until = bytearray(), time.monotonic() + _LONGEST_BODY_S
+    for piece in response.iter_bytes():
+        body += piece
+        if len(body) > _MAX_BODY:
+            raise _OversizeError(f"an answer of over {_MAX_BODY} bytes")
+        if time.monotonic() > until:
+            raise httpx2.ReadTimeout(f"not read within {_LONGEST_BODY_S:g} s", request=response.request)
+    response._content = bytes(body)
 
 
 class _Pauses:
@@ -229,6 +261,7 @@ class _Pauses:
             if seconds is not None:
                 self._until = time.monotonic() + seconds
                 raise _PauseError
+        _read(response)
 
 
 def _seconds(retry_after: str) -> float | None:
@@ -326,6 +359,8 @@ def registry_errors(where: str) -> Iterator[None]:
         ) from error
     except OAuthTokenError as error:
         raise RegistryAwayError(f"no token for the schema registry at {where}: {error.message}") from error
+    except _OversizeError as error:
+        raise SchemaTooLargeError(f"the schema registry at {where} gives {error}") from error
     except ValueError as error:  # an answer that is not JSON
         raise RegistryRefusedError(
             f"what answers at {where} is no schema registry: {type(error).__name__}: {error}"

@@ -22,7 +22,7 @@ def _modules() -> Iterator[Traversable]:
     yield files("spark_job") / "api.py"
     yield from _below(files("service") / "schemas")
     yield files("service") / "record_headers.py"
-    yield files("db") / "lanes.py"
+    yield files("db") / "session_keys.py"
 
 
 def _below(folder: Traversable) -> Iterator[Traversable]:

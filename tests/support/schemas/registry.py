@@ -87,11 +87,15 @@ class Registry:
 
     @contextmanager
     def answering(
-        self, status: int, body: bytes = b'{"error_code": 50001, "message": "out of order"}'
+        self,
+        status: int,
+        body: bytes = b'{"error_code": 50001, "message": "out of order"}',
+        *,
+        encoding: str = "identity",
     ) -> Iterator[None]:
         """Give this answer to all requests."""
         assert self._server is not None
-        self._server.only = status, body
+        self._server.only = status, body, encoding
         try:
             yield
         finally:
@@ -143,7 +147,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.asked: list[str] = []
-        self.only: tuple[int, bytes] | None = None
+        self.only: tuple[int, bytes, str] | None = None
         self.paused_until = 0.0
         self.asked_in_a_pause = 0
         self.login: str | None = None
@@ -224,8 +228,11 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._send(200, json.dumps(found).encode())
 
-    def _send(self, status: int, body: bytes, retry_after: int | None = None) -> None:
+    def _send(
+        self, status: int, body: bytes, encoding: str = "identity", *, retry_after: int | None = None
+    ) -> None:
         self.send_response(status)
+        self.send_header("Content-Encoding", encoding)
         if retry_after is not None:
             self.send_header("Retry-After", str(retry_after))
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -1,7 +1,9 @@
 """What a schema registry's client is told, and whole values out of the wire format."""
 
 import base64
+import gzip
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from service.errors import SettingsError
+from service.schemas import registry as registry_module
 from service.schemas.proto_text import descriptors
 from service.schemas.registry import RegistrySchemas, schemas_of
 from service.schemas.values import decoded, readable
@@ -38,6 +41,29 @@ PROTO = base64.b64encode(proto_file().SerializeToString()).decode()
 def _server() -> Iterator[Registry]:
     with registry(own=True) as found:
         yield found
+
+
+def test_an_answer_that_unpacks_to_more_than_any_schema_is_no_schema(server: Registry) -> None:
+    bomb = gzip.compress(b'{"schema": "' + b"x" * (500 << 20), 9)
+    tracemalloc.start()
+    try:
+        with server.answering(200, bomb, encoding="gzip"):
+            found = RegistrySchemas(server.options()).fetch(1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, UnusableSchema)
+    assert "has over" in str(found)
+    assert peak < 150 << 20
+
+
+def test_an_answer_that_never_ends_is_an_outage(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "_LONGEST_BODY_S", 0.0)
+    with (
+        server.answering(200, b'{"schema": "' + b"x" * 1_000_000),
+        pytest.raises(RegistryAwayError, match="not read within"),
+    ):
+        RegistrySchemas(server.options()).fetch(1)
 
 
 def test_a_value_is_split_and_put_together() -> None:

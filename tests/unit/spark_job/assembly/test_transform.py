@@ -77,7 +77,11 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     for folder in folders:
         shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
     shutil.copytree(Path(str(files("service"))) / "schemas", copy / "schemas")
-    for package, name in (("spark_job", "api.py"), ("service", "record_headers.py"), ("db", "lanes.py")):
+    for package, name in (
+        ("spark_job", "api.py"),
+        ("service", "record_headers.py"),
+        ("db", "session_keys.py"),
+    ):
         shutil.copy(Path(str(files(package))) / name, copy)
     monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
     of_copy = task_code_fingerprint.__wrapped__
