@@ -1377,6 +1377,7 @@ CREATE FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT fr
 DECLARE
     newest outbox.lane_epoch%ROWTYPE;
 BEGIN
+    PERFORM outbox.require_read_committed();
     PERFORM outbox.lock_writer();
     SELECT * INTO newest FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1;
     IF NOT FOUND THEN
@@ -1407,6 +1408,7 @@ CREATE FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], batch_i
 DECLARE
     discarded bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     UPDATE outbox.parked p
     SET state = 'discarded', state_changed_at = now()
     WHERE p.state = 'parked'
@@ -1430,11 +1432,7 @@ DECLARE
     gone record;
     needed_by text;
 BEGIN
-    -- Any other transaction of the caller may have looked before somebody began to need the rows.
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
-            USING ERRCODE = 'invalid_transaction_state';
-    END IF;
+    PERFORM outbox.require_read_committed();
     -- A replay or a resume that begins to need old rows holds this lock shared.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox.retention', 0)) THEN
         RAISE EXCEPTION 'outputs are needed as they are for now, or another retention runs' USING ERRCODE = 'object_in_use';
@@ -1474,11 +1472,13 @@ END $$;
 --
 
 CREATE FUNCTION outbox.end_retention(failure text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-UPDATE outbox.retention SET ended_at = clock_timestamp(), failed = failure
-$$;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    UPDATE outbox.retention SET ended_at = clock_timestamp(), failed = failure;
+END $$;
 
 --
 -- Name: ensure_partitions(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1500,6 +1500,7 @@ DECLARE
     next_n bigint;
     made integer := 0;
 BEGIN
+    PERFORM outbox.require_read_committed();
     -- The upper bound keeps the number in a partition's name within its eight digits.
     IF (first_batch >= 1 AND last_batch BETWEEN first_batch AND first_batch + 1000000 AND last_batch < 1000000000000) IS NOT TRUE THEN
         RAISE EXCEPTION 'ensure_partitions(%, %): not a range of at most a million batches from 1 on', first_batch, last_batch
@@ -1556,6 +1557,31 @@ BEGIN
 END $$;
 
 --
+-- Name: erase_letter_at(text, integer, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.lock_writer();
+    SELECT outbox.erase_letters(coalesce(array_agg(d.dead_letter_id) FILTER (WHERE d.state <> 'open'), '{}')),
+           count(*) FILTER (WHERE d.state = 'open')
+    INTO erased, still_open
+    FROM outbox.dead_letter d
+    WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
+      AND d.first_offset = erase_letter_at.first_offset;
+END $$;
+
+--
+-- Name: FUNCTION erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint) IS 'Erases the dead letters without a session key at a place that are not open; returns how many it erased, and how many are open.';
+
+--
 -- Name: erase_letters(bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1566,6 +1592,7 @@ CREATE FUNCTION outbox.erase_letters(letter_ids bigint[]) RETURNS bigint
 DECLARE
     erased bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     PERFORM outbox.lock_writer();
     WITH gone AS (
         DELETE FROM outbox.dead_letter d WHERE d.dead_letter_id = ANY (letter_ids) RETURNING d.*
@@ -1583,7 +1610,27 @@ END $$;
 -- Name: FUNCTION erase_letters(letter_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.erase_letters(letter_ids bigint[]) IS 'Erases dead letters; returns how many. Under the writer lock.';
+COMMENT ON FUNCTION outbox.erase_letters(letter_ids bigint[]) IS 'Part of erase_letters_of_key() and erase_letter_at(): erases dead letters; returns how many. Under the writer lock.';
+
+--
+-- Name: erase_letters_of_key(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_letters_of_key(session_key text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    RETURN outbox.erase_letters(ARRAY(
+        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key));
+END $$;
+
+--
+-- Name: FUNCTION erase_letters_of_key(session_key text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_letters_of_key(session_key text) IS 'Erases the dead letters of a session key; returns how many.';
 
 --
 -- Name: erase_parked(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1621,6 +1668,7 @@ DECLARE
     ready bigint[];
     erased bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     PERFORM outbox.hold_for_erasure();
     -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
     PERFORM outbox.lock_writer();
@@ -1695,9 +1743,12 @@ CREATE FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT ke
     AS $$
 DECLARE
     key_bytes CONSTANT bytea := convert_to(session_key, 'UTF8');
+    said CONSTANT text := format('session key %s, for', to_json(session_key));
+    batch_ids bigint[];
     found record;
     step bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     changed := 0;
     kept := '{}';
     PERFORM outbox.hold_for_erasure();
@@ -1706,10 +1757,12 @@ BEGIN
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     -- Where retention has dropped the rows, a cursor has nothing left to tell apart within the batch.
-    PERFORM outbox.erase_parked(session_key, ARRAY(
+    batch_ids := ARRAY(
         SELECT p.batch_id FROM outbox.parked p
         WHERE p.session_key = erase_traces.session_key AND p.state <> 'parked'
-          AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch)));
+          AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch));
+    PERFORM outbox.erase_parked(session_key, batch_ids);
+    changed := changed + cardinality(batch_ids);
     UPDATE outbox.delivery d SET after_key = ''
     WHERE d.after_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.after_batch BETWEEN k.from_batch AND k.to_batch);
     GET DIAGNOSTICS step = ROW_COUNT;
@@ -1724,9 +1777,8 @@ BEGIN
       AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE r.cursor_batch BETWEEN k.from_batch AND k.to_batch);
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
-    -- In the words of `publisher replay`: a reason holds no other key.
-    UPDATE outbox.replay r SET reason = replace(r.reason, format('session key ''%s'', for', session_key), 'session key (erased), for')
-    WHERE position(format('session key ''%s'', for', session_key) IN r.reason) > 0;
+    -- In the words of `publisher replay`. The key is a JSON string there, so no longer key has it as a part.
+    UPDATE outbox.replay r SET reason = replace(r.reason, said, 'session key (erased), for') WHERE position(said IN r.reason) > 0;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.
@@ -1739,7 +1791,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT max(n.batch_id) AS batch_id FROM outbox.batch n WHERE n.generation = b.generation AND n.kind = 'stream') newest
         CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
         CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE b.open_state::text LIKE '%"tombstones"%' AND position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+        WHERE b.open_state::text LIKE '%"tombstones"%' AND outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
         UNION ALL
         SELECT 'generation', g.generation, t.topic_id, p.partition,
                CASE WHEN NOT EXISTS (SELECT FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream')
@@ -1748,13 +1800,13 @@ BEGIN
         FROM outbox.generation g
         CROSS JOIN LATERAL jsonb_each(g.open_state) AS t (topic_id, partitions)
         CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+        WHERE outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
         UNION ALL
         SELECT 'savepoint', s.savepoint_id, t.topic_id, p.partition, CASE WHEN s.deleted_at IS NULL THEN 'savepoint ' || s.name END
         FROM outbox.savepoint s
         CROSS JOIN LATERAL jsonb_each(s.open_state) AS t (topic_id, partitions)
         CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE position(key_bytes IN decode(p.open ->> 'tombstones', 'base64')) > 0
+        WHERE outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
     LOOP
         changed := changed + (found.needed IS NULL)::integer;
         IF found.needed IS NOT NULL THEN
@@ -1785,11 +1837,7 @@ CREATE FUNCTION outbox.hold_for_erasure() RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
-    -- Any other transaction of the caller may have looked before somebody began to need the rows.
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
-            USING ERRCODE = 'invalid_transaction_state';
-    END IF;
+    PERFORM outbox.require_read_committed();
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
     PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
@@ -1799,6 +1847,20 @@ END $$;
 --
 
 COMMENT ON FUNCTION outbox.hold_for_erasure() IS 'Keeps audits, resumes and replays from beginning until the transaction ends.';
+
+--
+-- Name: integer_at(bytea, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.integer_at(data bytea, place integer) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (((get_byte(data, place) + (get_byte(data, (place + 1)) << 8)) + (get_byte(data, (place + 2)) << 16)) + (get_byte(data, (place + 3)) << 24));
+
+--
+-- Name: FUNCTION integer_at(data bytea, place integer); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.integer_at(data bytea, place integer) IS 'Part of remembers().';
 
 --
 -- Name: identity; Type: TABLE; Schema: outbox; Owner: -
@@ -1852,28 +1914,22 @@ FROM (
 $$;
 
 --
--- Name: letters_of_key(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: letters_of_key(text); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) RETURNS TABLE(dead_letter_id bigint, is_named boolean)
-    LANGUAGE sql STABLE SECURITY DEFINER ROWS 10
+CREATE FUNCTION outbox.letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint) RETURNS record
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-    SELECT d.dead_letter_id, d.session_key IS NOT NULL OR d.dead_letter_id = ANY (letter_ids)
-    FROM outbox.dead_letter d
-    WHERE d.session_key = letters_of_key.session_key
-       OR (d.session_key IS NULL
-           AND (d.dead_letter_id = ANY (letter_ids)
-                OR EXISTS (SELECT FROM unnest(d.event_values) v WHERE position(convert_to(letters_of_key.session_key, 'UTF8') IN v) > 0)
-                OR position(letters_of_key.session_key IN d.detail) > 0))
-    ORDER BY d.dead_letter_id
+    SELECT (SELECT count(*) FROM outbox.dead_letter d WHERE d.session_key = letters_of_key.session_key),
+           (SELECT count(*) FROM outbox.dead_letter d WHERE d.session_key IS NULL)
 $$;
 
 --
--- Name: FUNCTION letters_of_key(session_key text, letter_ids bigint[]); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: FUNCTION letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) IS 'Dead letters of a session key; is_named false: one without a key whose events hold its bytes.';
+COMMENT ON FUNCTION outbox.letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint) IS 'How many dead letters a session key has, and how many have no key at all.';
 
 --
 -- Name: lock_writer(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1886,6 +1942,7 @@ CREATE FUNCTION outbox.lock_writer() RETURNS void
 DECLARE
     former CONSTANT bigint := hashtextextended('outbox.writer', 0);
 BEGIN
+    PERFORM outbox.require_read_committed();
     PERFORM FROM outbox.writer_lock FOR UPDATE;
     -- The release before has only the advisory lock. Both releases exclude each other by it; whoever may not write the outbox is not waited for.
     IF NOT pg_try_advisory_xact_lock(former) AND EXISTS (
@@ -1937,6 +1994,33 @@ ORDER BY t.topic_id, p.partition::integer
 $$;
 
 --
+-- Name: open_input(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) RETURNS SETOF record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT t.topic_id, p.partition::integer, p.end_offset::bigint,
+           -- Without a digest it is not known what is open.
+           CASE WHEN (o.open ->> 'sessions')::bigint > 0 OR NOT o.open ? 'digest' THEN (o.open ->> 'safe')::bigint END
+    FROM (SELECT n.* FROM outbox.generation n ORDER BY n.generation DESC LIMIT 1) g
+    LEFT JOIN LATERAL (
+        SELECT n.end_offsets, n.open_state FROM outbox.batch n
+        WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1
+    ) b ON true
+    CROSS JOIN LATERAL jsonb_each(coalesce(b.end_offsets, g.start_offsets)) AS t (topic_id, partitions)
+    CROSS JOIN LATERAL jsonb_each_text(t.partitions) AS p (partition, end_offset)
+    CROSS JOIN LATERAL (SELECT coalesce(b.open_state, g.open_state) -> t.topic_id -> p.partition AS open) o
+$$;
+
+--
+-- Name: FUNCTION open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) IS 'How far the job has read in each input partition, exclusive, and where the oldest session begins that may be open; NULL: none is.';
+
+--
 -- Name: prune_batches(double precision, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1947,6 +2031,7 @@ CREATE FUNCTION outbox.prune_batches(keep_s double precision, after_batch bigint
 DECLARE
     floor_batch CONSTANT bigint := outbox.retention_floor();
 BEGIN
+    PERFORM outbox.require_read_committed();
     WITH looked_at AS MATERIALIZED (
         SELECT b.batch_id, b.generation, b.kind, b.created_at < now() - make_interval(secs => keep_s) AS is_old
         FROM outbox.batch b
@@ -1986,6 +2071,7 @@ CREATE FUNCTION outbox.prune_deliveries(of_epoch integer, of_lane integer, keep_
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     WITH looked_at AS MATERIALIZED (
         SELECT d.seq,
                d.committed_at >= now() - make_interval(secs => greatest(keep_s, 3600))
@@ -2025,6 +2111,7 @@ CREATE FUNCTION outbox.prune_epochs(keep_s double precision, OUT pruned integer[
 DECLARE
     floor_batch CONSTANT bigint := outbox.retention_floor();
 BEGIN
+    PERFORM outbox.require_read_committed();
     WITH ended AS MATERIALIZED (
         SELECT e.epoch
         FROM outbox.epoch_range e
@@ -2052,6 +2139,7 @@ CREATE FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) R
 DECLARE
     pruned bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.erased d
     WHERE d.erased_id IN (
         SELECT x.erased_id
@@ -2088,6 +2176,7 @@ CREATE FUNCTION outbox.prune_operations(keep_s double precision, max_rows intege
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.operation d
     WHERE d.operation_id IN (
         SELECT o.operation_id FROM outbox.operation o
@@ -2108,6 +2197,7 @@ CREATE FUNCTION outbox.prune_parked(keep_s double precision, max_rows integer, O
 DECLARE
     floor_batch CONSTANT bigint := outbox.retention_floor();
 BEGIN
+    PERFORM outbox.require_read_committed();
     WITH deleted AS (
         DELETE FROM outbox.parked d
         WHERE (d.batch_id, d.session_key) IN (
@@ -2134,6 +2224,7 @@ CREATE FUNCTION outbox.prune_processes(keep_s double precision, max_rows integer
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.publisher_process d
     WHERE d.process_id IN (
         SELECT p.process_id FROM outbox.publisher_process p
@@ -2151,6 +2242,7 @@ CREATE FUNCTION outbox.prune_replay_keys(keep_s double precision, max_rows integ
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.replay_key d
     WHERE (d.replay_id, d.session_key) IN (
         SELECT k.replay_id, k.session_key
@@ -2170,6 +2262,7 @@ CREATE FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.replay d
     WHERE d.replay_id IN (
         SELECT r.replay_id FROM outbox.replay r
@@ -2190,11 +2283,61 @@ CREATE FUNCTION outbox.prune_resumes() RETURNS void
 DECLARE
     floor_batch CONSTANT bigint := outbox.retention_floor();
 BEGIN
+    PERFORM outbox.require_read_committed();
     DELETE FROM outbox.delivery d
     USING outbox.lane l
     WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
       AND greatest(d.after_batch, d.to_batch) < floor_batch;
 END $$;
+
+--
+-- Name: remembers(bytea, bytea); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.remembers(remembered bytea, key_bytes bytea) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    sessions integer;
+    place integer;
+    texts integer;
+    bounds integer;
+BEGIN
+    IF position(key_bytes IN remembered) = 0 THEN
+        RETURN false;
+    END IF;
+    sessions := outbox.integer_at(remembered, 0);
+    -- Eight columns of 8 bytes a session, one of 1 byte, and which keys are there: all.
+    bounds := 8 + 64 * sessions + 2 * ((sessions + 7) / 8 * 8);
+    place := bounds + 8 * (sessions + 1);
+    FOR n IN 0 .. sessions - 1 LOOP
+        IF substring(remembered FROM place + outbox.integer_at(remembered, bounds + 8 * n) + 1
+                     FOR outbox.integer_at(remembered, bounds + 8 * n + 8) - outbox.integer_at(remembered, bounds + 8 * n)) = key_bytes THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    place := place + (outbox.integer_at(remembered, place - 8) + 7) / 8 * 8;
+    -- Two columns of hashes.
+    FOR n IN 1 .. 2 LOOP
+        texts := (SELECT count(*) FROM generate_series(place, place + sessions - 1) i WHERE get_byte(remembered, i) <> 0);
+        place := place + (sessions + 7) / 8 * 8 + 8 * (texts + 1);
+        place := place + (outbox.integer_at(remembered, place - 8) + 7) / 8 * 8;
+    END LOOP;
+    -- An offset for each session whose start came again.
+    place := place + 8 * (SELECT count(*) FROM generate_series(8 + 40 * sessions, 8 + 41 * sessions - 1) i WHERE get_byte(remembered, i) >= 2);
+    RETURN place < length(remembered)
+        AND substring(remembered FROM place + 41 FOR outbox.integer_at(remembered, place + 32)) = key_bytes;
+EXCEPTION WHEN data_exception THEN
+    -- It has the key's bytes, and nobody can read them: a person has to look.
+    RETURN true;
+END $$;
+
+--
+-- Name: FUNCTION remembers(remembered bytea, key_bytes bytea); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.remembers(remembered bytea, key_bytes bytea) IS 'Whether a position remembers a session key: of a session that was too large and has not ended, or of the partition''s last record.';
 
 --
 -- Name: remove_closed_letters(double precision, bigint, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
@@ -2205,6 +2348,7 @@ CREATE FUNCTION outbox.remove_closed_letters(keep_s double precision, after_id b
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     SELECT r.removed, r.freed, r.last_id, r.more INTO removed, freed, last_id, more
     FROM outbox.remove_letters(false, keep_s, after_id, excess, max_rows) r;
 END $$;
@@ -2218,6 +2362,7 @@ CREATE FUNCTION outbox.remove_letters(is_open boolean, keep_s double precision, 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     WITH looked_at AS MATERIALIZED (
         SELECT d.dead_letter_id,
                coalesce(CASE d.state WHEN 'open' THEN d.created_at ELSE d.state_changed_at END
@@ -2263,6 +2408,7 @@ CREATE FUNCTION outbox.remove_open_letters(keep_s double precision, after_id big
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    PERFORM outbox.require_read_committed();
     SELECT r.removed, r.freed, r.last_id, r.more INTO removed, freed, last_id, more
     FROM outbox.remove_letters(true, keep_s, after_id, excess, max_rows) r;
 END $$;
@@ -2280,6 +2426,7 @@ DECLARE
     marked bigint;
     copied bigint;
 BEGIN
+    PERFORM outbox.require_read_committed();
     PERFORM outbox.lock_writer();
     IF lane_count IS DISTINCT FROM (SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1) THEN
         RAISE EXCEPTION 'the lanes have changed meanwhile' USING ERRCODE = 'serialization_failure';
@@ -2326,6 +2473,28 @@ BEGIN
     PERFORM pg_notify('outbox_batch', '');
     RETURN new_batch;
 END $_$;
+
+--
+-- Name: require_read_committed(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.require_read_committed() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    -- Any other transaction of the caller may have looked before somebody began to need the rows.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a % transaction does not see what others need by now', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+END $$;
+
+--
+-- Name: FUNCTION require_read_committed(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.require_read_committed() IS 'The first statement of every function that changes something with the owner''s rights.';
 
 --
 -- Name: retention_floor(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -5472,7 +5641,6 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
-GRANT SELECT ON TABLE outbox.batch TO outbox_eraser;
 
 --
 -- Name: COLUMN batch.batch_id; Type: ACL; Schema: outbox; Owner: -
@@ -5493,7 +5661,6 @@ GRANT SELECT(created_at) ON TABLE outbox.batch TO outbox_retention;
 GRANT SELECT ON TABLE outbox.erased TO outbox_writer;
 GRANT SELECT ON TABLE outbox.erased TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.erased TO outbox_auditor;
-GRANT SELECT ON TABLE outbox.erased TO outbox_eraser;
 
 --
 -- Name: TABLE output_partition; Type: ACL; Schema: outbox; Owner: -
@@ -5741,7 +5908,6 @@ GRANT ALL ON FUNCTION outbox.cursor_text(batch_id bigint, session_key text) TO o
 GRANT SELECT,INSERT ON TABLE outbox.generation TO outbox_writer;
 GRANT SELECT ON TABLE outbox.generation TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.generation TO outbox_auditor;
-GRANT SELECT ON TABLE outbox.generation TO outbox_eraser;
 
 --
 -- Name: TABLE audit_ledger; Type: ACL; Schema: outbox; Owner: -
@@ -5934,11 +6100,24 @@ GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bi
 GRANT ALL ON FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) TO outbox_retention;
 
 --
+-- Name: FUNCTION erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint) TO outbox_eraser;
+
+--
 -- Name: FUNCTION erase_letters(letter_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION erase_letters_of_key(session_key text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_parked(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
@@ -5966,6 +6145,12 @@ GRANT ALL ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, 
 
 REVOKE ALL ON FUNCTION outbox.hold_for_erasure() FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.hold_for_erasure() TO outbox_eraser;
+
+--
+-- Name: FUNCTION integer_at(data bytea, place integer); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.integer_at(data bytea, place integer) FROM PUBLIC;
 
 --
 -- Name: TABLE identity; Type: ACL; Schema: outbox; Owner: -
@@ -6025,11 +6210,11 @@ GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bi
 GRANT ALL ON FUNCTION outbox.letters_kept(keep_s double precision, OUT closed bigint, OUT open bigint, OUT bytes bigint, OUT old_closed bigint, OUT old_open bigint) TO outbox_auditor;
 
 --
--- Name: FUNCTION letters_of_key(session_key text, letter_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.letters_of_key(session_key text, letter_ids bigint[]) TO outbox_eraser;
+REVOKE ALL ON FUNCTION outbox.letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.letters_of_key(session_key text, OUT letters bigint, OUT without_key bigint) TO outbox_eraser;
 
 --
 -- Name: FUNCTION lock_writer(); Type: ACL; Schema: outbox; Owner: -
@@ -6046,6 +6231,13 @@ REVOKE ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch big
 GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_retention;
 GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigint) TO outbox_auditor;
+
+--
+-- Name: FUNCTION open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) TO outbox_eraser;
 
 --
 -- Name: FUNCTION prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
@@ -6119,6 +6311,12 @@ REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.prune_resumes() TO outbox_retention;
 
 --
+-- Name: FUNCTION remembers(remembered bytea, key_bytes bytea); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.remembers(remembered bytea, key_bytes bytea) FROM PUBLIC;
+
+--
 -- Name: FUNCTION remove_closed_letters(keep_s double precision, after_id bigint, excess bigint, max_rows integer, OUT removed bigint, OUT freed bigint, OUT last_id bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -6143,6 +6341,12 @@ REVOKE ALL ON FUNCTION outbox.remove_open_letters(keep_s double precision, after
 
 REVOKE ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.requeue(session_keys text[], batch_ids bigint[], lanes integer[], lane_count integer, run_id uuid) TO outbox_publisher;
+
+--
+-- Name: FUNCTION require_read_committed(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.require_read_committed() FROM PUBLIC;
 
 --
 -- Name: FUNCTION retention_floor(); Type: ACL; Schema: outbox; Owner: -

@@ -10,13 +10,14 @@ import typer
 from publisher.commands.common import database
 from publisher.erasure.cache import remove_cache
 from publisher.erasure.erase import ErasedKey, Erasure, check_key
+from publisher.erasure.letters import parse_place
 from publisher.erasure.tombstones import TombstoneWriter
 from publisher.outbox.identity import read_identity
-from publisher.replay.filters import read_keys
 from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json
+from service.commands.session_keys import read_keys
 from service.errors import RefusedError, SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 
@@ -40,8 +41,12 @@ def erase(
         ),
     ] = None,
     letter: Annotated[
-        list[int] | None,
-        typer.Option("--letter", min=1, help="Also this dead letter, which has no session key. Repeatable."),
+        list[str] | None,
+        typer.Option(
+            "--letter",
+            metavar="TOPIC/PARTITION/OFFSET",
+            help="Also the dead letter without a session key of this record, which must be discarded. Repeatable.",
+        ),
     ] = None,
     wait: Annotated[
         float,
@@ -60,21 +65,23 @@ def erase(
     Exit codes: 0 nothing is left, 1 something is left (the output says what to do; run it again), 2 wrong settings or no key, 4 another
     erasure runs, 6 Postgres or Kafka does not answer, 16 the login may not.
     """
-    keys = read_keys(key or (), keys_file)
-    if keys is None:
-        raise SettingsError("name session keys, or a --keys-file")
+    keys = read_keys(key or (), keys_file) or ()
+    letters = [parse_place(each) for each in letter or ()]
+    if not keys and not letters:
+        raise SettingsError("name session keys, a --keys-file, or a --letter")
     for each in keys:
         check_key(each)
     settings = load_settings(config)
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
     if not dry_run:
-        confirm(yes, f"Erase {len(keys)} session keys for ever?", "an erasure cannot be undone")
+        what = f"{len(keys)} session keys" + (f" and {len(letters)} dead letters" if letters else "")
+        confirm(yes, f"Erase {what} for ever?", "an erasure cannot be undone")
     try:
         with database(settings, "erase") as connection:
             identity = read_identity(connection)
             writer = TombstoneWriter(settings, identity, tombstones) if tombstones else None
-            erasure = Erasure(connection, keys, letter or (), writer)
+            erasure = Erasure(connection, keys, letters, writer)
             if dry_run:
                 erasure.look()
             else:
@@ -90,13 +97,21 @@ def erase(
         ) from error
     cache = 0
     found = list(erasure.keys.values())
-    if not dry_run:
+    if keys and not dry_run:
         cache = _remove_cache(settings, identity.outbox_uuid, found)
     if as_json:
-        print_json({"keys": [each.as_json() for each in found], "cache_files": cache, "dry_run": dry_run})
+        print_json(
+            {
+                "keys": [each.as_json() for each in found],
+                "letters": [each.as_json() for each in erasure.letters.values()],
+                "letters_without_key": erasure.letters_without_key,
+                "cache_files": cache,
+                "dry_run": dry_run,
+            }
+        )
     else:
-        _print(found, cache, dry_run=dry_run)
-    raise typer.Exit(1 if any(each.left for each in found) else 0)
+        _print(erasure, cache, dry_run=dry_run)
+    raise typer.Exit(1 if erasure.is_something_left else 0)
 
 
 def _remove_cache(settings: Settings, outbox_uuid: UUID, keys: list[ErasedKey]) -> int:
@@ -110,10 +125,10 @@ def _remove_cache(settings: Settings, outbox_uuid: UUID, keys: list[ErasedKey]) 
         return 0
 
 
-def _print(keys: list[ErasedKey], cache: int, *, dry_run: bool) -> None:
+def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
     out = console()
     would = "would be " if dry_run else ""
-    for each in keys:
+    for each in erasure.keys.values():
         out.print(
             f"key {each.key_hash[:16]}…: {each.rows:,} rows with {each.sessions:,} sessions and {each.letters:,} dead letters {would}"
             f"erased, {each.tombstones:,} tombstones written"
@@ -122,12 +137,16 @@ def _print(keys: list[ErasedKey], cache: int, *, dry_run: bool) -> None:
             out.print(f"  left: {line}")
         if len(each.left) > _SHOWN:
             out.print(f"  left: {len(each.left) - _SHOWN:,} more; --json names all")
-        if each.unread_letters:
-            shown = ", ".join(map(str, each.unread_letters[:_SHOWN]))
-            out.print(
-                f"  look at: {len(each.unread_letters):,} dead letters without a session key hold the key's bytes: {shown}. "
-                "`spark-job dead-letters show ID`, and --letter ID for those that are the key's"
-            )
+    for letter in erasure.letters.values():
+        left = f"; left: {letter.left}" if letter.left else ""
+        out.print(
+            f"{letter.place}: {letter.letters:,} dead letters without a session key {would}erased{left}"
+        )
+    if erasure.letters_without_key:
+        out.print(
+            f"look at: {erasure.letters_without_key:,} dead letters have no session key, and may be the person's: "
+            "`spark-job dead-letters list --state all --keys-file FILE`, then --letter (docs/privacy.md)"
+        )
     if not dry_run:
         out.print(
             f"{cache:,} files of the job's cache removed on this machine. Not reached: Kafka's topics, backups, logs of others, caches on "

@@ -14,7 +14,7 @@ from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
-from publisher.replay.filters import Filters, read_keys
+from publisher.replay.filters import Filters
 from publisher.replay.runner import End, run
 from publisher.replay.showing import count_table, counting, print_replay, progress_of, replays_table
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
@@ -25,6 +25,7 @@ from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
+from service.commands.session_keys import read_keys
 from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.fault_points import reach

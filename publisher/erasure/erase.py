@@ -7,8 +7,8 @@ For each key and window of batches, in one transaction of Postgres:
 3. write their tombstones, in a transaction of Kafka;
 4. delete the rows, and let rows of `outbox.erased` stand for them.
 
-Then letters, and the places where the key stands beside rows. A key is done in a round that began with no session open that may have been
-its own when the command began.
+Then the key's letters, those that were named by their place, and the places where the key stands beside rows. A key is done in a round that
+began with no session open that may have been its own when the command began.
 """
 
 import time
@@ -23,6 +23,7 @@ from db import operations, windows
 from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
+from publisher.erasure.letters import ErasedLetter, LetterPlace
 from publisher.erasure.open_sessions import Position, read_position
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
 from service.errors import FencedError, SettingsError, UnavailableError
@@ -36,8 +37,7 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class ErasedKey:
-    """What became of one session key. `left`: what is still there, and what to do; `unread_letters`: dead letters without a key that
-    hold the key's bytes, for a person to look at."""
+    """What became of one session key. `left`: what is still there, and what to do."""
 
     key_hash: str
     rows: int = 0
@@ -45,7 +45,6 @@ class ErasedKey:
     letters: int = 0
     tombstones: int = 0
     left: list[str] = field(default_factory=list)
-    unread_letters: list[int] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Return it for machines."""
@@ -71,17 +70,18 @@ class Erasure:
         self,
         connection: psycopg.Connection[Any],
         keys: Sequence[str],
-        letter_ids: Sequence[int] = (),
+        letters: Sequence[LetterPlace] = (),
         writer: TombstoneWriter | None = None,
     ) -> None:
-        """`letter_ids`: dead letters without a key that belong to the keys. Raises FencedError where another erasure runs."""
+        """`letters`: where dead letters without a key are that go too. Raises FencedError where another erasure runs."""
         if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
             raise FencedError("another `publisher erase` runs. Nothing was erased")
         self._connection = connection
-        self._letter_ids = list(letter_ids)
         self._writer = writer
         self._begin: Position = read_position(connection)
         self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
+        self.letters = {place: ErasedLetter(str(place)) for place in letters}
+        self.letters_without_key = 0
 
     def run(self, wait_s: float) -> None:
         """Erase until nothing is left, or for `wait_s` seconds. Raises UnavailableError, psycopg.Error."""
@@ -91,18 +91,29 @@ class Erasure:
 
     def look(self) -> None:
         """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
+        for place, letter in self.letters.items():
+            with self._connection.transaction(force_rollback=True):
+                self._erase_letter(place, letter)
         for key, found in self.keys.items():
             found.left = []
             for window in windows.kept(self._connection):
                 for row in self._rows(key, window):
                     self._note(found, row)
                     found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
-            named, found.unread_letters = self._letters(key)
-            found.letters = len(named)
+            found.letters, self.letters_without_key = self._letters(key)
+
+    @property
+    def is_something_left(self) -> bool:
+        """Whether anything of a key, or a named letter, could not be erased."""
+        return any(each.left for each in self.keys.values()) or any(
+            each.left for each in self.letters.values()
+        )
 
     def _round(self) -> bool:
         """Erase what can be erased now; return whether nothing is left."""
         open_still = read_position(self._connection).open_since(self._begin.end)
+        for place, letter in self.letters.items():
+            self._erase_letter(place, letter)
         for key, found in self.keys.items():
             found.left = []
             for window in windows.kept(self._connection):
@@ -123,7 +134,7 @@ class Erasure:
                     f"({', '.join(open_still[:_SHOWN])}): one may be the key's. Run it again after the session timeout; records of any key "
                     "in those partitions let the job close them"
                 )
-        return not any(found.left for found in self.keys.values())
+        return not self.is_something_left
 
     def _erase_rows(self, key: str, window: Window, found: ErasedKey) -> None:
         if not self._rows(key, window):
@@ -158,14 +169,24 @@ class Erasure:
         found.tombstones += written
 
     def _erase_letters(self, key: str, found: ErasedKey) -> None:
-        named, found.unread_letters = self._letters(key)
-        if named:
+        of_key, self.letters_without_key = self._letters(key)
+        if of_key:
             with self._changing():
                 (erased,) = self._connection.execute(
-                    _ERASURE["erase_letters"], {"letter_ids": named}
+                    _ERASURE["erase_letters"], {"session_key": key}
                 ).fetchone() or (0,)
                 self._record(letters=erased)
             found.letters += erased
+
+    def _erase_letter(self, place: LetterPlace, found: ErasedLetter) -> None:
+        with self._changing():
+            erased, still_open = self._connection.execute(
+                _ERASURE["erase_letter_at"], place._asdict()
+            ).fetchone() or (0, 0)
+            if erased:
+                self._record(letters=erased)
+        found.letters += erased
+        found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
         """Erase the key where it stands beside rows; return the positions that need it still."""
@@ -185,12 +206,12 @@ class Erasure:
             self._connection, "publisher erase", {"keys": len(self.keys), "tombstones": topics}, result
         )
 
-    def _letters(self, key: str) -> tuple[list[int], list[int]]:
-        """Return the letters of a key, and those without a key that hold its bytes."""
-        rows = self._connection.execute(
-            _ERASURE["letters"], {"session_key": key, "letter_ids": self._letter_ids}
-        ).fetchall()
-        return [n for n, is_named in rows if is_named], [n for n, is_named in rows if not is_named]
+    def _letters(self, key: str) -> tuple[int, int]:
+        """Return how many letters a key has, and how many have no key at all."""
+        of_key, without_key = self._connection.execute(
+            _ERASURE["letters"], {"session_key": key}
+        ).fetchone() or (0, 0)
+        return of_key, without_key
 
     def _rows(self, key: str, window: Window) -> list["_KeptRow"]:
         rows = self._connection.execute(

@@ -9,29 +9,29 @@ from db.statements import queries
 
 _ERASURE = queries("publisher.erasure", "erasure")
 
-Offsets = Mapping[str, Mapping[str, int]]
-"""{topic id: {partition: offset}}"""
+InputPartition = tuple[str, int]
+"""(topic id, partition)."""
 
 
 class Position(NamedTuple):
-    """How far the job has read, exclusive, and what is open there, as `outbox.batch` has both."""
+    """Of each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, if any may."""
 
-    end: Offsets
-    open: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    end: Mapping[InputPartition, int]
+    open_from: Mapping[InputPartition, int]
 
-    def open_since(self, begin: Offsets) -> list[str]:
+    def open_since(self, begin: Mapping[InputPartition, int]) -> list[str]:
         """Return the partitions in which a session that began below `begin` may be open still."""
         return [
             f"{topic_id}/{partition}"
-            for topic_id, partitions in sorted(self.open.items())
-            for partition, found in sorted(partitions.items())
-            # Without a digest it is not known what is open.
-            if (found["sessions"] or "digest" not in found)
-            and found["safe"] < begin.get(topic_id, {}).get(partition, 0)
+            for (topic_id, partition), first in self.open_from.items()
+            if first < begin.get((topic_id, partition), 0)
         ]
 
 
 def read_position(connection: psycopg.Connection[Any]) -> Position:
     """Return it; empty where the job has never run. Raises psycopg.Error."""
-    row = connection.execute(_ERASURE["position"]).fetchone()
-    return Position({}, {}) if row is None else Position(*row)
+    rows = connection.execute(_ERASURE["open_input"]).fetchall()
+    return Position(
+        {(topic_id, partition): end for topic_id, partition, end, _ in rows},
+        {(topic_id, partition): first for topic_id, partition, _, first in rows if first is not None},
+    )

@@ -1,5 +1,6 @@
 """A replay as a delivery: the lanes' protocol (delivery/delivery.py) over the rows that its filters choose."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -49,13 +50,13 @@ Progressed = Callable[[ReplayProgress], None]
 
 
 def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
-    """Say why a replay stopped at a row. Its key is not escaped: `outbox.erase_traces` looks for these words."""
+    """Say why a replay stopped at a row. `outbox.erase_traces` looks for the key in these words, so it ends where JSON says."""
     batch_id, session_key = place
+    quoted = json.dumps(session_key, ensure_ascii=False)
     return (
-        f"the target refuses the row of batch {batch_id}, session key '{session_key}', for itself ({found.reason}): "
-        f"{found.detail}. Nothing of its transaction is sent. Fix the target, then `publisher replay go-on "
-        f"{replay_id}`; or leave out such rows, which are counted and logged: `publisher replay go-on {replay_id} "
-        "--skip-refused`"
+        f"the target refuses the row of batch {batch_id}, session key {quoted}, for itself ({found.reason}): {found.detail}. Nothing of "
+        f"its transaction is sent. Fix the target, then `publisher replay go-on {replay_id}`; or leave out such rows, which are counted "
+        f"and logged: `publisher replay go-on {replay_id} --skip-refused`"
     )
 
 

@@ -1,12 +1,9 @@
 """What a replay is asked for. Pure: no Postgres, no Kafka."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from service.commands.times import Moment
-from service.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +22,6 @@ class Filters:
         """Whether nothing is left out."""
         asked = (self.from_batch, self.to_batch, self.since, self.until, self.keys, self.topics)
         return all(filter_ is None for filter_ in asked)
-
-
-def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
-    """Return the session keys of `--key` and `--keys-file`, each once; None where neither was given. Raises SettingsError."""
-    found = list(keys)
-    if file is None and not found:
-        return None
-    if file is not None:
-        try:
-            text = file.read_text("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"--keys-file {str(file)!r} cannot be read: {error}") from error
-        # By line feeds alone: str.splitlines also splits at characters that a key may hold.
-        found += [line.removesuffix("\r") for line in text.split("\n")]
-    unique = tuple(sorted({key for key in found if key}))
-    if not unique:
-        raise SettingsError("--key and --keys-file name no session key: name one on each line")
-    if any("\0" in key for key in unique):
-        raise SettingsError(
-            "a session key holds no NUL character; is --keys-file a text file, one key a line?"
-        )
-    return unique
 
 
 def as_json(filters: Filters) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import psycopg
@@ -14,6 +16,7 @@ from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
 from service.commands.output import console, print_json
 from service.commands.progress import progress_bar
+from service.commands.session_keys import read_keys
 from service.commands.times import SINCE, parse_moment
 from service.errors import OutboxError, UnavailableError
 from service.settings import Settings, load_settings
@@ -57,13 +60,23 @@ def list_letters(
     state: Annotated[str, typer.Option(help="open, resolved, discarded or all.")] = store.OPEN,
     key: Key = None,
     since: Since = None,
+    keys_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--keys-file",
+            help="Letters of the session keys in this file, one a line, and letters without a key whose events hold one of them.",
+        ),
+    ] = None,
     limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
     """List letters, oldest first, and count them by reason. Their events are not shown: `show` does that."""
     if state not in (*store.STATES, "all"):
         raise LetterError(f"--state {state!r} is none of {', '.join(store.STATES)}, all")
-    which = _filter(None, reason, None if state == "all" else state, key, since)
+    which = replace(
+        _filter(None, reason, None if state == "all" else state, key, since),
+        mentioned=read_keys((), keys_file),
+    )
     with _outbox(load_settings(config)) as connection:
         letters = store.find(connection, which, limit)
         counts = store.count(connection, which)

@@ -32,6 +32,8 @@ class Filter:
     state: str | None = None
     key: str | None = None
     since: datetime | None = None  # written at or after
+    mentioned: tuple[str, ...] | None = None
+    """Of one of these session keys, or of none, with the bytes of one in its events."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the statements' parameters."""
@@ -41,6 +43,7 @@ class Filter:
             "state": self.state,
             "key": self.key,
             "since": self.since,
+            "mentioned": None if self.mentioned is None else list(self.mentioned),
         }
 
     def asked(self) -> dict[str, Any]:
@@ -49,6 +52,7 @@ class Filter:
         return self.parameters() | {
             "state": None,
             "key": None,
+            "mentioned": None,
             "keys": keys,
             "all": self == Filter(state=OPEN),
         }

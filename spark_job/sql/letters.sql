@@ -94,6 +94,9 @@ WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
     AND (%(state)s::text IS NULL OR state = %(state)s::text)
     AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(mentioned)s::text[] IS NULL OR session_key = ANY (%(mentioned)s::text[])
+        OR (session_key IS NULL AND EXISTS (
+            SELECT FROM unnest(%(mentioned)s::text[]) AS k, unnest(event_values) AS v WHERE position(convert_to(k, 'UTF8') IN v) > 0)))
     AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
 ORDER BY dead_letter_id
 LIMIT %(rows)s
@@ -105,6 +108,9 @@ WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
     AND (%(state)s::text IS NULL OR state = %(state)s::text)
     AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
+    AND (%(mentioned)s::text[] IS NULL OR session_key = ANY (%(mentioned)s::text[])
+        OR (session_key IS NULL AND EXISTS (
+            SELECT FROM unnest(%(mentioned)s::text[]) AS k, unnest(event_values) AS v WHERE position(convert_to(k, 'UTF8') IN v) > 0)))
     AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
 GROUP BY reason, state
 ORDER BY reason, state

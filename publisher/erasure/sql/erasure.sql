@@ -17,19 +17,16 @@ FROM outbox.rows_of_key(%(session_key)s, %(from_batch)s, %(to_batch)s) r
 SELECT outbox.erase_rows(%(session_key)s, %(batch_ids)s)
 
 -- name: letters
-SELECT l.dead_letter_id, l.is_named FROM outbox.letters_of_key(%(session_key)s, %(letter_ids)s) l
+SELECT l.letters, l.without_key FROM outbox.letters_of_key(%(session_key)s) l
 
 -- name: erase_letters
-SELECT outbox.erase_letters(%(letter_ids)s)
+SELECT outbox.erase_letters_of_key(%(session_key)s)
+
+-- name: erase_letter_at
+SELECT l.erased, l.still_open FROM outbox.erase_letter_at(%(topic)s, %(partition)s, %(offset)s) l
 
 -- name: erase_traces
 SELECT t.changed, t.kept FROM outbox.erase_traces(%(session_key)s) t
 
--- name: position
--- How far the job has read, and what is open there.
-SELECT coalesce(b.end_offsets, g.start_offsets), coalesce(b.open_state, g.open_state)
-FROM (SELECT n.* FROM outbox.generation n ORDER BY n.generation DESC LIMIT 1) g
-LEFT JOIN LATERAL (
-    SELECT n.end_offsets, n.open_state FROM outbox.batch n
-    WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1
-) b ON true
+-- name: open_input
+SELECT o.topic_id, o.partition, o.end_offset, o.open_from FROM outbox.open_input() o ORDER BY o.topic_id, o.partition

@@ -163,6 +163,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0010",
         "applied 0011",
         "applied 0012",
+        "applied 0013",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout
@@ -198,6 +199,32 @@ def test_an_index_that_was_built_before_the_migration_is_taken(blank_database: s
         upgrade(blank_database)
         assert connection.execute(index).fetchall() == built
     assert dump(blank_database) == (ROOT / "db" / "schema.sql").read_text("utf-8")
+
+
+def test_a_step_back_leaves_what_the_step_before_made(blank_database: str) -> None:
+    upgrade(blank_database, "0012")
+    before = dump(blank_database)
+    upgrade(blank_database)
+    downgrade(blank_database, "0012")
+    assert dump(blank_database) == before
+
+
+@pytest.mark.parametrize("key", ["plain", "it's', for itself", "two\nlines"])
+def test_the_reason_of_a_replay_from_before_0013_loses_its_key(blank_database: str, key: str) -> None:
+    upgrade(blank_database, "0012")
+    query(
+        blank_database,
+        "INSERT INTO outbox.replay (from_batch, to_batch, target_cluster_id, target_servers, rows_total, events_total, state, reason)"
+        " VALUES (1, 7, 'c', 's', 1, 1, 'paused', %s), (1, 7, 'c', 's', 1, 1, 'paused', 'another reason')",
+        f"the target refuses the row of batch 7, session key '{key}', for itself (too_large): why. Nothing",
+    )
+    upgrade(blank_database)
+    assert query(blank_database, "SELECT reason FROM outbox.replay ORDER BY replay_id") == [
+        (
+            "the target refuses the row of batch 7, session key (not kept), for itself (too_large): why. Nothing",
+        ),
+        ("another reason",),
+    ]
 
 
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:

@@ -16,6 +16,7 @@ from tests.support.rights.declared import (
     OF_THE_OWNER,
     PUBLISHER,
     READABLE,
+    READS,
     RETENTION,
     SHARED_VIEWS,
     TABLES,
@@ -112,6 +113,29 @@ def test_every_function_with_the_owners_rights_has_its_own_search_path(outbox: O
         )
         == []
     )
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_no_function_with_the_owners_rights_changes_anything_by_an_old_snapshot(
+    outbox: OutboxRows, isolation: str
+) -> None:
+    """What the caller saw when its transaction began may be what somebody needs by now."""
+    functions = outbox.rows(
+        """SELECT p.proname::text, (SELECT array_agg(format_type(t, NULL)) FROM unnest(p.proargtypes) t)
+           FROM pg_proc p WHERE p.pronamespace = 'outbox'::regnamespace AND p.prosecdef AND p.provolatile = 'v'"""
+    )
+    assert len(functions) > 20
+    did = []
+    for name, types in functions:
+        nulls = sql.SQL(", ").join(sql.SQL(f"NULL::{each}") for each in types or ())
+        try:
+            with outbox.connection.transaction(force_rollback=True):
+                outbox.connection.execute(sql.SQL(f"SET TRANSACTION ISOLATION LEVEL {isolation}"))
+                outbox.connection.execute(sql.SQL("SELECT {}({})").format(table(name), nulls))
+            did.append(name)
+        except errors.InvalidTransactionState:
+            pass
+    assert set(did) <= READS
 
 
 @pytest.mark.guarantee(105)

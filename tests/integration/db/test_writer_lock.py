@@ -116,6 +116,7 @@ def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
     assert former == [("lock_writer",)]
     assert [name for (name,) in calls] == [
         "change_lanes",
+        "erase_letter_at",
         "erase_letters",
         "erase_rows",
         "erase_traces",

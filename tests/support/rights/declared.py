@@ -35,7 +35,7 @@ READABLE = {
     },
     AUDITOR: {*TABLES},
     RETENTION: {"retention"},
-    ERASER: {"identity", "batch", "generation", "erased"},
+    ERASER: {"identity"},
 }
 SHARED_VIEWS = {"event", "epoch_range", "lane_position"}
 CHECKS = {
@@ -196,10 +196,21 @@ CALLABLE = {
         "rows_of_key",
         "erase_rows",
         "letters_of_key",
-        "erase_letters",
+        "erase_letters_of_key",
+        "erase_letter_at",
+        "open_input",
         "erase_traces",
     },
 }
 """Functions by role; those that write are the owner's, and check for themselves what they are asked to do."""
-OF_THE_OWNER = {"retention_floor", "remove_letters", "remove_open_letters", "erase_parked"}
+OF_THE_OWNER = {
+    "retention_floor",
+    "remove_letters",
+    "remove_open_letters",
+    "erase_parked",
+    "erase_letters",
+    "require_read_committed",
+    "remembers",
+    "integer_at",
+}
 """Functions that no role may call."""

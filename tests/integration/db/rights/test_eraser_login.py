@@ -1,14 +1,28 @@
 """What somebody with the login of `publisher erase` cannot do, and what the functions find, whatever the key is."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
 import psycopg
+import pyarrow as pa
 import pytest
-from psycopg import errors
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors, sql
 
 from publisher.protocol.refusals import Refusal
 from publisher.replay.delivery import explain_refused
+from spark_job.sessions.clock import LastRecords
+from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.old_outputs import deliver_all
+from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.queries import query
+from tests.support.reference.tombstones import tombstones
 
 ERASER = "-c role=outbox_eraser"
 KEYS = ["plain", "it's", 'say "it"', "back\\slash", "tab\tkey", "%s", "\u200b"]
@@ -36,15 +50,163 @@ def test_a_transaction_that_looked_before_the_lane_was_set_back_erases_nothing(
     assert query(delivered.dsn, "SELECT count(*) FROM outbox.session_output") == [(3,)]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_the_reason_of_a_replay_forgets_a_key_however_it_is_spelled(database: str, key: str) -> None:
+def reason_of(dsn: str, key: str) -> str:
+    """Have a replay say that it stopped at a row of the key; what it says."""
     said = explain_refused(1, (1, key), Refusal("too_large", "why"))
     query(
-        database,
+        dsn,
         "INSERT INTO outbox.replay (from_batch, to_batch, target_cluster_id, target_servers, rows_total, events_total, state, reason)"
         " VALUES (1, 7, 'c', 's', 1, 1, 'cancelled', %s)",
         said,
     )
+    return said
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_reason_of_a_replay_forgets_a_key_however_it_is_spelled(database: str, key: str) -> None:
+    said = reason_of(database, key)
     query(database, "SELECT outbox.erase_traces(%s)", key)
     ((reason,),) = query(database, "SELECT reason FROM outbox.replay")
-    assert reason == said.replace(f"'{key}'", "(erased)")
+    assert reason == said.replace(json.dumps(key, ensure_ascii=False), "(erased)")
+
+
+def test_a_reason_keeps_the_key_that_has_an_erased_one_as_a_part(database: str) -> None:
+    kept = [reason_of(database, key) for key in ("user-123", "a', for", "x session key 'b', for y", '"a')]
+    for key in ("user-12", "a", "b", ""):
+        query(database, "SELECT outbox.erase_traces(%s)", key)
+    assert [
+        reason for (reason,) in query(database, "SELECT reason FROM outbox.replay ORDER BY replay_id")
+    ] == kept
+
+
+ALPHABET = st.text(st.sampled_from("ab1-\x01\u00e9\U0001f5dd"), min_size=1, max_size=12)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a position remembers, and the keys that it does."""
+
+    encoded: bytes
+    keys: set[str]
+
+
+@st.composite
+def positions(draw: st.DrawFn) -> Remembered:
+    """Tables of sessions that were too large, as the job encodes them."""
+    keys = draw(st.lists(ALPHABET, min_size=1, max_size=20, unique=True))
+    count = len(keys)
+    empty = OpenSessions.empty()
+    numbers = {
+        field.name: np.array(
+            draw(st.lists(st.integers(0, 2**50), min_size=count, max_size=count)), column.dtype
+        )
+        for field in fields(OpenSessions)
+        if isinstance(column := getattr(empty, field.name), np.ndarray) and field.name != "irregular"
+    }
+    ids = draw(st.lists(st.none() | st.binary(max_size=20), min_size=count, max_size=count))
+    repeated = draw(st.lists(st.integers(-1, 1) | st.integers(0, 2**50), min_size=count, max_size=count))
+    texts = {
+        "key": pa.array(keys, pa.large_string()),
+        "start_hash": pa.array([b"a" * 16] * count, pa.large_binary()),
+        "start_id": pa.array(ids, pa.large_binary()),
+    }
+    start = np.sort(numbers["start"])
+    others = {"start": start, "repeated": np.array(repeated), "irregular": np.ones(count, bool)}
+    last = draw(
+        st.none()
+        | st.builds(LastRecords, key=ALPHABET, offset=st.integers(0, 2**40), ts=st.integers(0, 2**40))
+    )
+    state = OpenState(OpenSessions(**numbers | others | texts), last=last)
+    return Remembered(state.remembered, {*keys, *(() if last is None else (last.key,))})
+
+
+@pytest.fixture(scope="module")
+def remembering(module_outbox: OutboxRows) -> psycopg.Connection[Any]:
+    return module_outbox.connection
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(positions(), st.data())
+def test_a_position_remembers_whole_keys(
+    remembering: psycopg.Connection[Any], position: Remembered, data: st.DataObject
+) -> None:
+    key = data.draw(st.sampled_from(sorted(position.keys)))
+    first, last = sorted((data.draw(st.integers(0, len(key))), data.draw(st.integers(0, len(key)))))
+    for asked in {key, key[first:last], key + "a", data.draw(ALPHABET)} - {""}:
+        found = remembering.execute(
+            "SELECT outbox.remembers(%s, %s)", (position.encoded, asked.encode())
+        ).fetchone()
+        assert found == (asked in position.keys,), asked
+
+
+def test_bytes_that_nobody_can_read_are_left_for_a_person(remembering: psycopg.Connection[Any]) -> None:
+    for damaged in (b"\0\0person\0\0", b"\xff" * 8 + b"person", tombstones(person=5)[:-40]):
+        found = remembering.execute("SELECT outbox.remembers(%s, %s)", (damaged, b"person")).fetchone()
+        assert found == (True,)
+        assert remembering.execute("SELECT outbox.remembers(%s, %s)", (damaged, b"nobody")).fetchone() == (
+            False,
+        )
+
+
+@pytest.fixture
+def eraser(outbox: OutboxRows) -> Iterator[psycopg.Connection[Any]]:
+    """A connection with the rights of who erases and no more, to an outbox with letters."""
+    outbox.insert_parents("dead_letter")
+    for n, (key, state) in enumerate(
+        ((None, "open"), (None, "discarded"), ("theirs", "open"), ("theirs", "discarded"))
+    ):
+        outbox.insert(
+            "dead_letter",
+            session_key=key,
+            state=state,
+            first_offset=n,
+            last_offset=n,
+            event_values=[b"secret", b"{}"],
+            detail="secret",
+        )
+    with psycopg.connect(outbox.dsn, autocommit=True, options=ERASER) as connection:
+        yield connection
+
+
+def letters(outbox: OutboxRows) -> list[int]:
+    return [offset for (offset,) in outbox.rows("SELECT first_offset FROM outbox.dead_letter ORDER BY 1")]
+
+
+def test_what_a_letter_without_a_key_holds_cannot_be_found_out(eraser: psycopg.Connection[Any]) -> None:
+    answers = {
+        eraser.execute("SELECT l FROM outbox.letters_of_key(%s) l", (asked,)).fetchone()
+        for asked in ("secret", "s", "other")
+    }
+    assert answers == {(("0", "2"),)}
+    assert eraser.execute("SELECT outbox.erase_letters_of_key('secret')").fetchone() == (0,)
+
+
+def test_letters_of_others_are_not_removed(outbox: OutboxRows, eraser: psycopg.Connection[Any]) -> None:
+    with pytest.raises(errors.InsufficientPrivilege):
+        eraser.execute("SELECT outbox.erase_letters(ARRAY(SELECT generate_series(1, 100)))")
+    answers = [
+        eraser.execute(
+            "SELECT e.erased, e.still_open FROM outbox.erase_letter_at('session-events', 0, %s) e", (n,)
+        ).fetchone()
+        for n in range(5)
+    ]
+    assert answers == [(0, 1), (1, 0), (0, 0), (0, 0), (0, 0)]
+    assert letters(outbox) == [0, 2, 3], "what is open, and what has a key, stays"
+    assert eraser.execute("SELECT outbox.erase_letters_of_key('theirs')").fetchone() == (2,)
+    assert letters(outbox) == [0]
+
+
+def test_keys_of_sessions_that_were_too_large_are_not_read(eraser: psycopg.Connection[Any]) -> None:
+    for relation in (
+        "batch",
+        "generation",
+        "savepoint",
+        "erased",
+        "dead_letter",
+        "session_output",
+        "replay",
+        "parked",
+        "delivery",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege):
+            eraser.execute(sql.SQL("SELECT FROM outbox.{}").format(sql.Identifier(relation)))

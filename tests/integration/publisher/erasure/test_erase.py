@@ -26,6 +26,7 @@ from tests.support.processes.erasing import appears, erase, erased, key_hash, wh
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.reading import read_to_end
+from tests.support.reference.tombstones import tombstones
 from tests.support.watching import Watcher
 
 MARKER = b"marker-of-the-person"
@@ -94,7 +95,6 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
         "letters": 1,
         "tombstones": 0,
         "left": [],
-        "unread_letters": [],
     }
     assert document["cache_files"] == 2
     assert [file for file in cache.rglob("*") if file.is_file()] == []
@@ -224,24 +224,38 @@ def test_sessions_that_are_open_may_be_the_keys(outbox: Outbox, settings: Settin
     assert f"open still in 1 input partitions ({TOPIC_ID}/0)" in of_key["left"][0]
 
 
-def test_letters_without_a_key_are_shown_and_taken_by_number(outbox: Outbox, settings: Settings) -> None:
+def test_letters_without_a_key_are_counted_and_go_by_their_place_once_they_are_discarded(
+    outbox: Outbox, settings: Settings
+) -> None:
     outbox.batch(simple(1, 1))
     deliver(settings)
     number = letter_of(outbox.dsn, None, b'{"session_key": "person-4711", ' + MARKER)
     other = letter_of(outbox.dsn, None, b"not theirs")
-    assert erased(settings, "person-4711")["keys"][0]["unread_letters"] == [number]
-    of_key = erased(settings, "person-4711", "--letter", str(number))["keys"][0]
-    assert (of_key["letters"], of_key["unread_letters"]) == (1, [])
+    assert erased(settings, "person-4711")["letters_without_key"] == 2
+    letter = ("--letter", "session-events/0/1")
+    (left,) = erased(settings, *letter, code=1)["letters"]
+    assert (left["letters"], left["left"]) == (
+        0,
+        "it is open: `spark-job dead-letters discard ID` first",
+    )
+    query(outbox.dsn, "UPDATE outbox.dead_letter SET state = 'discarded' WHERE dead_letter_id = %s", number)
+    foreseen = erased(settings, "--dry-run", *letter)["letters"]
+    document = erased(settings, "person-4711", *letter)
+    assert document["letters"] == foreseen == [{"place": "session-events/0/1", "letters": 1, "left": None}]
     assert query(outbox.dsn, "SELECT dead_letter_id FROM outbox.dead_letter") == [(other,)]
+    assert erased(settings, *letter)["letters"][0]["letters"] == 0
+    assert query(outbox.dsn, "SELECT result FROM outbox.operation") == [({"letters": 1},)]
 
 
-def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_is_named(
-    outbox: Outbox, settings: Settings
-) -> None:
-    for batch in (1, 2):
-        outbox.batch(simple(batch, 1))
-    deliver(settings)
-    tombstones = base64.b64encode(b"\0\0person-4711\0\0").decode()
+@pytest.mark.parametrize(
+    "place", ["1", "t/1", "t/1/x", "/1/2", "t/-1/2", "t/1/2 ", f"t/{2**31}/1", f"t/1/{2**63}", "t/²/1"]
+)
+def test_what_is_no_place_of_a_letter_is_refused(outbox: Outbox, settings: Settings, place: str) -> None:
+    assert isinstance(erase(settings, "--letter", place).exception, SettingsError)
+
+
+def test_a_key_that_is_a_part_of_another_has_nothing_left(outbox: Outbox, settings: Settings) -> None:
+    """What is kept of `user-123` is no reason to say that something is left of `user-12`."""
     state = json.dumps(
         {
             TOPIC_ID: {
@@ -251,7 +265,36 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
                     "events": 0,
                     "bytes": 0,
                     "digest": "d",
-                    "tombstones": tombstones,
+                    "tombstones": base64.b64encode(tombstones(**{"user-123": 5, "an-user-12": 7})).decode(),
+                }
+            }
+        }
+    )
+    outbox.batch({**simple(1, 2), **person(1, outbox, "user-123")})
+    deliver(settings)
+    query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s", state)
+    assert erased(settings, "user-12")["keys"][0]["left"] == []
+    (of_key,) = erased(settings, "user-123", code=1)["keys"]
+    assert of_key["left"] == ["the current position remembers the key, of a session that was too large"]
+
+
+def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_is_named(
+    outbox: Outbox, settings: Settings
+) -> None:
+    for batch in (1, 2):
+        outbox.batch(simple(batch, 1))
+    deliver(settings)
+    remembered = base64.b64encode(tombstones(**{"person-4711": 5})).decode()
+    state = json.dumps(
+        {
+            TOPIC_ID: {
+                "0": {
+                    "safe": 0,
+                    "sessions": 0,
+                    "events": 0,
+                    "bytes": 0,
+                    "digest": "d",
+                    "tombstones": remembered,
                 }
             }
         }
@@ -269,7 +312,7 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
     ]
     query(outbox.dsn, "UPDATE outbox.savepoint SET deleted_at = now()")
     assert erased(settings, "person-4711")["keys"][0]["left"] == []
-    assert not appears(whole_dump(outbox.dsn), tombstones.encode())
+    assert not appears(whole_dump(outbox.dsn), remembered.encode())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,28 @@ def ids(result: Result) -> list[int]:
 )
 def test_list_shows_what_the_filters_name(command: Command, options: Sequence[str], found: list[int]) -> None:
     assert ids(command("list", "--json", *options)) == found
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ("late\na\n", [2, 3]),
+        ("person-7", [4]),
+        ("Person-7", []),
+        ("nobody\nperson\nbad", [1, 4]),
+        ("[k]", [5]),
+    ],
+)
+def test_list_finds_letters_of_keys_and_those_without_a_key_that_hold_one(
+    command: Command, database: str, tmp_path: Path, keys: str, found: list[int]
+) -> None:
+    query(
+        database,
+        'UPDATE outbox.dead_letter SET event_values = ARRAY[\'{"session_key": "person-7\'::bytea] WHERE dead_letter_id IN (4, 5)',
+    )
+    file = tmp_path / "keys"
+    file.write_text(keys)
+    assert ids(command("list", "--json", "--keys-file", str(file))) == found
 
 
 def test_list_counts_by_reason_all_that_the_filters_name(command: Command) -> None:

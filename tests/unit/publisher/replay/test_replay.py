@@ -16,9 +16,10 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay
 from publisher.protocol.stop_reasons import StoppedError
-from publisher.replay.filters import Filters, as_json, read_keys
+from publisher.replay.filters import Filters, as_json
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
+from service.commands.session_keys import read_keys
 from service.commands.times import Moment, parse_moment
 from service.errors import SettingsError
 
