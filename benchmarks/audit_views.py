@@ -1,58 +1,87 @@
 """What the questions of docs/audit.md cost on an outbox of ten million sessions, and `publisher audit` and `publisher status` on it.
 
-    python -m benchmarks.audit_views [--sessions 10000000] [--keep DIR | --use DIR] [--plans docs/performance/audit-plans.txt] [--only NAME]
+    python -m benchmarks.audit_views [--sessions 10000000] [--plans docs/performance/audit-plans.txt] [--only NAME]
 
-A synthetic week is loaded into a Postgres on disk: rows of 20 outputs, two lane epochs, an outage, dead letters, parked rows, replays
-(`benchmarks/history/`); 18 GB for ten million sessions. `--keep` leaves it in a directory of its own; `--use` measures on that again, with
-all times moved so that the newest batch is of now. Baseline of the same run: reading all rows once, which any question without an index has
-to. Prints one JSON line last. Load it beside other work if you like (`nice`); measure alone on the machine.
+A synthetic week is loaded into a Postgres on disk (`benchmarks/history/`); 18 GB for ten million sessions. Baseline of the same run:
+reading all rows once, which any question without an index has to. Prints what it measures, and writes the plans where asked. Measure alone
+on the machine.
 """
 
-import argparse
 import os
-import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psycopg
-from rich.console import Console
+import typer
 
 from benchmarks.history import plans
 from benchmarks.history import queries as page_queries
-from benchmarks.history.load import bring_up_to_now, load
-from benchmarks.history.rows import CLICKS, SESSIONS
-from benchmarks.history.server import DATABASE, FOR_LOADING, forget_cached, serving
 from benchmarks.history.services import audit_alone, looks
-from benchmarks.history.week import plan
+from benchmarks.history.week import BATCH_SESSIONS, CLICKS, SESSIONS, load
+from benchmarks.support.rounds import screen
 from db.migrate import upgrade
 from db.statements import queries
+from devstack.postgres import Postgres
+from devstack.processes.account import reachable_folder, server_account
 from service.commands.progress import progress_bar
 
 _QUESTIONS = queries("benchmarks.history", "questions")
 
 _AUDIT_PAGE = Path(__file__).parent.parent / "docs" / "audit.md"
+_DATABASE = "outbox"
+_FOR_LOADING = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "autovacuum": "off",
+    "shared_buffers": "2GB",
+    "maintenance_work_mem": "512MB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+}
+"""A crash of the machine while it loads costs the load, nothing else."""
 _TIMEOUT_S = 900
 _WORKERS = 2
 
 
-def fill(directory: Path, sessions: int) -> None:
-    """Load the week into a new database on this directory."""
-    week = plan(sessions, datetime.now(UTC))
-    with (
-        serving(directory, FOR_LOADING) as postgres,
-        progress_bar() as progress,
-    ):
-        postgres.drop_database(DATABASE)
-        dsn = postgres.create_database(DATABASE)
+@contextmanager
+def serving(directory: Path, settings: dict[str, str]) -> Iterator[Postgres]:
+    """Serve the directory with Postgres' defaults and these settings; the data stays."""
+    with Postgres(directory, settings=settings) as postgres:
+        yield postgres
+        # A server that takes long to stop would be killed.
+        with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+    os.sync()
+
+
+def forget_cached(directory: Path) -> None:
+    """Drop a stopped server's files from the machine's page cache: the next read comes from the disk."""
+    for path in reachable_folder(directory / "pgdata", server_account()).rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(file)
+
+
+def fill(directory: Path, sessions: int) -> str:
+    """Load the week into a new database on this directory; return a session key of it."""
+    batches = max(10, sessions // BATCH_SESSIONS)
+    with serving(directory, _FOR_LOADING) as postgres, progress_bar() as progress:
+        dsn = postgres.create_database(_DATABASE)
         upgrade(dsn)
-        task = progress.add_task("sessions loaded", total=week.sessions)
-        load(dsn, week, _WORKERS, lambda done: progress.advance(task, done))
+        task = progress.add_task("batches loaded", total=batches)
+        load(dsn, batches, _WORKERS, lambda done: progress.advance(task, done))
+        with psycopg.connect(dsn) as connection:
+            ((key,),) = connection.execute(_QUESTIONS["session_key"]).fetchall()
+    return str(key)
 
 
 def full_read_s(connection: psycopg.Connection[Any]) -> float:
@@ -70,46 +99,34 @@ def cold_s(directory: Path, query: page_queries.Query) -> float | None:
     forget_cached(directory)
     with (
         serving(directory, {}) as postgres,
-        psycopg.connect(postgres.dsn(DATABASE), autocommit=True) as connection,
+        psycopg.connect(postgres.dsn(_DATABASE), autocommit=True) as connection,
     ):
         result = page_queries.run(connection, query, _TIMEOUT_S)
     return None if result is None else result[1]
 
 
-def measure(
-    directory: Path, asked: list[page_queries.Query], report: Path | None, *, quick: bool
-) -> dict[str, Any]:
-    """Measure everything; write the plans where asked."""
+def measure(directory: Path, asked: list[page_queries.Query], report: Path | None, *, quick: bool) -> None:
+    """Measure everything; write the plans where asked. `quick`: without the audit."""
     load_before = os.getloadavg()[0]
-    say = Console(stderr=True).print
     found = [page_queries.Measured(query) for query in asked]
     for one in found:
         one.cold_s = cold_s(directory, one.query)
-        say(f"{one.query.name}: cold {one.cold_s}")
     with serving(directory, {}) as postgres:
-        dsn = postgres.dsn(DATABASE)
+        dsn = postgres.dsn(_DATABASE)
         with psycopg.connect(dsn, autocommit=True) as connection:
             # The first fills the machine's cache.
             _, baseline = (full_read_s(connection) for _ in range(2))
-            say(f"all rows once: {baseline:.1f} s")
+            screen.print(f"all rows once: {baseline:.1f} s")
             for one in found:
                 page_queries.measure_warm(connection, one, _TIMEOUT_S)
-                say(f"{one.query.name}: {page_queries.as_json(one)}")
+                screen.print(plans.row(one, baseline), markup=False)
             services: dict[str, Any] = looks(connection)
             if not quick:
-                services["publisher audit"] = audit_alone(dsn)._asdict()
-            say(str(services))
+                services["publisher audit"] = audit_alone(dsn)
+            screen.print(services)
             around = _surroundings(connection, load_before)
     if report is not None:
         report.write_text(plans.written(found, baseline, services, around), "utf-8")
-    return {
-        "benchmark": "audit_views",
-        "sessions": around.sessions,
-        "full_read_s": round(baseline, 2),
-        "load": around.loads,
-        "queries": {one.query.name: page_queries.as_json(one) for one in found},
-        "services": services,
-    }
 
 
 def _surroundings(connection: psycopg.Connection[Any], load_before: float) -> plans.Surroundings:
@@ -117,52 +134,27 @@ def _surroundings(connection: psycopg.Connection[Any], load_before: float) -> pl
     return plans.Surroundings(version, sessions, batches, size / 1e9, (load_before, os.getloadavg()[0]))
 
 
-@contextmanager
-def _directory(options: argparse.Namespace) -> Iterator[Path]:
-    """Yield the directory with the loaded week."""
-    if options.use is not None:
-        yield options.use
-        return
-    directory = options.keep or Path(tempfile.mkdtemp(prefix="outbox-week-", dir="/var/tmp"))
-    try:
-        fill(directory, options.sessions)
-        yield directory
-    finally:
-        if options.keep is None:
-            shutil.rmtree(directory)
-
-
-def main() -> None:
-    """Load or take up, measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sessions", type=int, default=10_000_000, help="about how many (default 10000000)")
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--keep", type=Path, metavar="DIR", help="load into this directory and leave it")
-    place.add_argument("--use", type=Path, metavar="DIR", help="measure on a directory that --keep left")
-    parser.add_argument("--plans", type=Path, help="also write the plans and times to this file")
-    parser.add_argument("--only", action="append", help="only this query, and no audit; may be repeated")
-    options = parser.parse_args()
-    with _directory(options) as directory:
-        with serving(directory, {}) as postgres:
-            upgrade(postgres.dsn(DATABASE))
-            with psycopg.connect(postgres.dsn(DATABASE), autocommit=True) as connection:
-                bring_up_to_now(connection)
-                ((key,),) = connection.execute(_QUESTIONS["session_key"]).fetchall()
-        stand_ins = {
-            "sess_000197": key,
-            "shop.clicks": CLICKS,
-            "shop.sessions": SESSIONS,
-        }
+def main(
+    sessions: Annotated[int, typer.Option(min=1, help="About how many.")] = 10_000_000,
+    plans_file: Annotated[
+        Path | None, typer.Option("--plans", help="Also write the plans and times to this file.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this query, and no audit; may be repeated.")
+    ] = None,
+) -> None:
+    """Load, measure and print."""
+    with tempfile.TemporaryDirectory(prefix="outbox-week-", dir="/var/tmp") as folder:
+        directory = Path(folder) / "postgres"
+        key = fill(directory, sessions)
+        stand_ins = {"sess_000197": key, "shop.clicks": CLICKS, "shop.sessions": SESSIONS}
         asked = [
             query
             for query in page_queries.queries_of(_AUDIT_PAGE, stand_ins)
-            if options.only is None or query.name in options.only
+            if only is None or query.name in only
         ]
-        result = measure(directory, asked, options.plans, quick=options.only is not None)
-    sys.stdout.write(page_queries.dumps(result) + "\n")
+        measure(directory, asked, plans_file, quick=only is not None)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

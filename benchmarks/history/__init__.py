@@ -1,1 +1,1 @@
-"""A synthetic week of an outbox: ten million sessions as two services leave them behind, for measuring what is asked of it."""
+"""A synthetic week of an outbox, by default of ten million sessions, for measuring what is asked of it."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.history.queries import Measured
+from benchmarks.history.services import Audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,8 @@ def written(
         "| query | rows | cold, ms | warm, ms | generic, ms | pages | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for one in found:
-        ratio = "" if one.warm_s is None else f"1 : {full_read_s / one.warm_s:,.0f}"
-        lines.append(
-            f"| {one.query.name} | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} |"
-            f" {_ms(one.generic_s) if one.query.values and one.generic_s else '–'} | {one.buffers:,} | {ratio} |"
-        )
     lines += [
+        *(row(one, full_read_s) for one in found),
         "",
         "Beside them, on the same outbox:",
         "",
@@ -77,6 +73,13 @@ def written(
     return "\n".join(lines) + "\n"
 
 
+def row(one: Measured, full_read_s: float) -> str:
+    """Return the line of a query in the table."""
+    ratio = "" if one.warm_s is None else f"1 : {full_read_s / one.warm_s:,.0f}"
+    generic = _ms(one.generic_s) if one.query.values and one.generic_s else "–"
+    return f"| {one.query.name} | {one.rows:,} | {_ms(one.cold_s)} | {_ms(one.warm_s)} | {generic} | {one.buffers:,} | {ratio} |"
+
+
 def _ms(seconds: float | None) -> str:
     if seconds is None:
         return "too long"
@@ -84,7 +87,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _words(cost: Any) -> str:
-    if not isinstance(cost, dict):
+    if not isinstance(cost, Audit):
         return f"{cost:.3f}"
-    phases = ", ".join(f"{name} {seconds}" for name, seconds in cost["phases"].items())
-    return f"{cost['seconds']} ({phases}; CPU of its own process {cost['cpu_s']}, memory at most {cost['peak_mb']:.0f} MB)"
+    phases = ", ".join(f"{name} {seconds}" for name, seconds in cost.phases.items())
+    return f"{cost.seconds} ({phases}; CPU of its own process {cost.cpu_s}, memory at most {cost.peak_mb:.0f} MB)"

@@ -1,6 +1,5 @@
 """The queries of a page of the documents, run as its readers would: read from disk, from memory, and by a plan that knows no values."""
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -175,23 +174,3 @@ def _without_empty_heads(lines: list[str]) -> list[str]:
             continue
         kept.append(line)
     return kept[::-1]
-
-
-def as_json(found: Measured) -> dict[str, Any]:
-    """What the benchmark's last line says of it."""
-    return {
-        "rows": found.rows,
-        "cold_ms": _ms(found.cold_s),
-        "warm_ms": _ms(found.warm_s),
-        "generic_ms": _ms(found.generic_s),
-        "pages": found.buffers,
-    }
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)
-
-
-def dumps(value: Any) -> str:
-    """One line of JSON."""
-    return json.dumps(value)

@@ -3,9 +3,6 @@
 -- name: newest_batch
 SELECT max(batch_id) FROM outbox.batch
 
--- name: newest_batch_age
-SELECT now() - max(created_at) FROM outbox.batch
-
 -- name: session_key
 SELECT session_key FROM outbox.session_output
 WHERE batch_id = (SELECT max(batch_id) / 2 FROM outbox.batch)
