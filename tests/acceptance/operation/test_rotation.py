@@ -90,7 +90,7 @@ def test_new_passwords_and_a_new_certificate_reach_both_services_while_they_run(
         servers.allow(pipeline.input, pipeline.options["source"]["consumer_group"], pipeline.outputs)
         pipeline.job.start(**secrets.settings("job"))
         pipeline.publisher.start(**secrets.settings("publisher"))
-        with pipeline.load(51, sessions_per_second=20):
+        with pipeline.load(51, sessions_per_second=10):
             progress(pipeline)
 
             # While the job still writes: a publisher with nothing to send asks for nothing.

@@ -53,50 +53,46 @@ def _consume_one(bootstrap: str, topic: str) -> bytes | None:
     return message.value()
 
 
-def test_up_gives_working_servers_and_down_leaves_nothing(tmp_path: Path) -> None:
+def test_up_gives_working_servers_that_keep_data_and_address_where_asked_and_down_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     directory = tmp_path / "stack"
     up = _devstack(directory, "up", "--fast", "--spark-workers", "1", "--json")
     assert up.returncode == 0, up.stderr
     report = json.loads(up.stdout)
     pids = [report[name]["pid"] for name in ("postgres", "kafka", "spark-master", "spark-worker-1")]
+    dsn, bootstrap = report["postgres"]["dsn"], report["kafka"]["bootstrap_servers"]
     try:
-        with psycopg.connect(report["postgres"]["dsn"]) as connection:
+        with psycopg.connect(dsn) as connection:
             assert connection.info.dbname == "outbox"
-        create_topics(report["kafka"]["bootstrap_servers"], {"greetings": (1, {})})
-        _produce(report["kafka"]["bootstrap_servers"], "greetings", b"hello")
-        assert _consume_one(report["kafka"]["bootstrap_servers"], "greetings") == b"hello"
+            connection.execute("CREATE TABLE kept ()")
+        create_topics(bootstrap, {"greetings": (1, {})})
+        _produce(bootstrap, "greetings", b"hello")
+        assert _consume_one(bootstrap, "greetings") == b"hello"
 
         registered = "Successfully registered with master " + report["spark-master"]["url"]
         assert registered in Path(report["spark-worker-1"]["log"]).read_text("utf-8")
 
         again = _devstack(directory, "up")
-        assert f"export OUTBOX_POSTGRES__DSN={report['postgres']['dsn']}\n" in again.stdout
+        assert f"export OUTBOX_POSTGRES__DSN={dsn}\n" in again.stdout
         assert f"export OUTBOX_JOB__MASTER={report['spark-master']['url']}\n" in again.stdout
         assert json.loads(_devstack(directory, "status", "--json").stdout) == report
+
+        assert _devstack(directory, "down", "--keep-data").returncode == 0
+        assert _devstack(directory, "status").returncode == 1
+        after = json.loads(_devstack(directory, "up", "--fast", "--json").stdout)
+        assert (after["postgres"]["dsn"], after["kafka"]["bootstrap_servers"]) == (dsn, bootstrap)
+        pids += [after[name]["pid"] for name in ("postgres", "kafka")]
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     finally:
         down = _devstack(directory, "down")
     assert down.returncode == 0, down.stderr
-    assert [birth(pid) for pid in pids] == [None] * 4
+    assert [birth(pid) for pid in pids] == [None] * 6
     assert not directory.exists()
-    after = _devstack(directory, "status", "--json")
-    assert after.returncode == 1
-    assert json.loads(after.stdout)["kafka"]["running"] is False
-
-
-def test_down_can_keep_the_data_and_the_next_up_has_it_at_the_same_address(tmp_path: Path) -> None:
-    before = json.loads(_devstack(tmp_path, "up", "--fast", "--json").stdout)
-    try:
-        with psycopg.connect(before["postgres"]["dsn"]) as connection:
-            connection.execute("CREATE TABLE kept ()")
-        assert _devstack(tmp_path, "down", "--keep-data").returncode == 0
-        assert _devstack(tmp_path, "status").returncode == 1
-        after = json.loads(_devstack(tmp_path, "up", "--fast", "--json").stdout)
-        assert after["postgres"]["dsn"] == before["postgres"]["dsn"]
-        assert after["kafka"]["bootstrap_servers"] == before["kafka"]["bootstrap_servers"]
-        with psycopg.connect(after["postgres"]["dsn"]) as connection:
-            assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
-    finally:
-        _devstack(tmp_path, "down")
+    gone = _devstack(directory, "status", "--json")
+    assert gone.returncode == 1
+    assert json.loads(gone.stdout)["kafka"]["running"] is False
 
 
 def test_down_spares_a_process_that_only_has_the_recorded_pid(tmp_path: Path) -> None:
