@@ -15,10 +15,11 @@ from service.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
 from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp
+from tests.support.paths import ROOT
 from tests.support.servers.proxied_kafka import HEAP
 from tests.support.waiting import wait_until
 
-_SMALL_DISK = Path(__file__).with_name("small_disk.py")
+_SMALL_DISK = ROOT / "tests" / "support" / "servers" / "small_disk.py"
 _BLOCK = 4096
 # Index files are mapped into memory at their full size, 10 MB by default.
 _SETTINGS = {"log.index.size.max.bytes": "65536", "log.segment.bytes": str(1 << 20)}
