@@ -20,7 +20,7 @@ class DeferredCommand(TyperCommand):
 
     def __init__(self, name: str, about: str, target: str, **context_settings: Any) -> None:
         """`about`: the command's line in the list of commands. `target`: `module:name` of a function, or of a Typer of several."""
-        super().__init__(name, help=about, context_settings=context_settings)
+        super().__init__(name, help=about, short_help=about, context_settings=context_settings)
         self._target = target
 
     def load(self) -> Any:
@@ -32,7 +32,11 @@ class DeferredCommand(TyperCommand):
             holder.add_typer(found, name=self.name)
         else:
             holder.command(self.name, context_settings=dict(self.context_settings))(found)
-        return typer.main.get_group(holder).commands[self.name or ""]
+        command = typer.main.get_group(holder).commands[self.name or ""]
+        for inner in getattr(command, "commands", {}).values():
+            # Else the list of commands cuts it off.
+            inner.short_help = (inner.help or "").partition("\n\n")[0]
+        return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Let the command itself read its arguments: what is made here is what runs, explains itself and completes."""
@@ -47,7 +51,10 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
             super().__init__(**attributes)
             self.commands.update({command.name or "": command for command in commands})
 
-    app = typer.Typer(help=about, cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+    # No markup: it would take `[postgres]`, a table of the settings, for a style and leave it out.
+    app = typer.Typer(
+        help=about, cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
 
     @app.callback()
     def _options(version: Version = False) -> None:

@@ -1,7 +1,11 @@
 """Each command line lists its commands without importing them, and says of each what it says itself."""
 
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -43,6 +47,35 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(app: typer.Typ
         itself = command.load()
         assert itself.name == command.name
         assert command.help == itself.help.partition("\n\n")[0].replace("\n", " ")
+
+
+def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each command below another one with its full name."""
+    itself = command.load() if isinstance(command, DeferredCommand) else command
+    yield name, itself
+    for each, inner in getattr(itself, "commands", {}).items():
+        yield from leaves(f"{name} {each}", inner)
+
+
+COMMANDS = [
+    each
+    for name, app in APPS.items()
+    if name != "devstack"  # its `psql` becomes another program
+    for each in leaves(name, typer.main.get_group(app))
+]
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+def test_help_says_every_word_that_was_written_for_it(
+    name: str, command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names in brackets, of tables of the settings, are no markup."""
+    inner = [each.help.partition("\n\n")[0] for each in getattr(command, "commands", {}).values()]
+    written = [command.help, *inner, *(getattr(each, "help", None) for each in command.params)]
+    command.main(["--help"], prog_name=name, terminal_width=200, standalone_mode=False)
+    words = Counter(re.findall(r"\S+", capsys.readouterr().out))
+    for text in filter(None, written):
+        assert not Counter(re.findall(r"\S+", text)) - words, text
 
 
 def test_modules_that_were_copied_without_metadata_have_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
