@@ -8,6 +8,8 @@ from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
+from service.printable import printable
+
 _TIMEOUT_S = 5.0
 
 
@@ -30,7 +32,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m service.probe URL", file=sys.stderr)
         return 2
     code, text = probe(arguments[0])
-    print(text)
+    print(printable(text, keep="\n\t"))
     return code
 
 

@@ -19,6 +19,7 @@ from service.commands.progress import progress_bar
 from service.commands.session_keys import read_keys
 from service.commands.times import SINCE, parse_moment
 from service.errors import OutboxError, UnavailableError
+from service.printable import printable
 from service.settings import Settings, load_settings
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
@@ -103,7 +104,8 @@ def show(
         bool,
         typer.Option(
             "--raw",
-            help="Only the values of the kept events: their bytes as Kafka has them, each followed by a line feed.",
+            help="Only the values of the kept events: their bytes as Kafka has them, each followed by a line feed. On a terminal, what "
+            "would act on it is escaped.",
         ),
     ] = False,
     as_json: Json = False,
@@ -123,7 +125,10 @@ def show(
         )
     letter = found[0]
     if raw:
-        sys.stdout.buffer.write(b"".join((value or b"") + b"\n" for value in letter.event_values))
+        values = b"".join((value or b"") + b"\n" for value in letter.event_values)
+        if sys.stdout.isatty():
+            values = printable(values.decode("utf-8", "backslashreplace"), keep="\n\t").encode()
+        sys.stdout.buffer.write(values)
         return
     rules = assembly_of(assembly).settings
     types = shown.event_types(letter, rules.type_path if rules.format == "json" else None)

@@ -7,7 +7,7 @@ import json
 import pytest
 import structlog
 
-from service import logs
+from service import logs, probe
 from service.commands.main import run_command
 from service.commands.output import console, document, error_console
 from service.errors import UnavailableError
@@ -70,6 +70,14 @@ def test_the_traceback_of_a_bug_is_harmless(capsys: pytest.CaptureFixture[str]) 
     assert_harmless(error)
     assert error.startswith("Traceback (most recent call last):\n")
     assert error.endswith("\nsecond line\n")
+
+
+def test_what_a_health_check_prints_is_harmless(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(probe, "probe", lambda url: (1, f"{url}: {EVIL}"))
+    assert probe.main(["http://localhost:1/readyz"]) == 1
+    assert_harmless(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

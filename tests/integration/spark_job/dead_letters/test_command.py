@@ -143,6 +143,20 @@ def test_show_raw_prints_the_bytes_of_the_values_alone(command: Command) -> None
     assert command("show", "4", "--raw").stdout_bytes == b"\xff\x00\n"
 
 
+def test_show_raw_acts_on_no_terminal(
+    command: Command, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "title \x1b]0;x\x07 ü\t".encode() + b"\xff"
+    query(
+        database,
+        "UPDATE outbox.dead_letter SET event_values = ARRAY[%s::bytea] WHERE dead_letter_id = 4",
+        value,
+    )
+    assert command("show", "4", "--raw").stdout_bytes == value + b"\n"
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    assert command("show", "4", "--raw").output == "title \\x1b]0;x\\x07 ü\t\\xff\n"
+
+
 def test_retry_tells_what_became_of_each_letter(command: Command, connection: Connection) -> None:
     result = command("retry", "--all", "--yes", "--incomplete", "--json")
     done = json.loads(result.output)
