@@ -14,7 +14,6 @@ router (benchmarks/peers/debezium), which waits beside the publisher; `--exactly
 import itertools
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from typing import Annotated
 
 import psycopg
 import typer
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING
 
 from benchmarks.peers.debezium.connect import connect_worker
 from benchmarks.peers.debezium.settings import Choice, debezium_choices
@@ -32,9 +31,9 @@ from benchmarks.peers.debezium.table import LOGICAL, debezium_table
 from benchmarks.peers.registry import OURS
 from benchmarks.suite.options import Folder
 from benchmarks.suite.results import RESULTS, measurement
+from benchmarks.support.arrivals import Arrivals
 from benchmarks.support.outbox import (
     BARE,
-    PARTITIONS,
     SyntheticOutbox,
     produce_bare,
     synthetic_outbox,
@@ -49,55 +48,6 @@ from service.settings import LogSettings, PublisherSettings
 
 LABELS = {"p50_ms": "p50, ms", "p90_ms": "p90, ms", "p99_ms": "p99, ms"}
 WARM_UP = 20
-ARRIVAL_S = 60.0
-
-
-class Arrivals:
-    """A read_committed consumer of these topics; notes when the first event of each session arrives."""
-
-    def __init__(self, outbox: SyntheticOutbox, topics: Sequence[str]) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": outbox.settings.kafka.bootstrap_servers,
-                "group.id": "relay-latency",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, p, 0) for topic in topics for p in range(PARTITIONS)])
-        self._seen: dict[tuple[str, bytes], float] = {}
-        self._came = threading.Condition()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            message = self._consumer.poll(0.2)
-            now = time.perf_counter()
-            if message is None or message.error() is not None:
-                continue
-            with self._came:
-                self._seen.setdefault((message.topic() or "", message.key() or b""), now)
-                self._came.notify_all()
-
-    def wait_for(self, topic: str, session: int) -> float:
-        """Return when the first event of a session came (time.perf_counter)."""
-        key = (topic, b"session-%010d" % session)
-        with self._came:
-            if not self._came.wait_for(lambda: key in self._seen, ARRIVAL_S):
-                raise SystemExit(f"session {session} did not arrive in {topic} within {ARRIVAL_S:g} s")
-            return self._seen[key]
-
-    def __enter__(self) -> "Arrivals":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
 
 
 @dataclass(frozen=True)
@@ -190,7 +140,9 @@ def main(
         ways = [_through_publisher(outbox, running)]
         ways += [_through_debezium(stack, choice, directory, running) for choice in choices]
         ways.append(_bare(outbox))
-        arrivals = running.enter_context(Arrivals(outbox, [way.topic for way in ways]))
+        arrivals = running.enter_context(
+            Arrivals(stack.kafka.bootstrap_servers, [way.topic for way in ways], OFFSET_BEGINNING, 1)
+        )
         measure(ways, arrivals, WARM_UP, rate)
         by_name = {way.name: way for way in ways}
         turns = [name for name, _ in kept.missing(list(by_name), rounds)]

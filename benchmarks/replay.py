@@ -9,18 +9,16 @@ replay outlasts a phase.
 """
 
 import statistics
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import psycopg
 import typer
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import OFFSET_END
 
-from benchmarks.support.outbox import EVENTS, PARTITIONS, SyntheticOutbox, synthetic_outbox
+from benchmarks.support.arrivals import Arrivals
+from benchmarks.support.outbox import EVENTS, SyntheticOutbox, synthetic_outbox
 from benchmarks.support.rounds import screen
 from benchmarks.support.servers import publisher_process, started_servers
 from service.settings import PublisherSettings
@@ -33,51 +31,15 @@ DELIVERED = "SELECT coalesce(sum(events), 0)::bigint FROM outbox.lane"
 SENT = "SELECT coalesce(sum(events_sent), 0)::bigint FROM outbox.replay"
 
 
-@contextmanager
-def last_events(bootstrap: str, topic: str, first_live: int) -> Iterator[dict[int, float]]:
-    """Watch a topic from its end; yield {number of a live session: when its last event came (time.monotonic)}."""
-    arrived: dict[int, float] = {}
-    stop = threading.Event()
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "bench-replay",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_END) for number in range(PARTITIONS)])
-
-    def watch() -> None:
-        came: dict[int, int] = {}
-        while not stop.is_set():
-            for message in consumer.consume(5_000, timeout=0.005):
-                session = int((message.key() or b"session-0")[8:])
-                if session >= first_live and message.error() is None:
-                    came[session] = came.get(session, 0) + 1
-                    if came[session] == EVENTS:
-                        arrived[session] = time.monotonic()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield arrived
-    finally:
-        stop.set()
-        thread.join()
-        consumer.close()
-
-
 def write_live(outbox: SyntheticOutbox, seconds: float) -> dict[int, float]:
-    """Commit live batches for a while; return {number of a session: when it was committed (time.monotonic)}."""
+    """Commit live batches for a while; return {number of a session: when it was committed (time.perf_counter)}."""
     committed: dict[int, float] = {}
-    until = time.monotonic() + seconds
+    until = time.perf_counter() + seconds
     with outbox.connect() as connection:
-        while (began := time.monotonic()) < until:
+        while (began := time.perf_counter()) < until:
             first = outbox.commit(connection, LIVE_ROWS)
-            committed |= dict.fromkeys(range(first, first + LIVE_ROWS), time.monotonic())
-            time.sleep(max(0.0, LIVE_EVERY_S - (time.monotonic() - began)))
+            committed |= dict.fromkeys(range(first, first + LIVE_ROWS), time.perf_counter())
+            time.sleep(max(0.0, LIVE_EVERY_S - (time.perf_counter() - began)))
     return committed
 
 
@@ -89,9 +51,9 @@ def beside_replay(
     with publisher_process(outbox.settings, log, *command):
         while _number(outbox, SENT) == before:
             time.sleep(0.05)
-        before, began = _number(outbox, SENT), time.monotonic()
+        before, began = _number(outbox, SENT), time.perf_counter()
         committed = write_live(outbox, seconds)
-        return committed, (_number(outbox, SENT) - before) / (time.monotonic() - began)
+        return committed, (_number(outbox, SENT) - before) / (time.perf_counter() - began)
 
 
 def _number(outbox: SyntheticOutbox, sql: str) -> int:
@@ -124,7 +86,7 @@ def main(
         }
         with (
             publisher_process(outbox.settings, log),
-            last_events(servers.bootstrap_servers, outbox.topic, outbox.rows) as arrived,
+            Arrivals(servers.bootstrap_servers, [outbox.topic], OFFSET_END, EVENTS) as arrivals,
         ):
             while _number(outbox, DELIVERED) < rows * EVENTS:
                 time.sleep(0.2)
@@ -137,7 +99,8 @@ def main(
                     else:
                         committed = write_live(outbox, seconds)
                     time.sleep(SETTLE_S)
-                    found = [1_000 * (arrived[one] - at) for one, at in committed.items() if one in arrived]
+                    came = {session: at for (_, session), at in arrivals.seen.items()}
+                    found = [1_000 * (came[one] - at) for one, at in committed.items() if one in came]
                     late.setdefault(phase, []).extend(found)
                     screen.print(f"{phase}: {len(found)} of {len(committed)} live rows")
     print("| phase | live p50 | live p99 | the replay sent |\n| --- | --- | --- | --- |")

@@ -2,14 +2,37 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.peers.contender import Contender
 from benchmarks.suite.load.workload import Bench, Run
-from benchmarks.suite.measures.ladder import highest
 from benchmarks.suite.measures.latency import BEGIN_S, DRAIN_S, MOST_BEHIND_S, Phase, phase, warmed
 from benchmarks.support.rounds import screen
+
+
+def highest(
+    ladder: Sequence[float], attempt: Callable[[float], bool], proof: Callable[[float], bool]
+) -> float | None:
+    """Return the highest rung found for which `proof` holds; None where none does. `ladder` is ascending.
+
+    The short `attempt` finds by bisection where to begin, as if what holds on one rung held on all below. The long `proof` decides,
+    from there downwards. Where the first proof holds, the rungs above are attempted again and proven, as long as both hold: the attempt
+    before may have failed by chance.
+    """
+    low, high = 0, len(ladder)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if attempt(ladder[middle]):
+            low = middle
+        else:
+            high = middle
+    if not proof(ladder[low]):
+        return next((rung for rung in ladder[:low][::-1] if proof(rung)), None)
+    while low + 1 < len(ladder) and attempt(ladder[low + 1]) and proof(ladder[low + 1]):
+        low += 1
+    return ladder[low]
+
 
 TITLE = "The highest rate that is held with p99 below a second"
 LABELS = {

@@ -28,8 +28,7 @@ from tests.support.processes.commands import run_command, start_command
 from tests.support.processes.service import Service, while_alive
 from tests.support.reading import end_offsets
 from tests.support.reference.model import Record
-from tests.support.servers.consumer_group import ConsumerGroup
-from tests.support.servers.input_topic import InputTopic
+from tests.support.servers.input_topic import ConsumerGroup, InputTopic
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 

@@ -1,5 +1,7 @@
 """A pipeline whose events have a format: clicks of some visitors in it, and what must come out of them in each."""
 
+import select
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,11 +16,44 @@ from confluent_kafka import Producer
 
 from tests.support.pipeline.expectation import Expectation
 from tests.support.pipeline.pipeline import Pipeline
-from tests.support.proxies.link import Link
+from tests.support.proxies.tcp import CHUNK_BYTES, TcpProxy
 from tests.support.reading import end_offsets
 from tests.support.schemas.clicks import Encode, registered
 from tests.support.schemas.registry import Registry
 from tests.support.schemas.transforms import HERE
+
+
+class Link(TcpProxy):
+    """Between clients and one server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """`host`, `port`: of the server."""
+        super().__init__()
+        self._server = host, port
+        self._is_down = False
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Within the block all connections are cut, and new ones as soon as they are made."""
+        self._is_down = True
+        self.cut()
+        try:
+            yield
+        finally:
+            self._is_down = False
+
+    def _server_address(self) -> tuple[str, int]:
+        return self._server
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        other = {client: server, server: client}
+        while not self._is_down:
+            for ready in select.select(list(other), [], [])[0]:
+                data = ready.recv(CHUNK_BYTES)
+                if not data:
+                    return
+                other[ready].sendall(data)
+
 
 ID_HEADER = "apicurio.value.globalId"
 BEGUN = datetime.now(UTC).replace(microsecond=0)

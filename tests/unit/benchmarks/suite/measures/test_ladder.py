@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.suite.measures.ladder import highest
+from benchmarks.suite.measures.capacity import highest
 
 LADDER = (100.0, 200.0, 400.0, 800.0, 1_600.0)
 
