@@ -26,14 +26,21 @@ app = command_line(
             "publisher.commands.audit:audit",
         ),
         DeferredCommand(
+            "trace",
+            "Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and where Kafka has each one. Reads only.",
+            "publisher.commands.trace:trace",
+        ),
+        DeferredCommand(
             "find",
-            "Show each output of a session key, its state, and the partitions and offsets at which Kafka has it. Reads only.",
-            "publisher.commands.find:find",
+            "`publisher trace SESSION_KEY` by its former name, which the next release does not have.",
+            "publisher.commands.trace:find",
+            hidden=True,
         ),
         DeferredCommand(
             "locate",
-            "Show where in Kafka one output is, or of which session a record in Kafka is. Reads only.",
-            "publisher.commands.locate:locate",
+            "`publisher trace OUTBOX_ID|TOPIC/PARTITION/OFFSET` by its former name, which the next release does not have.",
+            "publisher.commands.trace:locate",
+            hidden=True,
         ),
         DeferredCommand(
             "lanes",

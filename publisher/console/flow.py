@@ -6,7 +6,8 @@ from typing import Any
 from db.statements import queries
 from publisher.console.alerts.findings import findings
 from publisher.console.alerts.observed import COUNT_LIMIT, NotReady, observe
-from publisher.console.reader import Connection, Found, may_read_all, permitted, read
+from publisher.console.reader import Connection, Found, may_read_all, read
+from publisher.outbox.permitted import permitted
 from publisher.status.publisher_status import LaneStatus
 from service.settings import Settings
 

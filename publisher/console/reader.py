@@ -1,9 +1,9 @@
 """The console's connections: few, read-only, each query bounded. Nothing here shares anything with the delivery."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import dict_row
@@ -22,7 +22,6 @@ _CONNECT_TIMEOUT_S = 3
 
 Connection = psycopg.Connection[Any]
 Found = dict[str, Any]
-T = TypeVar("T")
 
 
 class Reader:
@@ -85,16 +84,6 @@ def read(connection: Connection, query: LiteralString, **values: object) -> list
     with connection.cursor(row_factory=dict_row) as cursor:
         # Not prepared: a plan for all values would name every partition there is (docs/decisions/0029).
         return cursor.execute(query, values, prepare=False).fetchall()
-
-
-def permitted(connection: Connection, ask: Callable[[], T], otherwise: T) -> T:
-    """Return what `ask` finds, `otherwise` where the login may not read it. Raises psycopg.Error."""
-    try:
-        # Within a snapshot this is a savepoint, which the refusal does not outlive.
-        with connection.transaction():
-            return ask()
-    except psycopg.errors.InsufficientPrivilege:
-        return otherwise
 
 
 def may_read_all(connection: Connection) -> tuple[str, bool]:

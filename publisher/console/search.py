@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from db import windows
-from db.statements import queries
-from publisher.console.reader import Connection, permitted
+from publisher.console.reader import Connection
+from publisher.lookup.meaning import is_kept, meaning
 from publisher.lookup.positions import (
     MOST_CANDIDATES,
     Candidate,
@@ -20,8 +19,6 @@ from publisher.lookup.records import RecordThere, record_at
 from publisher.outbox.erased import erased_at_end, erased_of_key
 from service.errors import OutboxError
 from service.settings import KafkaSettings
-
-_STORY = queries("publisher.console", "story")
 
 _KAFKA_TIMEOUT_S = 5
 
@@ -44,18 +41,15 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     outcome = SearchOutcome(query)
     if not query or "\0" in query:
         return outcome
-    # A key may look like anything.
-    if _is_key(connection, query):
-        outcome.key, outcome.meant = query, "a session key"
-        return outcome
-    erased = erased_of_key(connection, query)
-    if erased:
+    place = meaning(connection, query)
+    if isinstance(place, str):
         outcome.meant = "a session key"
-        outcome.notes += map(str, erased[:MOST_CANDIDATES])
+        if is_kept(connection, place):
+            outcome.key = place
+        else:
+            outcome.notes += map(str, erased_of_key(connection, place)[:MOST_CANDIDATES])
         return outcome
-    try:
-        place = parse_place(query)
-    except ValueError:
+    if place is None:
         outcome.notes.append("no session and no dead letter has this key")
         return outcome
     if isinstance(place, OutboxId):
@@ -65,18 +59,6 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
         outcome.meant = "a position in Kafka"
         _position(connection, kafka, place, outcome)
     return outcome
-
-
-def _is_key(connection: Connection, query: str) -> bool:
-    for window in reversed(windows.kept(connection)):
-        row = connection.execute(_STORY["has_key"], {"key": query} | window.bounds, prepare=False).fetchone()
-        if row is not None and row[0]:
-            return True
-    return permitted(
-        connection,
-        lambda: bool((connection.execute(_STORY["has_letter"], {"key": query}).fetchone() or [False])[0]),
-        False,
-    )
 
 
 def _position(connection: Connection, kafka: KafkaSettings, place: Position, outcome: SearchOutcome) -> None:

@@ -7,10 +7,11 @@ from typing import Any, LiteralString
 from db import windows
 from db.statements import queries
 from publisher.console.masking import shown_detail, shown_headers, shown_key
-from publisher.console.reader import Connection, Found, permitted, read
+from publisher.console.reader import Connection, Found, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
 from publisher.lookup.records import Copy
+from publisher.outbox.permitted import permitted
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 
@@ -130,7 +131,7 @@ def add_places(kafka: KafkaSettings, story: Found) -> None:
     }
     records = sum(last - first + 1 for _, _, first, last in spans)
     if records > _MOST_RECORDS:
-        story["kafka"] = f"{records:,} records would have to be read: `publisher find` does it"
+        story["kafka"] = f"{records:,} records would have to be read: `publisher trace` does it"
         return
     try:
         found = found_in_kafka(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
+from publisher.outbox.permitted import permitted
 
 _POSITIONS = queries("publisher.lookup", "positions")
 
@@ -128,14 +129,20 @@ def find_there(
 
 
 def _with_letters(connection: psycopg.Connection[Any], place: Position, found: FoundThere) -> FoundThere:
-    letters: list[LetterThere] = []
-    try:
-        # Within a snapshot this is a savepoint, which the refusal does not outlive.
-        with connection.transaction():
-            for topic_id in found.topic_ids:
-                where = {"topic_id": topic_id, "partition": place.partition, "offset": place.offset}
-                rows = connection.execute(_POSITIONS["letters"], where | {"rows": MOST_CANDIDATES})
-                letters += [LetterThere(*row) for row in rows]
-    except psycopg.errors.InsufficientPrivilege:
-        return FoundThere(found.topic_ids, found.candidates, [], letters_hidden=True)
-    return FoundThere(found.topic_ids, found.candidates, letters)
+    def ask() -> list[LetterThere]:
+        return [
+            LetterThere(*row)
+            for topic_id in found.topic_ids
+            for row in connection.execute(
+                _POSITIONS["letters"],
+                {
+                    "topic_id": topic_id,
+                    "partition": place.partition,
+                    "offset": place.offset,
+                    "rows": MOST_CANDIDATES,
+                },
+            )
+        ]
+
+    letters = permitted(connection, ask, None)
+    return FoundThere(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)

@@ -18,9 +18,11 @@ from service.printable import printable
 class DeferredCommand(TyperCommand):
     """A command whose module is imported when the command is used, because help and completion must be quick."""
 
-    def __init__(self, name: str, about: str, target: str, **context_settings: Any) -> None:
+    def __init__(
+        self, name: str, about: str, target: str, *, hidden: bool = False, **context_settings: Any
+    ) -> None:
         """`about`: the command's line in the list of commands. `target`: `module:name` of a function, or of a Typer of several."""
-        super().__init__(name, help=about, short_help=about, context_settings=context_settings)
+        super().__init__(name, help=about, short_help=about, hidden=hidden, context_settings=context_settings)
         self._target = target
 
     def load(self) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 
 from db import windows
 from db.statements import queries
-from publisher.console.reader import Connection, Found, may_read_all, permitted, read
+from publisher.console.reader import Connection, Found, may_read_all, read
 from publisher.outbox import parked_topics
+from publisher.outbox.permitted import permitted
 from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.settings import Settings
 

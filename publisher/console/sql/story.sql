@@ -1,12 +1,5 @@
 -- One session key's whole story, by its key's indexes; what reads outputs does it some partitions at a time.
 
--- name: has_key
-SELECT EXISTS (SELECT FROM outbox.session_output o
-               WHERE o.session_key = %(key)s AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s)
-
--- name: has_letter
-SELECT EXISTS (SELECT FROM outbox.dead_letter d WHERE d.session_key = %(key)s)
-
 -- name: sessions
 SELECT s.*, extract(epoch FROM s.delivered_at - s.committed_at)::double precision AS delivered_s,
        extract(epoch FROM s.delivered_at - s.ended_at)::double precision AS ended_s

@@ -70,7 +70,8 @@ def test_help_says_every_word_that_was_written_for_it(
     name: str, command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Names in brackets, of tables of the settings, are no markup."""
-    inner = [each.help.partition("\n\n")[0] for each in getattr(command, "commands", {}).values()]
+    listed = [each for each in getattr(command, "commands", {}).values() if not each.hidden]
+    inner = [each.help.partition("\n\n")[0] for each in listed]
     written = [command.help, *inner, *(getattr(each, "help", None) for each in command.params)]
     command.main(["--help"], prog_name=name, terminal_width=200, standalone_mode=False)
     words = Counter(re.findall(r"\S+", capsys.readouterr().out))

@@ -1,4 +1,4 @@
-"""`publisher find` names the exact place of each output of a session key."""
+"""`publisher trace` of a session key names the exact place of each output."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from tests.support.processes.environment import variables_of
 from tests.support.queries import query
 
 
-def find(settings: Settings, *arguments: str) -> Result:
-    """`publisher find` in this process."""
-    return CliRunner(env=variables_of(settings)).invoke(app, ["find", *arguments])
+def trace(settings: Settings, *arguments: str) -> Result:
+    """`publisher trace` in this process."""
+    return CliRunner(env=variables_of(settings)).invoke(app, ["trace", *arguments])
 
 
 def found(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
-    outputs: list[dict[str, Any]] = json_document(find(settings, *arguments, "--json").stdout)
+    outputs: list[dict[str, Any]] = json_document(trace(settings, *arguments, "--json").stdout)["outputs"]
     return outputs
 
 
@@ -53,12 +53,12 @@ def test_each_output_is_found_at_its_offset(outbox: Outbox, settings: Settings) 
     for output in outputs[:2]:
         (copy,) = output["copies"]
         assert outbox_id_at(settings.kafka.bootstrap_servers, copy) == output["outbox_id"].encode()
-    shown = find(settings, "wanted")
+    shown = trace(settings, "wanted")
     (copy,) = outputs[0]["copies"]
     assert f"{outbox.topic} partition {copy['partition']} offset {copy['offset']}\n" in shown.stdout
     assert shown.exit_code == 0
-    assert find(settings, "wanted", "--topic", "none").exit_code == 1
-    assert find(settings, "nobody").exit_code == 1
+    assert trace(settings, "wanted", "--topic", "none").exit_code == 1
+    assert trace(settings, "nobody").exit_code == 1
 
 
 def test_a_scan_finds_replayed_copies_and_what_has_no_record_of_its_delivery(
@@ -68,10 +68,10 @@ def test_a_scan_finds_replayed_copies_and_what_has_no_record_of_its_delivery(
     deliver(settings)
     replay = replayed(settings, "start", "--all", "--yes")
     query(outbox.dsn, "UPDATE outbox.delivery SET kafka_offsets = NULL")
-    assert "offsets are not recorded: --scan looks" in find(settings, "wanted").stdout
+    assert "offsets are not recorded: --scan looks" in trace(settings, "wanted").stdout
     ((output),) = found(settings, "wanted", "--scan")
     assert [copy["replay"] for copy in output["copies"]] == [None, replay["replay_uuid"]]
-    shown = find(settings, "wanted", "--scan").stdout
+    shown = trace(settings, "wanted", "--scan").stdout
     assert f", replay {replay['replay_uuid']}" in shown
 
 
@@ -86,15 +86,15 @@ def test_a_revision_that_kafka_lacks_is_not_taken_for_the_one_that_it_has(
         [0],
         [1],
     ]
-    assert find(settings, "wanted").exit_code == 0
+    assert trace(settings, "wanted").exit_code == 0
     # Its record is looked for where revision 0 lies.
     query(
         outbox.dsn,
         "UPDATE outbox.delivery d SET kafka_offsets = f.kafka_offsets FROM outbox.delivery f"
         " WHERE d.kafka_offsets IS NOT NULL AND f.seq = 1 AND f.lane = d.lane AND f.kafka_offsets IS NOT NULL",
     )
-    assert find(settings, "wanted").exit_code == 1
-    assert "not in Kafka (any more)" in find(settings, "wanted").stdout
+    assert trace(settings, "wanted").exit_code == 1
+    assert "not in Kafka (any more)" in trace(settings, "wanted").stdout
 
 
 def test_a_topic_that_was_deleted_is_said_to_have_nothing(outbox: Outbox, settings: Settings) -> None:
@@ -106,6 +106,6 @@ def test_a_topic_that_was_deleted_is_said_to_have_nothing(outbox: Outbox, settin
         "UPDATE outbox.delivery SET kafka_offsets = jsonb_build_object('never-there', jsonb_build_object('0', '[0, 3]'::jsonb))"
         " WHERE kafka_offsets IS NOT NULL",
     )
-    result = find(settings, "wanted")
+    result = trace(settings, "wanted")
     assert result.exit_code == 1
     assert "not in Kafka (any more)" in result.stdout

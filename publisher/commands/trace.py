@@ -1,0 +1,333 @@
+"""`publisher trace`, and the two commands that it replaces."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from confluent_kafka import KafkaException
+
+from publisher.commands.common import database
+from publisher.lookup.meaning import SessionKey, meaning
+from publisher.lookup.outputs import (
+    Identity,
+    Output,
+    found_in_kafka,
+    looked_for,
+    outputs_of_id,
+    outputs_of_key,
+)
+from publisher.lookup.positions import FoundThere, OutboxId, Position, find_there, parse_place
+from publisher.lookup.records import Copy, RecordThere, record_at
+from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
+from service.commands.options import Config, Json
+from service.commands.output import console, print_json
+from service.commands.tables import Table
+from service.errors import SettingsError, UnavailableError
+from service.settings import Settings, load_settings
+
+_Topic = Annotated[
+    str | None, typer.Option("--topic", help="Of a session key: only the outputs for this topic.")
+]
+_Scan = Annotated[
+    bool,
+    typer.Option(
+        "--scan",
+        help="Of a session key: read the topics from end to end, for replayed copies too, and outputs whose delivery is not kept.",
+    ),
+]
+_Document = dict[str, Any]
+
+
+def trace(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="SESSION_KEY|OUTBOX_ID|TOPIC/PARTITION/OFFSET",
+            help="A session key, an output's outbox-id, or a record's place in Kafka.",
+            show_default=False,
+        ),
+    ],
+    topic: _Topic = None,
+    scan: _Scan = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and where Kafka has each one. Reads only.
+
+    SESSION_KEY: each output of it. Kafka is read only within the offsets that were recorded of the output's delivery, with --scan
+    everywhere.
+
+    OUTBOX_ID (four parts): that output, its session, batch and delivery.
+
+    TOPIC/PARTITION/OFFSET: the record there. One that a publisher sent names its output; at a position of the input, the sessions and dead
+    letters that have the event.
+
+    A text that the outbox knows as a session key is taken for one. Exits with 1 where nothing is found, or Kafka lacks a delivered output
+    that was looked for. Of what was erased, text says when.
+    """
+    settings = load_settings(config)
+    with database(settings, "trace") as connection:
+        wanted = meaning(connection, what)
+        if wanted is None:
+            wanted = what  # no place, so a session key that the outbox does not have
+        found = _traced(settings, connection, wanted, topic=topic, scan=scan, text=not as_json)
+    if as_json:
+        print_json(found.document)
+    raise typer.Exit(0 if found.is_whole else 1)
+
+
+def find(
+    session_key: Annotated[
+        str, typer.Argument(metavar="SESSION_KEY", help="Key of the session.", show_default=False)
+    ],
+    topic: _Topic = None,
+    scan: _Scan = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """`publisher trace SESSION_KEY` by its former name, which the next release does not have.
+
+    --json is the list of outputs alone.
+    """
+    settings = load_settings(config)
+    with database(settings, "find") as connection:
+        found = _traced(settings, connection, session_key, topic=topic, scan=scan, text=not as_json)
+    if as_json:
+        print_json(found.document["outputs"])
+    raise typer.Exit(0 if found.is_whole else 1)
+
+
+def locate(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUTBOX_ID|TOPIC/PARTITION/OFFSET",
+            help="An output's outbox-id, or a record's place in Kafka.",
+            show_default=False,
+        ),
+    ],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """`publisher trace OUTBOX_ID|TOPIC/PARTITION/OFFSET` by its former name, which the next release does not have.
+
+    --json of an outbox-id is the list of outputs alone.
+    """
+    settings = load_settings(config)
+    try:
+        wanted = parse_place(place)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    with database(settings, "locate") as connection:
+        found = _traced(settings, connection, wanted, text=not as_json)
+    if as_json:
+        former = {name: value for name, value in found.document.items() if name not in ("meant", "erased")}
+        print_json(found.document["outputs"] if isinstance(wanted, OutboxId) else former)
+    raise typer.Exit(0 if found.is_whole else 1)
+
+
+class _Traced:
+    """`document`: for --json. `is_whole`: something is there, and Kafka lacks none of it that was looked for."""
+
+    def __init__(self, meant: str, erased: Sequence[ErasedSession], is_whole: bool, **more: Any) -> None:
+        self.document: _Document = {"meant": meant, **more, "erased": [each._asdict() for each in erased]}
+        self.is_whole = is_whole
+
+
+def _traced(
+    settings: Settings,
+    connection: psycopg.Connection[Any],
+    wanted: SessionKey | OutboxId | Position,
+    *,
+    topic: str | None = None,
+    scan: bool = False,
+    text: bool,
+) -> _Traced:
+    if isinstance(wanted, OutboxId):
+        return _of_id(settings, connection, wanted, text=text)
+    if isinstance(wanted, Position):
+        return _of_record(settings, connection, wanted, text=text)
+    return _of_key(settings, connection, wanted, topic, scan=scan, text=text)
+
+
+def _of_key(
+    settings: Settings,
+    connection: psycopg.Connection[Any],
+    key: str,
+    topic: str | None,
+    *,
+    scan: bool,
+    text: bool,
+) -> _Traced:
+    outputs = outputs_of_key(connection, key, topic)
+    erased = erased_of_key(connection, key)
+    copies = found_in_kafka(settings.kafka, outputs, scan=scan)
+    if text:
+        _print_erased(erased)
+        if outputs:
+            _print_outputs(outputs, copies, scan=scan)
+        elif not erased:
+            console().print(
+                f"the outbox has no output of session key {key!r}: `spark-job dead-letters list --key` shows its dead letters"
+            )
+    return _outputs("session_key", outputs, copies, erased, scan=scan)
+
+
+def _of_id(
+    settings: Settings, connection: psycopg.Connection[Any], wanted: OutboxId, *, text: bool
+) -> _Traced:
+    outputs = outputs_of_id(connection, wanted)
+    copies = found_in_kafka(settings.kafka, outputs)
+    erased = erased_at_end(connection, *wanted.end) if not outputs else []
+    if text:
+        _print_erased(erased)
+        if outputs:
+            _print_deliveries(outputs)
+            _print_outputs(outputs, copies)
+        elif not erased:
+            console().print(
+                f"the outbox has no output {wanted}: it was never made, or retention has dropped it"
+            )
+    return _outputs("outbox_id", outputs, copies, erased)
+
+
+def _outputs(
+    meant: str,
+    outputs: Sequence[Output],
+    copies: Mapping[Identity, list[Copy]],
+    erased: Sequence[ErasedSession],
+    *,
+    scan: bool = False,
+) -> _Traced:
+    lost = [each for each in outputs if looked_for(each, scan=scan) and each.identity not in copies]
+    shown = [
+        each._asdict() | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}
+        for each in outputs
+    ]
+    return _Traced(meant, erased, bool(outputs) and not lost, outputs=shown)
+
+
+def _of_record(
+    settings: Settings, connection: psycopg.Connection[Any], wanted: Position, *, text: bool
+) -> _Traced:
+    record, unread = None, ""
+    try:
+        record = record_at(settings.kafka, *wanted)
+    except KafkaException as error:
+        unread = error.args[0].str()
+    except UnavailableError as error:
+        unread = str(error)
+    sent = None if record is None else _output_of(record)
+    outputs = [] if sent is None else outputs_of_id(connection, sent)
+    outputs = [each for each in outputs if record is not None and each.revision == record.revision]
+    # One that a publisher sent is no input of this job, unless somebody feeds an output topic to it.
+    there = find_there(connection, wanted)
+    ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
+    erased = [each for end in ends for each in erased_at_end(connection, *end)]
+    if text:
+        _print_erased(erased)
+        _print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
+    return _Traced(
+        "position",
+        erased,
+        bool(outputs or there.candidates or there.letters),
+        record=None if record is None else record._asdict(),
+        unread=unread or None,
+        outputs=[each._asdict() for each in outputs],
+        sessions=[each._asdict() for each in there.candidates],
+        letters=[each._asdict() for each in there.letters],
+    )
+
+
+def _output_of(record: RecordThere) -> OutboxId | None:
+    try:
+        wanted = parse_place(record.outbox_id or "")
+    except ValueError:
+        return None
+    return wanted if isinstance(wanted, OutboxId) else None
+
+
+def _print_erased(erased: Sequence[ErasedSession]) -> None:
+    for each in erased:
+        console().print(str(each))
+
+
+def _print_deliveries(outputs: Sequence[Output]) -> None:
+    for each in outputs:
+        by = "not sent by a delivery that is recorded"
+        if each.delivery_seq is not None:
+            at = "" if each.delivered_at is None else f" at {each.delivered_at:%F %T} UTC"
+            by = f"sent by delivery {each.delivery_seq} of epoch {each.epoch}, lane {each.lane}{at}"
+        console().print(f"session key {each.session_key}, batch {each.batch_id}: {by}")
+
+
+def _print_outputs(
+    outputs: Sequence[Output], copies: Mapping[Identity, list[Copy]], *, scan: bool = False
+) -> None:
+    table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
+    for output in outputs:
+        places = [_place(copy) for copy in copies.get(output.identity, [])]
+        if not places and output.state == "delivered":
+            places = [
+                "not in Kafka (any more)"
+                if looked_for(output, scan=scan)
+                else "offsets are not recorded: --scan looks"
+            ]
+        table.add(
+            *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
+            note="\n".join(places),
+        )
+    table.print(console())
+
+
+def _place(copy: Copy) -> str:
+    replayed = "" if copy.replay is None else f", replay {copy.replay}"
+    revision = f", revision {copy.revision}" if copy.revision else ""
+    return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"
+
+
+def _print_record(
+    wanted: Position,
+    record: RecordThere | None,
+    unread: str,
+    outputs: Sequence[Output],
+    there: FoundThere,
+    *,
+    is_erased: bool,
+) -> None:
+    out = console()
+    if unread:
+        out.print(f"Kafka was not read: {unread}")
+    elif record is None:
+        out.print(
+            f"Kafka has no committed record at {wanted}: an aborted one, a commit marker, or it expired"
+        )
+    elif record.outbox_id is not None:
+        replay = "" if record.replay is None else f", sent by replay {record.replay}"
+        out.print(f"outbox-id {record.outbox_id}, revision {record.revision}{replay}")
+        if not outputs and not is_erased:
+            out.print(
+                "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"
+            )
+        _print_deliveries(outputs)
+    if there.candidates or there.letters:
+        _print_there(there)
+    elif not there.topic_ids and not outputs and not is_erased:
+        out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
+    elif not outputs and not is_erased:
+        out.print(
+            "no session and no dead letter has that event: it was not read yet, or its session is still open"
+        )
+
+
+def _print_there(there: FoundThere) -> None:
+    table = Table(["session key", "batch", "from offset", "to offset", "event"])
+    for each in there.candidates:
+        event = "its first or last" if each.exact else "perhaps: sessions overlap there"
+        offsets = (str(each.start_offset), str(each.end_offset))
+        table.add(each.session_key, str(each.batch_id), *offsets, event)
+    for letter in there.letters:
+        event = f"dead letter {letter.dead_letter_id}: {letter.reason}, {letter.state}"
+        table.add(letter.session_key, str(letter.batch_id), None, None, event)
+    table.print(console())
