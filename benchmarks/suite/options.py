@@ -15,7 +15,7 @@ P = ParamSpec("P")
 Names = Annotated[
     str,
     typer.Option(
-        "--contenders", help="Who is measured, in turn: names with commas between (see docs/benchmarks.md)."
+        "--contenders", help="Who is measured, in turn: names with commas between (see benchmarks/README.md)."
     ),
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds that there shall be; those in the file count.")]
