@@ -1,7 +1,7 @@
 """The settings of `spark-job`."""
 
 import re
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -116,8 +116,11 @@ class TransformSettings(Section):
 class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: worth keeping over a restart, free to lose."""
-    trigger_ms: int = Field(default=0, ge=0, le=3_600_000)
-    """Milliseconds between the starts of two batches; 0: no pause."""
+    latency: Literal["lowest", "balanced", "cheapest"] | Annotated[int, Field(ge=0, le=3_600_000)] = (
+        "balanced"
+    )
+    """How soon a batch may follow the one before: `lowest` at once, `balanced` after 300 ms, `cheapest` after a second, or milliseconds;
+    always at once where the job is behind."""
     tasks: int = Field(default=0, ge=0, le=10_000)
     """Most tasks of a batch; 0: Spark's cores, twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from service.monitoring.best_effort import best_effort
 
@@ -44,6 +44,15 @@ _SPARK_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+_WAITED = _counter(
+    "outbox_batch_wait_seconds",
+    "Seconds that the job waited between batches, as [job] latency says, and was not behind.",
+)
+_DUTY = Gauge(
+    "outbox_duty_cycle",
+    "Share of the time from batch to batch in which the newest one was computed.",
+    registry=REGISTRY,
+)
 _RESTARTS = _counter(
     "outbox_restarts", "Attempts of this process that failed and were followed by another, by error.", "cause"
 )
@@ -70,6 +79,13 @@ for _metric, _values in (
 def action(seconds: float) -> None:
     """Time the Spark action of a batch that is in the outbox."""
     _PHASE_SECONDS.labels("action").observe(seconds)
+
+
+@best_effort("metrics.paced")
+def paced(computing_s: float, *, waited_s: float, cycle_s: float) -> None:
+    """Note how long a batch was computed, the pause behind it, and the time since the end of the pause before it."""
+    _WAITED.inc(waited_s)
+    _DUTY.set(computing_s / max(cycle_s, 1e-9))
 
 
 @best_effort("metrics.committed")

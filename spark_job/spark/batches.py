@@ -83,8 +83,10 @@ class BatchSteps:
         self._successes_to_grow = successes_to_grow
         self._options = BatchOptions(self._chosen)
 
-    def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> None:
+    def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> int:
         """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.
+
+        Returns how many events it had.
 
         That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and the next start reads what is
         in the ledger.
@@ -107,7 +109,7 @@ class BatchSteps:
         if computed is not None:
             self._mean_event_bytes = computed.result.mean_event_bytes
         if not self._commits.hand_over(partial(self._commit, computed, planned, number, action_s, ending)):
-            return  # the run ends: the batch before was not committed
+            return sum(sizes)  # the run ends: the batch before was not committed
         self._committed = at  # the batch before is, or nothing more would have been handed over
         self._condition.batch_computed(number)
         self.read_to, self._next_number = Offsets({**self.read_to, **planned.end}), number + 1
@@ -115,6 +117,7 @@ class BatchSteps:
             self._successes_to_grow -= 1
             if self._successes_to_grow == 0:
                 ending.grow()
+        return sum(sizes)
 
     def _commit(
         self,

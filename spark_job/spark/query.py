@@ -61,6 +61,7 @@ from spark_job.spark.ended_query import let_go
 from spark_job.spark.endings import FailedPart, Interruption, QueryEnding, State
 from spark_job.spark.errors import JobFailedError, SmallestBatchError
 from spark_job.spark.failures import SMALLER_MAY_PASS, explain
+from spark_job.spark.pacing import Pacing
 from spark_job.spark.query_watch import QueryWatch
 from spark_job.spark.session import load_added_jars
 
@@ -115,7 +116,9 @@ class QueryLoop:
     def _run_query(self) -> QueryEnding:
         """Run one query to its end."""
         ending = QueryEnding(self._stop, self._interruption)
-        callback = _Callback(self._batches, ending)
+        callback = _Callback(
+            self._batches, ending, Pacing(self._run.settings.job.latency, self._size.max_events)
+        )
         with self._run.folder.checkpoint() as checkpoint, contextlib.closing(callback):
             query = self._start(callback, checkpoint)
             callback.started(query)
@@ -149,7 +152,7 @@ class QueryLoop:
                 .option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
                 .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")
             )
-        return writer.trigger(processingTime=f"{job.trigger_ms} milliseconds").start()
+        return writer.start()
 
     def _watch(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Return when the state has left RUNNING, or Spark has ended the query."""
@@ -231,8 +234,9 @@ class QueryLoop:
 class _Callback:
     """What Spark calls for each batch. The JVM keeps it for as long as its garbage collector likes, so `close` empties it."""
 
-    def __init__(self, batches: BatchSteps, ending: QueryEnding) -> None:
+    def __init__(self, batches: BatchSteps, ending: QueryEnding, pacing: Pacing) -> None:
         self._parts: tuple[BatchSteps, QueryEnding] | None = (batches, ending)
+        self._pacing = pacing
         self._query: StreamingQuery | None = None
         self._is_started = threading.Event()
         self._raised: BaseException | None = None
@@ -249,14 +253,18 @@ class _Callback:
             return
         (batches, ending), query = self._parts, self._query
         with ending.computing:
-            if ending.state is State.RUNNING:
+            is_wanted = ending.state is State.RUNNING
+            if is_wanted:
+                self._pacing.begin()
                 try:
-                    batches.compute(frame, _range(query, batches), spark_batch, ending)
+                    events = batches.compute(frame, _range(query, batches), spark_batch, ending)
                 except BaseException as error:
                     self._raised = error
                     ending.fail(FailedPart.BATCH, error)
                     raise
-                return
+        if is_wanted:
+            self._pacing.pause(events, lambda: ending.state is not State.RUNNING)
+            return
         ending.parked.set()
         with contextlib.suppress(Py4JError, OSError):
             while query.isActive:

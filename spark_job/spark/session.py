@@ -25,6 +25,7 @@ from service.transport import SPARK_CHANNELS
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
 from spark_job.spark.jars import java_executable, spark_connector_jars
+from spark_job.spark.pacing import polling_delay_ms
 from spark_job.spark.parallelism import CORES_OPTION, cores, local_threads
 from spark_job.spark.result_server import UNIX_SOCKETS, serve_results_over_tcp
 from spark_job.spark.shipping import ship_code
@@ -37,8 +38,6 @@ _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 _OPTIONS = {
     # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core.
-    "spark.sql.streaming.pollingDelay": "50ms",
     # The checkpoint is thrown away at the end of the run: no history of it is needed, and no care for its files.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -126,13 +125,17 @@ def _choose_python(settings: JobSettings, *, submitted: bool) -> None:
 
 def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession:
     own = settings.spark_options
-    options = _OPTIONS | {
-        "spark.app.name": "spark-job",
-        "spark.master": patient(settings.master),
-        "spark.driver.memory": settings.driver_memory,
-        # What a batch returns is in the heap and in this process at once.
-        "spark.driver.maxResultSize": half(settings.driver_memory),
-    }
+    options = (
+        _OPTIONS
+        | _polling(settings)
+        | {
+            "spark.app.name": "spark-job",
+            "spark.master": patient(settings.master),
+            "spark.driver.memory": settings.driver_memory,
+            # What a batch returns is in the heap and in this process at once.
+            "spark.driver.maxResultSize": half(settings.driver_memory),
+        }
+    )
     if settings.master == _ALL_CORES:
         options["spark.master"], options[CORES_OPTION] = _oversubscribed()
     options |= _local_options(settings.master, folder) | protected_channels(settings.master, own) | own
@@ -154,6 +157,11 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     with _given(options):
         jvm.start()
         return SparkSession.builder.getOrCreate()
+
+
+def _polling(settings: JobSettings) -> dict[str, str]:
+    """How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core."""
+    return {"spark.sql.streaming.pollingDelay": f"{polling_delay_ms(settings.latency)}ms"}
 
 
 def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
@@ -186,7 +194,7 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     given = dict(SparkConf().getAll())
     builder = SparkSession.builder  # a new one at each look
     local = _local_options(given["spark.master"], folder)
-    for name, value in added_options(given, local | settings.spark_options).items():
+    for name, value in added_options(given, local | _polling(settings) | settings.spark_options).items():
         builder.config(name, value)
     session = builder.getOrCreate()
     _configure_log(settings)

@@ -113,7 +113,7 @@ def stand(folder: Path, publishers: int) -> Iterator[Stand]:
         dsn = stack.create_database("soak")
         upgrade(dsn)
         small_partitions(dsn, _PARTITION_BATCHES, _SMALL_PARTITIONS)
-        options: Options = {"job": {"trigger_ms": 500}, "restart": {"max_delay_s": 5.0}}
+        options: Options = {"job": {"latency": 500}, "restart": {"max_delay_s": 5.0}}
         pipeline = Pipeline(dsn, kafka.bootstrap_servers, PREFIX, folder, options=options)
         cleanup.enter_context(pipeline)
         relays = [pipeline.publisher]

@@ -76,7 +76,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "publisher.console/ledger/batch_latency": {"batch_id": "last", "rows": 10},
     "publisher.console/ledger/batch_sessions": {"batch_id": "last", "lane": 0, "after": "", "rows": 10},
     "publisher.console/ledger/findings": RANGE | {"rows": 10},
-    "publisher.console/story/has_key": KEY,
+    "publisher.lookup/keys/has_row": KEY,
     "publisher.console/story/sessions": KEY | {"rows": 10},
     "publisher.console/story/history": KEY | {"rows": 10},
     "publisher.console/story/values": KEY | {"batch_ids": ["last"], "rows": 10},
@@ -216,12 +216,10 @@ def test_a_bounded_statement_locks_and_reads_what_its_window_has(
     text, values = STATEMENTS[name], values_of(name, window)
     with psycopg.connect(old.dsn) as connection:
         stage(connection, text)
-        cursor = connection.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}".encode(),
-            values,
-            prepare=False,
-        )
-        row = cursor.fetchone()
+        explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}".encode()
+        # The first time a session reads which partitions there are, three blocks of the catalogues for each; within a function that counts.
+        connection.execute(explained, values, prepare=False)
+        row = connection.execute(explained, values, prepare=False).fetchone()
         assert row is not None
         assert locks(connection) <= MOST_LOCKS
         assert blocks(row[0][0]["Plan"]) <= MOST_BLOCKS

@@ -105,7 +105,7 @@ class Steps:
     def begin_query(self, successes_to_grow: int | None) -> None:
         self._successes_to_grow = successes_to_grow
 
-    def compute(self, _frame: None, _planned: BatchRange, number: int, ending: QueryEnding) -> None:
+    def compute(self, _frame: None, _planned: BatchRange, number: int, ending: QueryEnding) -> int:
         if number == self.fails_at:
             raise ValueError("the transform failed")
 
@@ -121,6 +121,7 @@ class Steps:
             self.computed.append(number)
             if self._successes_to_grow is not None and number + 1 == self.grows_after:
                 ending.grow()
+        return MOST  # behind, so that none waits
 
 
 class Run:
