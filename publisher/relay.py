@@ -212,7 +212,7 @@ class Relay:
             assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
         keep = mine - set(assignment.give_up)
         workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
-        # A worker gives its lane back itself, at a transaction boundary. One that has ended could not, or was through with it.
+        # A worker gives its lane back itself, at a transaction boundary. A worker that has ended did not, or its epoch had ended.
         left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
         if left:
             membership.release(connection, epoch, left, me)
@@ -220,11 +220,11 @@ class Relay:
         claim = [lane for lane in assignment.claim if (epoch.epoch, lane) not in workers.lanes()]
         if claim:
             keep |= set(membership.claim(connection, epoch, claim, me, self._settings.publisher.lease_s))
-        workers.start(epoch, sorted(keep - view.through))
+        workers.start(epoch, sorted(keep - view.ended))
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
-        self._health.looked(has_epoch=True, nobody=unheld - keep - view.through)
+        self._health.looked(has_epoch=True, nobody=unheld - keep - view.ended)
         self._alone_with = frozenset(
-            (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.through)
+            (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.ended)
         )
 
     def _can_deliver(
@@ -254,7 +254,7 @@ class Relay:
         return reason is None
 
     def _begin(self, connection: psycopg.Connection[Any], context: Context, epoch: Epoch) -> None:
-        """The epoch before is through in every lane, wherever they ran."""
+        """Start the epoch: every lane of the one before has ended, in whatever process it ran."""
         self._check_descriptors(context, epoch)
         membership.add_lanes(connection, epoch)
         membership.release_other_epochs(connection, epoch, context.holder)

@@ -53,7 +53,7 @@ def assign(
 
 
 def left_alone_with(
-    me: str, living: Collection[str], holders: Mapping[int, str | None], through: Collection[int]
+    me: str, living: Collection[str], holders: Mapping[int, str | None], ended: Collection[int]
 ) -> frozenset[int]:
     """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.
 
@@ -61,7 +61,7 @@ def left_alone_with(
     """
     if set(living) != {me}:
         return frozenset()
-    return frozenset(holders) - frozenset(through)
+    return frozenset(holders) - frozenset(ended)
 
 
 def _held(living: Collection[str], holders: Mapping[int, str | None]) -> dict[str, list[int]]:

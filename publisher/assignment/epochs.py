@@ -23,20 +23,20 @@ class LanesNotChangedError(OutboxError):
 class EpochState(StrEnum):
     """Where an epoch is in its life."""
 
-    THROUGH = "through"
+    ENDED = "ended"
     CURRENT = "current"
     WAITING = "waiting"
 
 
 class EpochRow(NamedTuple):
-    """One epoch. `to_batch` None: it is the newest. `through`: lanes that have come to its end."""
+    """One epoch. `to_batch` None: it is the newest. `ended`: lanes that have delivered all of it."""
 
     epoch: int
     from_batch: int
     to_batch: int | None
     lanes: int
     created_at: datetime
-    through: int
+    ended: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Lanes:
     holders: dict[int, str | None]
 
     def state(self, epoch: EpochRow) -> EpochState:
-        """Return whether an epoch is through, is being delivered, or waits for the one before it."""
+        """Return whether an epoch has ended, is being delivered, or waits for the one before it."""
         if self.current is None or epoch.epoch > self.current:
             return EpochState.WAITING
-        return EpochState.CURRENT if epoch.epoch == self.current else EpochState.THROUGH
+        return EpochState.CURRENT if epoch.epoch == self.current else EpochState.ENDED
 
     def held_by(self, process_id: str) -> list[int]:
         """Return the lanes of the current epoch that a process holds."""
@@ -119,7 +119,7 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
 
 
 def _explain(error: psycopg.Error) -> None:
-    """Raise what is in the way; return where nothing is to be done."""
+    """Raise why the lane count cannot change; return if it already is what was asked for."""
     match error.diag.constraint_name:
         case "change_lanes_same":
             return
@@ -130,8 +130,8 @@ def _explain(error: psycopg.Error) -> None:
             ) from error
         case "change_lanes_no_batch":
             raise LanesNotChangedError(
-                f"{error.diag.message_primary}: a change takes effect from the next batch on, and the one before has not "
-                "had any. Try again when the job has committed a batch (`spark-job status`)"
+                f"{error.diag.message_primary}: a change takes effect with the next batch, and the last change still waits for its first "
+                "one. Try again when the job has committed a batch (`spark-job status`)"
             ) from error
         case _:
             raise error

@@ -1,4 +1,4 @@
-"""What Postgres says of processes, epochs and lanes, and this process' hand in it: leases claimed and given back."""
+"""Processes, epochs and lanes as Postgres has them, and the leases that this process claims and gives back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,12 +30,13 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at who does what. `holders`: the epoch's lanes that have work or a holder -> that holder."""
+    """Who holds which lane, at one moment. `holders`: the epoch's lanes that have work or a holder -> that holder; `ended`: its lanes that
+    have delivered all of it."""
 
     living: list[Process]
     epoch: Epoch | None
     holders: dict[int, str | None]
-    through: frozenset[int]
+    ended: frozenset[int]
 
 
 def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
@@ -44,9 +45,9 @@ def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
 
 
 def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> View:
-    """Look, in one snapshot, at the oldest epoch that is not through; None while the job has made none.
+    """Read, in one snapshot, the oldest epoch that has not ended; None while the job has made none.
 
-    A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat makes its connection anew.
+    A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat reconnects.
     """
     with snapshot(connection):
         living = read_living(connection)
@@ -56,7 +57,7 @@ def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> Vie
         epoch = Epoch(*row)
         lanes = connection.execute(_LEASES["holders"], {"epoch": epoch.epoch, "me": me}).fetchall()
     holders = {lane: holder for lane, holder, _ in lanes if lane < epoch.lanes}
-    return View(living, epoch, holders, frozenset(lane for lane, _, through in lanes if through))
+    return View(living, epoch, holders, frozenset(lane for lane, _, ended in lanes if ended))
 
 
 def add_lanes(connection: psycopg.Connection[Any], epoch: Epoch) -> None:

@@ -63,8 +63,8 @@ def set_lanes(
 def _explain(out: Console, change: Change) -> None:
     out.print(
         f"epoch {change.epoch}: {change.lanes} lanes from batch {change.from_batch} on, {change.before} before.\n"
-        f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start when every old one "
-        "is through, so that each session key keeps its order.\n"
+        f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start when every old "
+        "lane has delivered them, so that each session key keeps its order.\n"
         "Running jobs and publishers follow by themselves; `publisher lanes` shows how far they are."
     )
 
@@ -72,11 +72,11 @@ def _explain(out: Console, change: Change) -> None:
 def _print(out: Console, found: Lanes) -> None:
     if not found.epochs:
         out.print("there are no lanes yet: the job makes the first ones when it starts")
-    epochs = Table(["epoch", "from batch", "to batch", "lanes", "through", "state", "since"])
+    epochs = Table(["epoch", "from batch", "to batch", "lanes", "ended", "state", "since"])
     for epoch in found.epochs:
         to_batch = None if epoch.to_batch is None else str(epoch.to_batch)
         epochs.add(
-            *(str(epoch.epoch), str(epoch.from_batch), to_batch, epoch.lanes, epoch.through),
+            *(str(epoch.epoch), str(epoch.from_batch), to_batch, epoch.lanes, epoch.ended),
             *(found.state(epoch), epoch.created_at),
         )
     epochs.print(out)

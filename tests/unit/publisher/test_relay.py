@@ -29,7 +29,7 @@ def look_and_wait(
     living: list[str],
     holders: dict[int, str | None],
     lanes: dict[int, StoppedError | None],
-    through: frozenset[int] = frozenset(),
+    ended: frozenset[int] = frozenset(),
 ) -> None:
     """Let the process `me` look once and wait for a moment."""
     settings = Settings.model_construct(
@@ -53,7 +53,7 @@ def look_and_wait(
     monkeypatch.setattr(lane_workers, "Lane", lambda _context, _epoch, lane: lane)
     monkeypatch.setattr(lane_workers, "Worker", worker)
     processes: Any = [SimpleNamespace(process_id=process) for process in living]
-    view = View(processes, EPOCH, holders, through)
+    view = View(processes, EPOCH, holders, ended)
     monkeypatch.setattr(membership, "read_view", lambda *_: view)
     monkeypatch.setattr(membership, "add_lanes", lambda *_: None)
     monkeypatch.setattr(membership, "release_other_epochs", lambda *_: None)

@@ -95,8 +95,8 @@ def test_more_and_fewer_lanes_under_load_keep_the_order_of_each_key(
         )
         shown = lanes(outbox, kafka)
         assert [(epoch["lanes"], epoch["state"]) for epoch in shown["epochs"]] == [
-            (2, "through"),
-            (7, "through"),
+            (2, "ended"),
+            (7, "ended"),
             (3, "current"),
         ]
         assert sorted(len(process["lanes"]) for process in shown["processes"]) == [1, 2]
